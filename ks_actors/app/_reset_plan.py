@@ -13,7 +13,7 @@ from ks_actors.config import ShiftBy, clamped, milliseconds
 from ks_actors.lifecycle import run_in_thread
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
-from ks_actors.snapshots import find_snapshots
+from ks_actors.snapshots import find_snapshots, without_login
 from ks_actors.task import is_own_internal
 
 if TYPE_CHECKING:
@@ -331,7 +331,9 @@ class Planner:
             found, refused = await run_in_thread(partial(find_snapshots, uri, self._id))
         except OSError as error:
             raise ResetRefused(
-                f"could not list the snapshots at {uri}: {error}; nothing has changed"
+                without_login(
+                    f"could not list the snapshots at {uri}: {error}; nothing has changed"
+                )
             ) from error
         gone = []
         for snapshot in found:

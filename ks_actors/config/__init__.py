@@ -17,11 +17,11 @@ from ks_actors.config._exception_handlers import (
     log_and_fail,
 )
 from ks_actors.config._kafka import SCHEME
-from ks_actors.config._names import without_login as without_login
 from ks_actors.config._open_log import kafka_options, missing_directory, opened
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
 from ks_actors.config._settings import Keywords
+from ks_actors.snapshots import without_login as without_login
 
 __all__ = [
     "SCHEME",

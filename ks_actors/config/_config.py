@@ -337,8 +337,8 @@ class StreamsConfig:
     snapshot_uri: str | None
     """The place of snapshots, also searched by starting tasks. Default: none, no snapshots.
 
-    A URL that fsspec knows, such as `file:///var/snapshots` or `s3://bucket/snapshots`. Needs the
-    package fsspec.
+    A URL that fsspec knows, such as `file:///var/snapshots` or `s3://bucket/snapshots`. Must not
+    overlap the state directory of the app. Needs the package fsspec.
     """
     snapshot_interval_ms: int
     """Interval of snapshots of the local active tasks. Default: 600,000.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final
+from typing import Any
+
+from ks_actors.snapshots import without_login
 
 ALIASES: dict[str, str] = {
     "num_workers": "num_stream_threads",
@@ -21,9 +22,6 @@ ALIASES: dict[str, str] = {
 SECRET = ("password", "secret", "token", "jaas", "user_info", "keystore_key")
 
 
-_LOGIN: Final = re.compile(r"(://)[^/@\s]+@")
-
-
 def canonical(name: str) -> str:
     """Return the name as a keyword: `commit.interval.ms` is `commit_interval_ms`. Aliases stay."""
     return name.replace(".", "_").replace("-", "_")
@@ -32,11 +30,6 @@ def canonical(name: str) -> str:
 def is_secret(name: str) -> bool:
     """Return whether a setting's value must not be shown."""
     return any(word in name.lower() for word in SECRET)
-
-
-def without_login(uri: str) -> str:
-    """Return a URI with `***` for the user and password that it may have."""
-    return _LOGIN.sub(r"\1***@", uri)
 
 
 def shown(name: str, value: Any) -> str:

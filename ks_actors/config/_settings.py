@@ -30,6 +30,7 @@ from ks_actors.config._parsers import (
     whole_number,
     wrapper,
 )
+from ks_actors.config._snapshot_place import snapshot_contradictions
 from ks_actors.log import IsolationLevel
 from ks_actors.topology import FailOnInvalidTimestamp, optimization
 
@@ -302,7 +303,7 @@ SETTINGS: dict[str, Setting] = {
 
 def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     """Return the contradictions among settings that are each valid."""
-    wrong = kafka_contradictions(values, given)
+    wrong = kafka_contradictions(values, given) + snapshot_contradictions(values)
     if _exactly_once(values):
         timeout, interval = values["transaction_timeout_ms"], values["commit_interval_ms"]
         if interval > timeout:

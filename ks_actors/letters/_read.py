@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ks_actors._errors import LogTimeout, UnknownTopicOrPartition
@@ -13,7 +14,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ks_actors.letters._letter import Letter
     from ks_actors.log import Log
@@ -38,6 +39,10 @@ async def read_letters(
     max_bytes: int | None = None,
 ) -> list[Letter]:
     """Return the last letters of a topic, the newest first, at most `limit`.
+
+    Of each partition those are listed that were written last, whatever their timestamps: these are
+    of the failed records. With a `limit` of at least the number of partitions, the letter that was
+    written last is in the list.
 
     Looks at the last `limit` records of each partition, without those of open transactions. Where
     they are not all letters, since each redrive adds a marker, it looks up to 16 times as far back.
@@ -72,9 +77,45 @@ async def read_letters(
             found.count(one),
             share,
         )
-    letters = found.letters()
-    letters.sort(key=lambda letter: (-letter.timestamp, letter.partition, -letter.offset))
-    return letters[:limit]
+    return newest_letters(found.letters(), limit)
+
+
+def newest_letters(letters: Iterable[Letter], limit: int) -> list[Letter]:
+    """Return the newest letters, at most `limit`, the newest first.
+
+    Offsets tell which letters of a partition are the newest. A letter has the timestamp of the
+    failed record, which may be any (a wrong one may be why it failed), and no time of its own. So
+    partitions give their letters in turn. Timestamps only say which partition's letter is listed
+    first, of those that have the same turn where there is no room for all.
+    """
+    columns: dict[TopicPartition, list[Letter]] = {}
+    for letter in sorted(letters, key=lambda letter: -letter.offset):
+        columns.setdefault(letter.place, []).append(letter)
+    turns = [
+        (turn, -letter.timestamp, place, letter)
+        for place, column in columns.items()
+        for turn, letter in enumerate(column)
+    ]
+    chosen: dict[TopicPartition, deque[Letter]] = {}
+    for _, _, place, letter in sorted(turns, key=lambda each: each[:3])[:limit]:
+        chosen.setdefault(place, deque()).append(letter)
+    return _merged(chosen)
+
+
+def _merged(columns: Mapping[TopicPartition, deque[Letter]]) -> list[Letter]:
+    """Return the letters of all partitions, each partition's in its order."""
+    heads = [(-column[0].timestamp, place) for place, column in columns.items()]
+    heapify(heads)
+    merged: list[Letter] = []
+    while heads:
+        place = heads[0][1]
+        column = columns[place]
+        merged.append(column.popleft())
+        if column:
+            heapreplace(heads, (-column[0].timestamp, place))
+        else:
+            heappop(heads)
+    return merged
 
 
 async def read_letter(

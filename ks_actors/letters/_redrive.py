@@ -28,8 +28,9 @@ async def redrive(
 
     The record has its own key, value, timestamp and headers, and one more header that names the
     letter. A marker in the dead letter topic, written in the same transaction, keeps it from being
-    written twice: also by two callers at once, as the second one fences the first. Waits for
-    transactions that are open in the dead letter topic, because they hide markers.
+    written twice. Callers at once write it once, whatever their application ids: the one whose
+    marker is first, and a later one of the same id fences an earlier one. Waits for transactions
+    that are open in the dead letter topic, because they hide markers.
 
     Raises RedriveRefused when there is no such letter, when its source is unknown or when it was
     written back before. Raises LogTimeout when transactions stay open for `timeout_ms`. Raises
@@ -42,46 +43,45 @@ async def redrive(
         timeout_ms=_TRANSACTION_MS,
     )
     try:
-        # Only after the producer has fenced others: their markers are all written now.
-        await _closed_transactions(log, place, timeout_ms)
-        letter = await read_letter(log, place, offset, timeout_ms=timeout_ms)
-        source = _source_of(letter, place, offset)
-        assert letter is not None
-        origin = (ORIGIN, f"{place.topic}-{place.partition}@{offset}".encode())
-        await producer.send(
-            [
-                Outgoing(
-                    source,
-                    Batch(
-                        [letter.key],
-                        [letter.value],
-                        [letter.timestamp],
-                        [(*(pair for pair in letter.headers if pair[0] != ORIGIN), origin)],
-                    ),
-                ),
-                Outgoing(
-                    place,
-                    Batch(
-                        [letter.key],
-                        [None],
-                        [letter.timestamp],
-                        [((MARKER, str(offset).encode()),)],
-                    ),
-                ),
-            ]
-        )
+        # Only after the producer has fenced others of its id: their markers are all written now.
+        end = (await log.end_offsets([place], IsolationLevel.READ_UNCOMMITTED))[place]
+        await _closed_transactions(log, place, end, timeout_ms)
+        letter, source = await _found(log, place, offset, timeout_ms)
+        (end,) = await producer.send([_marker(letter)])
+        # Callers with other ids are not fenced. But their markers have an order: this one waits
+        # until the transactions of all before it have ended, and those after it wait for this one.
+        try:
+            await _closed_transactions(log, place, end - 1, min(timeout_ms, _TRANSACTION_MS // 2))
+            await _found(log, place, offset, timeout_ms)
+        except (LogTimeout, RedriveRefused):
+            await producer.abort()
+            raise
+        await producer.send([_record(letter, source)])
         await producer.commit({}, _NO_MEMBER)
     finally:
         await producer.close()
     return letter
 
 
-async def _closed_transactions(log: Log, place: TopicPartition, timeout_ms: int) -> None:
-    """Wait until all records that a partition has now are committed or aborted.
+def _marker(letter: Letter) -> Outgoing:
+    """Return the record that says in the dead letter topic that a letter was written back."""
+    headers = ((MARKER, str(letter.offset).encode()),)
+    return Outgoing(letter.place, Batch([letter.key], [None], [letter.timestamp], [headers]))
+
+
+def _record(letter: Letter, source: TopicPartition) -> Outgoing:
+    """Return the failed record, with a header that names its letter."""
+    place = letter.place
+    origin = (ORIGIN, f"{place.topic}-{place.partition}@{letter.offset}".encode())
+    headers = (*(pair for pair in letter.headers if pair[0] != ORIGIN), origin)
+    return Outgoing(source, Batch([letter.key], [letter.value], [letter.timestamp], [headers]))
+
+
+async def _closed_transactions(log: Log, place: TopicPartition, end: int, timeout_ms: int) -> None:
+    """Wait until all records of a partition before `end` are committed or aborted.
 
     An open transaction of another writer, such as the app itself, hides the markers behind it.
     """
-    end = (await log.end_offsets([place], IsolationLevel.READ_UNCOMMITTED))[place]
     stable = -1
     try:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -97,7 +97,11 @@ async def _closed_transactions(log: Log, place: TopicPartition, timeout_ms: int)
         ) from None
 
 
-def _source_of(letter: Letter | None, place: TopicPartition, offset: int) -> TopicPartition:
+async def _found(
+    log: Log, place: TopicPartition, offset: int, timeout_ms: int
+) -> tuple[Letter, TopicPartition]:
+    """Return the letter and its source. Raises RedriveRefused."""
+    letter = await read_letter(log, place, offset, timeout_ms=timeout_ms)
     if letter is None:
         raise RedriveRefused(f"there is no dead letter at offset {offset} of {place}")
     if letter.redriven:
@@ -110,4 +114,4 @@ def _source_of(letter: Letter | None, place: TopicPartition, offset: int) -> Top
             f"the dead letter at offset {offset} of {place} does not name its source partition: "
             "it came from a punctuation, from several records, or from another program"
         )
-    return letter.source
+    return letter, letter.source

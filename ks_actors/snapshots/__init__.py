@@ -1,5 +1,6 @@
 """Snapshots: the state of tasks in files. Reading and writing them needs no running app."""
 
+from ks_actors.snapshots._logins import without_login as without_login
 from ks_actors.snapshots._manifest import MANIFEST as MANIFEST
 from ks_actors.snapshots._manifest import SUFFIXES as SUFFIXES
 from ks_actors.snapshots._manifest import (

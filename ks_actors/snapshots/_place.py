@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ks_actors._errors import ConfigError
+from ks_actors.snapshots._logins import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,10 +69,17 @@ class Place:
                 if package is None or isinstance(error, ValueError)
                 else f": pip install {package}"
             )
-            raise ConfigError(f"{uri!r} is not a place for snapshots: {error}{hint}") from error
+            raise ConfigError(
+                without_login(f"{uri!r} is not a place for snapshots: {error}{hint}")
+            ) from error
         return cls(files, path)
 
     def __str__(self) -> str:
+        return without_login(self.uri)
+
+    @property
+    def uri(self) -> str:
+        """The URI of this place, with its login if it has one: do not show it."""
         return str(self._files.unstrip_protocol(self._path))
 
     @property
@@ -84,18 +92,26 @@ class Place:
         return Place(self._files, "/".join((self._path, *parts)))
 
     def names(self) -> list[str]:
-        """Return the sorted names directly below; empty when the place does not exist."""
+        """Return the sorted names directly below, without those of files.
+
+        Empty when the place does not exist. Raises NotADirectoryError when it is a file.
+        """
         # fsspec caches listings, but other processes may have written since.
         self._files.invalidate_cache()
         with self._with_advice():
             try:
-                return sorted(
-                    path.rstrip("/").rpartition("/")[2]
-                    for path in self._files.ls(self._path, detail=False)
-                )
+                found = self._files.ls(self._path, detail=True)
             except FileNotFoundError:
                 self._check_bucket()
                 return []
+        names = []
+        for entry in found:
+            path, is_file = entry["name"].rstrip("/"), entry["type"] == "file"
+            if path != self._path and not is_file:
+                names.append(path.rpartition("/")[2])
+            elif path == entry["name"] == self._path and is_file:
+                raise NotADirectoryError(f"{self} is a file: snapshots need a directory")
+        return sorted(names)
 
     def read_from(self) -> AbstractContextManager[IO[bytes]]:
         """Open the file for sequential reading."""
@@ -114,6 +130,8 @@ class Place:
         with self._with_advice():
             try:
                 content: bytes = self._files.cat_file(self._path)
+            except NotADirectoryError:  # a part of the path is a file
+                return None
             except FileNotFoundError:
                 self._check_bucket()
                 return None
@@ -185,5 +203,5 @@ class Place:
         self._files.invalidate_cache()
         try:
             self._files.rm(self._path, recursive=True)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return

@@ -24,7 +24,8 @@ _READ_AHEAD: Final = 1 << 20
 class SnapshotReader:
     """A snapshot, complete according to its manifest.
 
-    All methods block. They raise SnapshotRefused for bad content, OSError for other failures.
+    All methods block. They raise SnapshotRefused for bad content and for files that cannot be read,
+    ConnectionError and TimeoutError when the place does not answer.
     """
 
     def __init__(self, place: Place, manifest: SnapshotManifest) -> None:
@@ -91,8 +92,12 @@ class SnapshotReader:
             with self.place.at(*file.path.split("/")).read_from() as opened:
                 reading = _Reading(opened.read)
                 yield from decode_blocks(reading.read, name)
+        except (ConnectionError, TimeoutError):  # it is not about this file
+            raise
         except FileNotFoundError as error:
             raise SnapshotRefused(f"{name} is missing") from error
+        except OSError as error:
+            raise SnapshotRefused(f"{name} cannot be read: {error}") from error
         if (reading.size, reading.sum.hexdigest()) != (file.bytes, file.sha256):
             raise SnapshotRefused(f"{name} is not the file that the manifest describes")
 
@@ -140,17 +145,26 @@ def find_snapshots(
 ) -> tuple[list[SnapshotReader], list[SnapshotRefused]]:
     """Return an application's snapshots, newest first, and the errors of refused ones. Blocks.
 
-    Skips those without a manifest.
+    Skips those without a manifest, and everything else that is no snapshot. One that cannot be read
+    is refused. Raises OSError when that is true of all, and when the place does not answer.
     """
     root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
     found: list[SnapshotReader] = []
     refused: list[SnapshotRefused] = []
-    for name in reversed(root.names()):
+    unreadable: list[OSError] = []
+    names = root.names()
+    for name in reversed(names):
         place = root.at(name)
-        if place.at(MANIFEST).read() is None:
-            continue
         try:
-            found.append(SnapshotReader.open(place, application_id=application_id))
+            if place.at(MANIFEST).read() is not None:
+                found.append(SnapshotReader.open(place, application_id=application_id))
         except SnapshotRefused as error:
             refused.append(error)
+        except (ConnectionError, TimeoutError):  # it is not about this one
+            raise
+        except OSError as error:
+            unreadable.append(error)
+            refused.append(SnapshotRefused(f"{place} cannot be read: {error}"))
+    if unreadable and len(unreadable) == len(names):
+        raise unreadable[0]
     return found, refused

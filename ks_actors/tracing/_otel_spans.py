@@ -10,9 +10,12 @@ from opentelemetry.context import Context as OtelContext
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import (
     Link,
+    NonRecordingSpan,
+    SpanContext,
     SpanKind,
     Status,
     StatusCode,
+    TraceFlags,
     get_current_span,
     get_tracer,
     set_span_in_context,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 _GETTER: Final = HeaderGetter()
 _SETTER: Final = FieldSetter()
+_SAMPLE: Final = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
 @final
@@ -69,8 +73,10 @@ class TaskSpans:
         self._propagator = propagator
         self._fields: frozenset[str] = frozenset(propagator.fields)
         self._client: dict[str, str] = attributes
-        # By their contexts as they stand in headers.
-        self._open: dict[Headers, Span] = {}
+        self._open: list[Span] = []
+        # Open spans by their contexts as they stand in headers; empty if no header has one.
+        self._by_headers: dict[Headers, Span] = {}
+        self._carries_spans: bool = _carries_spans(propagator)
         # The context of the record that is processed now, where records go one at a time.
         self._current: OtelContext | None = None
 
@@ -89,7 +95,7 @@ class TaskSpans:
         """Return `process` with the span of its record as the current one."""
 
         def processed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            span = self._open.get(self._carried(headers))
+            span = self._by_headers.get(self._carried(headers))
             own = self._extract(headers)
             if span is not None:
                 own = set_span_in_context(span, own)
@@ -110,7 +116,7 @@ class TaskSpans:
 
     def failed(self, headers: Headers, error: BaseException) -> None:
         """Mark the span in `headers` as failed, if it is still open."""
-        span = self._open.get(self._carried(headers))
+        span = self._by_headers.get(self._carried(headers))
         if span is not None:
             _fail(span, error)
 
@@ -121,8 +127,8 @@ class TaskSpans:
     def end(self) -> None:
         """End all open spans, but those of calls."""
         if self._open:
-            spans, self._open = self._open, {}
-            for span in spans.values():
+            spans, self._open, self._by_headers = self._open, [], {}
+            for span in spans:
                 span.end()
 
     def call(self, node: str, headers: Sequence[Headers], context: Context) -> CallSpan:
@@ -164,7 +170,9 @@ class TaskSpans:
         self._propagator.inject(fields, set_span_in_context(span, parent), _SETTER)
         found = with_fields(headers, self._fields, fields)
         if span.is_recording():
-            self._open[self._carried(found)] = span
+            self._open.append(span)
+            if self._carries_spans:
+                self._by_headers[self._carried(found)] = span
         return found
 
     def _extract(self, headers: Headers) -> OtelContext:
@@ -197,6 +205,15 @@ class CallSpan:
         if error is not None:
             _fail(self._span, error)
         self._span.end()
+
+
+def _carries_spans(propagator: TextMapPropagator) -> bool:
+    """Return whether a propagator writes spans into headers: baggage alone tells of none."""
+    fields: dict[str, str] = {}
+    propagator.inject(
+        fields, set_span_in_context(NonRecordingSpan(_SAMPLE), OtelContext()), _SETTER
+    )
+    return bool(fields)
 
 
 def _fail(span: Span, error: BaseException) -> None:

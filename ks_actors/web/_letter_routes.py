@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from starlette.requests import ClientDisconnect
 
-from ks_actors.letters import read_letters, redrive
+from ks_actors.letters import newest_letters, read_letters, redrive
 from ks_actors.records import TopicPartition
 from ks_actors.web._answers import Refusal, answer, number
 
@@ -86,10 +86,8 @@ def list_letters(app: App, topics: Collection[str]) -> Callable[[Request], Await
             found += await read_letters(
                 app.log, topic, limit=limit, client_id=client_id, max_bytes=_LISTED_BYTES
             )
-        found.sort(key=lambda letter: -letter.timestamp)
-        return answer(
-            {"topics": sorted(topics), "letters": [letter_view(one) for one in found[:limit]]}
-        )
+        views = [letter_view(one) for one in newest_letters(found, limit)]
+        return answer({"topics": sorted(topics), "letters": views})
 
     return handle
 

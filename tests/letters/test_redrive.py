@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
-from ks_actors.letters import Letter, read_letter, read_letters, redrive
+from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
@@ -107,6 +107,37 @@ def test_a_letter_that_fails_again_is_a_new_letter() -> None:
     run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
 
 
+def letter_at(partition: int, offset: int, timestamp: int) -> Letter:
+    return Letter(topic="dead", partition=partition, offset=offset, timestamp=timestamp, key=None, value=None, headers=())
+
+
+def test_the_letters_written_last_are_listed_whatever_their_timestamps() -> None:
+    """Records with a wrong time, such as microseconds for milliseconds, do not stay on top for ever."""
+
+    async def test(harness: AppHarness) -> None:
+        wrong = [TestRecord("a", f"bad{number}", 1_700_000_000_000_000 - number) for number in range(60)]
+        await harness.produce_all("in", wrong, partition=0)
+        await harness.caught_up()
+        await harness.produce_all("in", [TestRecord("b", "bad", 7)], partition=1)
+        await harness.caught_up()
+        found = await letters(harness, 50)
+        assert len(found) == 50
+        assert sum(letter.key == b"b" for letter in found) == 1
+        assert [letter.value for letter in found if letter.key == b"a"] == [f"bad{number}".encode() for number in range(59, 10, -1)]
+        assert {letter.key for letter in await letters(harness, 2)} == {b"a", b"b"}
+
+    run_app(test, parsing(Parser()), topics={**TOPICS, "dead": 2}, **SETTINGS)
+
+
+def test_partitions_give_their_newest_letters_in_turn() -> None:
+    """Each in the order of its offsets; the timestamps decide between partitions only."""
+    columns = [letter_at(0, offset, 1_000 + offset) for offset in range(5)] + [letter_at(1, 7, 3), letter_at(1, 8, 2), letter_at(2, 0, 1_002)]
+    found = [(letter.partition, letter.offset) for letter in newest_letters(columns, 5)]
+    assert found == [(0, 4), (0, 3), (2, 0), (1, 8), (1, 7)]
+    assert [(letter.partition, letter.offset) for letter in newest_letters(columns, 2)] == [(0, 4), (2, 0)]
+    assert newest_letters([], 3) == []
+
+
 def test_two_operators_at_once_redrive_a_letter_once() -> None:
     """The second fences the first, or finds its marker: at most one record is written."""
 
@@ -120,6 +151,42 @@ def test_two_operators_at_once_redrive_a_letter_once() -> None:
         assert len(await harness.read("in")) == 2
 
     run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_operators_with_different_ids_at_once_redrive_a_letter_once(seed: int) -> None:
+    """The topic may be shared by applications: the marker that comes first counts, the others are refused."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        ids = ("one", "two", "three", "app")
+        outcomes = await asyncio.gather(*(redrive(harness.log, DEAD, 0, application_id=each) for each in ids), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes if not isinstance(outcome, Letter)] == [RedriveRefused] * 3
+        assert len(await harness.read("in")) == 2
+
+    run_app(test, parsing(Mended()), topics=TOPICS, seed=seed, **SETTINGS)
+
+
+def test_a_redrive_that_is_given_up_lets_the_next_one_write() -> None:
+    """A marker that was aborted does not count, and a redrive that cannot wait longer for it writes nothing."""
+
+    async def test(harness: AppHarness) -> None:
+        log = harness.log
+        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+        await harness.caught_up()
+        other = await log.transactional_producer("other-redrive", client_id="other", timeout_ms=60_000)
+        await other.send([Outgoing(DEAD, Batch([None], [None], [1], [(("__ks_actors.redriven", b"0"),)]))])
+        with pytest.raises(LogTimeout, match="a transaction is open in dead-0"):
+            await redrive(log, DEAD, 0, application_id="app", timeout_ms=500)
+        waiting = asyncio.create_task(redrive(log, DEAD, 0, application_id="app"))
+        await asyncio.sleep(0.1)
+        await other.abort()
+        assert (await waiting).offset == 0
+        await other.close()
+        assert len(await harness.read("in")) == 2
+
+    run_app(test, parsing(Mended()), topics=TOPICS, **SETTINGS)
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
 import re
-from typing import Any, cast
+import time
+from typing import TYPE_CHECKING, Any, cast
 from urllib.request import urlopen
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, InMemoryMetricReader, PeriodicExportingMetricReader
 from prometheus_client.parser import text_string_to_metric_families
 
+from ks_actors import App, StreamsConfig
 from ks_actors.metrics import Group, Histogram, MetricValues, Registry
 from ks_actors.metrics.exporters import (
     OtelMetrics,
     PrometheusCollector,
+    _otel,
     otel_name,
     prometheus_app,
     prometheus_name,
     prometheus_text,
     serve_prometheus,
 )
-from ks_actors.metrics.families import catalogue, task
+from ks_actors.metrics.families import catalogue, client, task
 from ks_actors.testing import AppHarness, run_app
 from tests.metrics.test_app_metrics import counting
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OWN = Group("ks-actors-some-metrics", "client-id", "task-id")
 SIZE, COUNT = OWN.gauge("size", "A size in bytes"), OWN.counter("events-total", "Events")
@@ -165,3 +172,96 @@ def test_opentelemetry_reads_an_app() -> None:
     assert found["org.apache.kafka.stream.thread.process.total"] == [({"thread_id": "app-Worker-1"}, 1)]
     assert found["org.apache.kafka.stream.state"] == [({"client_id": "app", "value": "RUNNING"}, 1)]
     assert [value for values in found.values() for _, value in values if math.isnan(value)] == []
+
+
+class Tagged:
+    """An object with one counter that has a tag of its own."""
+
+    def __init__(self, client_id: str, value: float) -> None:
+        self.value = value
+        self._registry = Registry()
+        tags = {"client-id": client_id}
+        self._registry.add(lambda: [(tags, [(client.FAILED_THREADS, self.value)])])
+
+    def metrics(self) -> MetricValues:
+        return self._registry.values()
+
+
+def totals(reader: InMemoryMetricReader) -> dict[str, float]:
+    return {attributes["client_id"]: value for attributes, value in points(reader).get("org.apache.kafka.stream.failed.stream.threads", [])}
+
+
+def test_opentelemetry_reads_several_apps_of_a_process() -> None:
+    """At once, and in turn: the next app after another was closed has values too."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    first, second = OtelMetrics(Tagged("one", 1), provider), OtelMetrics(Tagged("two", 2), provider)
+    assert totals(reader) == {"one": 1, "two": 2}
+    first.close()
+    first.close()
+    assert totals(reader) == {"two": 2}
+    second.close()
+    assert totals(reader) == {}
+    OtelMetrics(Tagged("three", 3), provider)
+    assert totals(reader) == {"three": 3}
+    other = InMemoryMetricReader()
+    OtelMetrics(Tagged("elsewhere", 4), MeterProvider([other]))
+    assert (totals(reader), totals(other)) == ({"three": 3}, {"elsewhere": 4})
+
+
+def test_opentelemetry_has_the_last_of_two_apps_with_the_same_tags() -> None:
+    """An app that has ended may not be closed here when the next one begins: their counters are not added up."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    OtelMetrics(Tagged("one", 10), provider)
+    OtelMetrics(Tagged("one", 1), provider)
+    assert totals(reader) == {"one": 1}
+
+
+def test_opentelemetry_reads_the_others_when_one_app_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning tells the error of the app."""
+
+    class Failing:
+        def metrics(self) -> MetricValues:
+            raise ValueError("no metrics")
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    OtelMetrics(Failing(), provider)
+    OtelMetrics(Tagged("two", 2), provider)
+    assert totals(reader) == {"two": 2}
+    assert [record.getMessage() for record in caplog.records] == ["metrics of an app are missing in an export: no metrics"]
+
+
+def periodic(out: io.StringIO) -> MeterProvider:
+    """Return a provider whose reader works in a thread, as in production."""
+    return MeterProvider([PeriodicExportingMetricReader(ConsoleMetricExporter(out=out), export_interval_millis=1e6)])
+
+
+async def test_a_provider_is_shut_down_on_the_loop_of_its_app_after_the_app(tmp_path: Path) -> None:
+    """The last values are exported, although the loop waits for the thread that reads them."""
+    out = io.StringIO()
+    provider = periodic(out)
+    config = StreamsConfig(application_id="app", log="memory://", state_dir=tmp_path)
+    async with App(counting(), config, topics={"in": 1, "out": 1}) as app:
+        OtelMetrics(app, provider)
+    began = time.monotonic()
+    provider.shutdown()
+    assert time.monotonic() - began < _otel._PATIENCE_S
+    assert '"NOT_RUNNING"' in out.getvalue()
+
+
+async def test_a_provider_is_shut_down_on_the_loop_of_its_app_before_the_app(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All instruments together wait once for the loop, which waits for them; one warning tells of the missing values."""
+    monkeypatch.setattr(_otel, "_PATIENCE_S", 0.2)
+    out = io.StringIO()
+    provider = periodic(out)
+    OtelMetrics(Tagged("one", 1), provider)
+    began = time.monotonic()
+    provider.shutdown()
+    assert time.monotonic() - began < 5
+    assert [record.getMessage() for record in caplog.records] == [
+        "metrics of an app are missing in an export: the event loop of the app did not answer within 0.2 s: a function holds it up"
+    ]

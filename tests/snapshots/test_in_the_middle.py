@@ -95,7 +95,7 @@ def test_closing_in_the_middle_is_quiet(tmp_path: Path) -> None:
                 assert sum(counts_in(snapshot).values()) == 20_000
             async with app_of(log, tmp_path / "state", snapshot_uri=uri) as again:
                 assert len(await totals_of(again)) == 20_000
-                assert not list((tmp_path / "state" / "app" / "snapshots").glob("*"))
+                assert not list((tmp_path / "state" / "app" / ".snapshot-copies").glob("*"))
 
     asyncio.run(main())
 

@@ -9,11 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import LogError, NotRunning, SnapshotFailed, SnapshotRefused
-from ks_actors.log import TopicPartition
+from ks_actors import (
+    App,
+    Batch,
+    LogError,
+    NotRunning,
+    Processor,
+    Record,
+    SnapshotFailed,
+    SnapshotRefused,
+    StreamsBuilder,
+    StreamsConfig,
+    serdes,
+    stores,
+)
+from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.snapshots import Place, SnapshotWriter, SourcePosition
-from tests.runtime.helpers import GUARANTEES
+from ks_actors.snapshots import Place, Shape, SnapshotWriter, SourcePosition
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.snapshots.helpers import in_memory
 from tests.snapshots.seeding import CHANGELOG, COUNTS, app_of, contents, counted, put, table, totals_of
 from tests.snapshots.test_taking import Heard
@@ -24,6 +37,14 @@ if TYPE_CHECKING:
 
     from ks_actors.log import TransactionalProducer
     from ks_actors.log.embedded._member import EmbeddedMembership
+
+
+class Ignoring(Processor[str, str, str, str]):
+    """Have a store, and do nothing."""
+
+    def process(self, record: Record[str, str]) -> None:
+        """Drop the record."""
+
 
 HISTORY = [f"k{number % 30}" for number in range(300)]
 LIVE = [f"k{number % 7}" for number in range(50)]
@@ -134,6 +155,34 @@ def test_keys_of_the_changelog_that_the_snapshot_lacks_are_deleted(tmp_path: Pat
         for directory in (tmp_path, elsewhere):
             async with app_of(log, directory) as app:
                 assert await totals_of(app) == Counter(HISTORY)
+
+    on_a_log(test)
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+def test_headers_of_all_rows_reach_the_changelog(store: str, tmp_path: Path) -> None:
+    """Also those of a batch in which a row has no timestamp, as all rows have that were there before their store had headers."""
+    uri, shape = in_memory(), Shape("s", "timestamped_key_value_with_headers")
+    with SnapshotWriter(uri, "app", created_ms=1_000) as snapshot:
+        rows = snapshot.store("0_0", shape)
+        rows.write(Batch([b"a", b"b"], [b"1", b"2"], [5, -1], [(("trace", b"x"),), (("trace", b"y"),)]))
+        snapshot.add("0_0", rows.close(), positions=[SourcePosition("in", 0, 0)])
+        snapshot.commit()
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("s", type=store, headers=True))  # type: ignore[arg-type]  # of two words
+    builder.stream("in", STRINGS).process(Ignoring, "s").to("out", STRINGS_OUT)
+    config = StreamsConfig(application_id="app", state_dir=tmp_path, default_key_serde=serdes.STRING, default_value_serde=serdes.STRING)
+
+    async def test(log: EmbeddedLog) -> None:
+        app = App(builder.build(), config, log=log, topics={"in": 1, "out": 1})
+        await app._create_topics(log)
+        await app.seed(uri)
+        fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
+        fetcher.assign({TopicPartition("app-s-changelog", 0): 0})
+        (fetched,) = await fetcher.fetch(max_wait_ms=50)
+        await fetcher.close()
+        assert fetched.batch.timestamps == [5, 0]
+        assert fetched.batch.headers == [(("trace", b"x"),), (("trace", b"y"),)]
 
     on_a_log(test)
 

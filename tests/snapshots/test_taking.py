@@ -356,7 +356,7 @@ def test_a_place_that_cannot_be_written_harms_nothing(guarantee: str, tmp_path: 
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": [1, 2], "b": [1]}
         assert (await harness.app.snapshot()).tasks["0_0"].stores["counts"].rows == 2
-        assert not list((harness.state_dir / "app" / "snapshots").glob("*"))
+        assert not list((harness.state_dir / ".snapshot-copies").glob("*"))
 
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=f"file://{blocked}")
 

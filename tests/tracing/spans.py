@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from ks_actors.tracing import OtelTracing
 
 if TYPE_CHECKING:
+    from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.sampling import Sampler
 
@@ -25,11 +26,11 @@ UNSAMPLED = ("traceparent", f"00-{TRACE}-{PARENT}-00".encode())
 class Recorded:
     """A tracing whose spans stay in memory."""
 
-    def __init__(self, sampler: Sampler | None = None) -> None:
+    def __init__(self, sampler: Sampler | None = None, propagator: TextMapPropagator | None = None) -> None:
         self._exporter = InMemorySpanExporter()
         self.provider = TracerProvider(sampler=sampler)
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracing = OtelTracing(self.provider)
+        self.tracing = OtelTracing(self.provider, propagator=propagator)
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:

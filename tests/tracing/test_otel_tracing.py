@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -19,6 +21,8 @@ from ks_actors.tracing import OtelTracing
 from tests.tracing.spans import HEADER, PARENT, TRACE, UNSAMPLED, Recorded, context_in, id_of, of_trace, parent_of, trace_of
 
 if TYPE_CHECKING:
+    from opentelemetry.propagators.textmap import TextMapPropagator
+
     from ks_actors.topology import Topology
 
 TEXT = serdes.STRING
@@ -47,6 +51,30 @@ def copied() -> Topology:
     builder = StreamsBuilder()
     builder.stream("in", READ).map_values(lambda value: value).to("out", WRITE)
     return builder.build()
+
+
+@pytest.mark.parametrize("propagator", [CompositePropagator([]), W3CBaggagePropagator()], ids=["none", "baggage"])
+def test_all_spans_end_where_headers_have_no_context(propagator: TextMapPropagator) -> None:
+    """As with OTEL_PROPAGATORS=none or baggage: each record has its spans, and an error is never that of another record."""
+    recorded = Recorded(propagator=propagator)
+    keys = [f"k{number}" for number in range(10)]
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(key, "value", 1, headers=(("baggage", b"who=me"),)) for key in keys])
+        await harness.caught_up()
+        assert len(await harness.read("out")) == 9
+
+    def failing(value: str, key: str) -> str:
+        if key == "k3":
+            raise ValueError(value)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", READ).map_values(lambda key, value: failing(value, key)).to("out", WRITE)
+    run_app(test, builder.build(), topics=BOTH, tracing=recorded.tracing, processing_exception_handler=log_and_continue)
+    assert (len(recorded.named("process in")), len(recorded.named("send out"))) == (10, 9)
+    assert all(span.status.status_code is StatusCode.UNSET for span in recorded.spans)
+    assert len({trace_of(span) for span in recorded.spans}) == 19
 
 
 def check_one_trace(recorded: Recorded, prefix: str = "", words: str = WORDS) -> None:

@@ -79,7 +79,7 @@ class StoreReader(DataSourceReader):
             )
         self._check_kind({each.shape.kind for each in tasks.values()}.pop())
         rows = [
-            _Rows(TaskId.parse(task).partition, each.changelog or store, str(snapshot.place), task)
+            _Rows(TaskId.parse(task).partition, each.changelog or store, snapshot.place.uri, task)
             for task, each in tasks.items()
         ]
         return sorted(rows, key=lambda one: one.partition)
@@ -91,8 +91,8 @@ class StoreReader(DataSourceReader):
             return SnapshotReader.open(place, application_id=application_id)
         if application_id is None:
             raise ConfigError(
-                f"application_id: is required to find the newest snapshot below {uri}, which is "
-                "not a snapshot itself"
+                f"application_id: is required to find the newest snapshot below {place}, which "
+                "is not a snapshot itself"
             )
         found, refused = find_snapshots(place, application_id)
         if not found:

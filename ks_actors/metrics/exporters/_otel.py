@@ -7,7 +7,9 @@ from itertools import accumulate
 from math import isnan
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, final
+from weakref import WeakKeyDictionary
 
+from ks_actors.lifecycle import component_log
 from ks_actors.metrics._metric import Distribution, MetricKind
 from ks_actors.metrics.exporters._names import label, otel_name
 from ks_actors.metrics.exporters._reading import Reading
@@ -16,12 +18,17 @@ from ks_actors.metrics.families import catalogue
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from opentelemetry.metrics import Meter, MeterProvider
+
     from ks_actors.metrics._family import MetricFamily
     from ks_actors.metrics._metric import Metric
     from ks_actors.metrics.exporters._reading import HasMetrics
 
 # A reader asks each instrument in turn: one look at the app serves all of them.
 _FRESH_S: Final = 0.5
+# Shorter than the wait of a provider's shutdown, which may hold up the loop itself.
+_PATIENCE_S: Final = 2.0
+_log = component_log(__name__)
 
 
 @final
@@ -33,17 +40,48 @@ class OtelMetrics:
     are those of KIP-714, such as `org.apache.kafka.stream.thread.process.rate`, and tags are
     attributes with `_` for `-`. A text is the attribute `value` of a gauge that is 1. Of a
     histogram there are `.bucket` (with the attribute `le`), `.count` and `.sum`. Values that are
-    not measured are left out. Raises ImportError without the extra `otel`.
+    not measured are left out, and all of an app whose event loop does not answer within 2 s.
+
+    Several apps may share a meter provider, at once or in turn. Values with the same attributes are
+    those of the app that came last. Raises ImportError without the extra `otel`.
     """
 
     def __init__(self, app: HasMetrics, meter_provider: Any = None) -> None:
-        from opentelemetry import metrics  # noqa: PLC0415 - an extra
-
-        self._reading = Reading(app)
+        self._reading = Reading(app, patience_s=_PATIENCE_S)
         self._values: dict[tuple[str, str], list[Metric]] = {}
         self._read_at: float | None = None
-        self._closed: bool = False
-        meter = metrics.get_meter("ks_actors", meter_provider=meter_provider)
+        self._instruments = _instruments_of(meter_provider)
+        self._instruments.add(self)
+
+    def close(self) -> None:
+        """Give no more values: instruments cannot be taken back."""
+        self._instruments.remove(self)
+        self._values = {}
+
+    def of(self, family: MetricFamily) -> list[Metric]:
+        """Return the metrics of a family; empty for 0.5 s after the app could not be read."""
+        if self._read_at is None or monotonic() - self._read_at > _FRESH_S:
+            self._values = {}
+            try:
+                for metric in self._reading.values():
+                    self._values.setdefault((metric.group, metric.name), []).append(metric)
+            except Exception as error:  # noqa: BLE001 - the values of other apps go out all the same
+                _log.warning("metrics of an app are missing in an export: %s", error)
+            # After the wait, if there was one: the next instruments do not wait again.
+            self._read_at = monotonic()
+        return self._values.get((family.group, family.name), [])
+
+
+@final
+class _Instruments:
+    """The instruments of a meter provider, for all apps that it observes.
+
+    OpenTelemetry takes each instrument once. It drops the callbacks of a second one with the same
+    name, without a word.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._observed: tuple[OtelMetrics, ...] = ()
         for family in catalogue():
             name, text = otel_name(family), family.description
             if family.kind is MetricKind.COUNTER:
@@ -55,21 +93,22 @@ class OtelMetrics:
                     look = partial(self._look_at_histogram, family, end)
                     meter.create_observable_counter(f"{name}.{end}", [look], "", text)
 
-    def close(self) -> None:
-        """Give no more values: instruments cannot be taken back."""
-        self._closed = True
-        self._values = {}
+    def add(self, observed: OtelMetrics) -> None:
+        """Observe one more app."""
+        self._observed = (*self._observed, observed)
 
-    def _of(self, family: MetricFamily) -> list[Metric]:
-        if self._closed:
-            return []
-        now = monotonic()
-        if self._read_at is None or now - self._read_at > _FRESH_S:
-            self._read_at = now
-            self._values = {}
-            for metric in self._reading.values():
-                self._values.setdefault((metric.group, metric.name), []).append(metric)
-        return self._values.get((family.group, family.name), [])
+    def remove(self, observed: OtelMetrics) -> None:
+        """Observe an app no longer."""
+        self._observed = tuple(each for each in self._observed if each is not observed)
+
+    def _of(self, family: MetricFamily) -> Iterable[Metric]:
+        """Return the metrics of all apps, one of each set of tags."""
+        found = {
+            tuple(sorted(metric.tags.items())): metric
+            for observed in self._observed
+            for metric in observed.of(family)
+        }
+        return found.values()
 
     def _look(self, family: MetricFamily, options: object) -> Iterable[Any]:  # noqa: ARG002 - OpenTelemetry's
         from opentelemetry.metrics import Observation  # noqa: PLC0415 - an extra
@@ -104,3 +143,25 @@ class OtelMetrics:
 
 def _attributes(metric: Metric) -> dict[str, str]:
     return {label(tag): value for tag, value in metric.tags.items()}
+
+
+# The instruments of the provider that was the global one when they were made. They move to its
+# successor: a program may observe its app before it sets its provider, which is done once.
+_global: list[_Instruments] = []
+_by_provider: WeakKeyDictionary[MeterProvider, _Instruments] = WeakKeyDictionary()
+
+
+def _instruments_of(meter_provider: MeterProvider | None) -> _Instruments:
+    from opentelemetry import metrics  # noqa: PLC0415 - an extra
+
+    current = metrics.get_meter_provider()
+    provider = current if meter_provider is None else meter_provider
+    found = _by_provider.get(provider)
+    if found is None and provider is current and _global:
+        found = _global[0]
+    if found is None:
+        found = _Instruments(metrics.get_meter("ks_actors", meter_provider=provider))
+        if provider is current:
+            _global[:] = [found]
+    _by_provider[provider] = found
+    return found

@@ -18,6 +18,7 @@ from ks_actors.runtime.input import GroupView
 from ks_actors.runtime.shared import StateDirectory, prepare_topics
 from ks_actors.runtime.snapshots._bootstrap_plan import BootstrapPlan, choose_snapshot
 from ks_actors.runtime.snapshots._bootstrap_versions import by_time
+from ks_actors.snapshots import without_login
 from ks_actors.state import Ingest, SharedResources
 from ks_actors.topology import StoreKind, StorePlace
 
@@ -74,14 +75,14 @@ class Bootstrap:
                 return await self._seed(uri, if_seeded, stack)
         except TimeoutError as late:
             raise SnapshotFailed(
-                f"loading {uri} took longer than {seconds:g} s (snapshot_timeout_ms); nothing has "
-                "changed"
+                f"loading {without_login(uri)} took longer than {seconds:g} s "
+                "(snapshot_timeout_ms); nothing has changed"
             ) from late
         except IllegalGeneration as error:
             name = self._config.application_id
             raise SnapshotFailed(
-                f"group {name} got another member while {uri} was loaded; nothing has changed: "
-                "stop all instances"
+                f"group {name} got another member while {without_login(uri)} was loaded; nothing "
+                "has changed: stop all instances"
             ) from error
 
     async def _seed(
@@ -339,7 +340,12 @@ def _written(batches: Iterator[Batch], on_disk: StoreIngest | None) -> Iterator[
         yield (
             batch
             if min(batch.timestamps) >= 0
-            else Batch(batch.keys, batch.values, [max(0, each) for each in batch.timestamps])
+            else Batch(
+                batch.keys,
+                batch.values,
+                [max(0, each) for each in batch.timestamps],
+                batch.headers,
+            )
         )
 
 

@@ -14,7 +14,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 from ks_actors.runtime.snapshots._snapshot_files import shape_of
 from ks_actors.runtime.stores import LoadedEntry
-from ks_actors.snapshots import find_snapshots
+from ks_actors.snapshots import find_snapshots, without_login
 from ks_actors.state import (
     Ingest,
     clear_drafts,
@@ -113,7 +113,9 @@ class SnapshotSource:
         except _GivenUp:
             pass
         except Exception as error:  # noqa: BLE001 - the changelog has it all
-            _log.warning("task %s is restored without a snapshot: %s", entry.task, error)
+            _log.warning(
+                "task %s is restored without a snapshot: %s", entry.task, without_login(str(error))
+            )
         await blocking(entry.stores.open)
         memory = [spec for spec in specs if spec.place is StorePlace.MEMORY]
         if snapshot is not None and memory:

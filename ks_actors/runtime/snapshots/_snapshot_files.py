@@ -110,5 +110,8 @@ def positions_of(
 
 
 def checkpoint_directory(state_directory: Path) -> Path:
-    """Return the directory for the database copies that snapshots are written from."""
-    return state_directory / "snapshots"
+    """Return the directory for the database copies that snapshots are written from.
+
+    Each start empties it, so its name is one that nobody chooses for files of their own.
+    """
+    return state_directory / ".snapshot-copies"

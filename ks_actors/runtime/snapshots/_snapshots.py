@@ -22,7 +22,7 @@ from ks_actors.runtime.snapshots._snapshot_files import (
     topology_fingerprint,
     write_checkpoint_rows,
 )
-from ks_actors.snapshots import SnapshotWriter, delete_old_snapshots
+from ks_actors.snapshots import SnapshotWriter, delete_old_snapshots, without_login
 from ks_actors.state import log_batch
 from ks_actors.task import Role
 from ks_actors.topology import StoreKind
@@ -159,7 +159,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                 else repr(error)
             )
             raise SnapshotFailed(
-                f"the snapshot for {self._config.snapshot_uri} failed: {reason}"
+                without_login(f"the snapshot for {self._config.snapshot_uri} failed: {reason}")
             ) from error
         self._metrics.snapshot_taken(manifest, self.ctx.time() - began)
         return manifest
@@ -308,7 +308,7 @@ class Snapshots(Actor[SnapshotsMessage]):
         try:
             gone = await self._in_thread(delete)
         except Exception as error:  # noqa: BLE001 - the snapshot exists; the next one tries again
-            _log.warning("could not delete old snapshots: %s", error)
+            _log.warning("could not delete old snapshots: %s", without_login(str(error)))
         else:
             _log.info(
                 "snapshot %s of %d tasks is complete%s",
@@ -325,4 +325,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                     await asyncio.sleep(_LOOK_SECONDS)
                 await self._in_thread(writer.abort)
         except Exception as error:  # noqa: BLE001 - it has no manifest, and goes after a day
-            _log.warning("could not delete the partly written snapshot %s: %s", writer.name, error)
+            _log.warning(
+                "could not delete the partly written snapshot %s: %s",
+                writer.name,
+                without_login(str(error)),
+            )
