@@ -109,6 +109,11 @@ class Committer(Actor[CommitterMessage]):
         self._twins = twins
         self._matched = matched
         self._metrics = metrics
+        # Exactly once, records that come once in each interval would keep the phase in which they
+        # began, and might wait for a whole interval each. With a period a little shorter, commits
+        # move towards them until one finds nothing to commit and comes right behind the next.
+        self._period: float = self._interval * (0.99 if transactional else 1.0)
+        self._due: float = 0.0
         self._rest = CommitRest(metrics, self._interval, transactional=transactional)
         self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
         self._awaited = AwaitedCommits(
@@ -125,6 +130,7 @@ class Committer(Actor[CommitterMessage]):
             self._set_timer(self._interval)
 
     def _set_timer(self, seconds: float) -> None:
+        self._due = self.ctx.time() + seconds
         self.ctx.timers.once("commit", seconds, m.CommitTimer())
 
     async def receive(self, message: CommitterMessage) -> None:
@@ -205,10 +211,10 @@ class Committer(Actor[CommitterMessage]):
         # than a short wait for all of them.
         if self._transactional and self._first_commit.waits(self.ctx.time()):
             return CHECK_AGAIN_S
-        began = self.ctx.time()
+        due = max(self._due, self.ctx.time() - self._interval / 2)
         await self._commit(m.Commit(None, "commit_interval_ms has passed", due_only=True))
         # Leave a slow log a rest between commits.
-        return max(self._interval / 2, self._interval - (self.ctx.time() - began))
+        return max(self._interval / 2, due + self._period - self.ctx.time())
 
     async def _commit(self, request: m.Commit) -> None:
         began, asked = perf_counter(), self.ctx.time()
