@@ -9,7 +9,7 @@ from tests.liveness.old_faults import OLD_FAULTS
 
 pytestmark = pytest.mark.unmeasured
 
-FOUND_AT = {"idle": 20, "room": 18, "reset": 7, "bytes": 53, "priority": 54, "drain": 182, "commit": 116}
+FOUND_AT = {"idle": 20, "room": 18, "reset": 7, "bytes": 53, "priority": 54, "drain": 145, "commit": 116}
 
 
 @pytest.mark.parametrize("name", OLD_FAULTS)

@@ -15,7 +15,7 @@ from tests.web.browser import Seen, browsing
 from tests.web.helpers import TOKEN, Visits, fresh_log, visit, visiting
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from ks_actors import App
@@ -171,13 +171,24 @@ class _SlowFetcher:
         self._inner = inner
         self._gate = gate
         self._fetched = 0
+        self._again = asyncio.Event()
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        # Records that are on their way are dropped.
+        self._fetched = 0
+        self._again.set()
+        self._inner.assign(positions)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> list[Fetched]:
-        if self._fetched >= 40:
-            await self._gate.wait()
+        while self._fetched >= 40 and not self._gate.is_set():
+            self._again.clear()
+            either = [asyncio.ensure_future(each.wait()) for each in (self._gate, self._again)]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for each in either:
+                each.cancel()
         found = await self._inner.fetch(max_wait_ms=max_wait_ms, max_records=max_records if self._gate.is_set() else 40)
         self._fetched += sum(len(one.batch) for one in found)
         return list(found)
