@@ -21,6 +21,21 @@ RECORDS = 2_000
 TOPICS = {"in": 1, "out": 1}
 
 
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[m.CommitTimer]:
+    """Collect the messages of the commit timer."""
+    found: list[m.CommitTimer] = []
+    receive = Committer.receive
+
+    async def note(committer: Committer, message: m.CommitterMessage) -> None:
+        if isinstance(message, m.CommitTimer):
+            found.append(message)
+        await receive(committer, message)
+
+    monkeypatch.setattr(Committer, "receive", note)
+    return found
+
+
 async def values(harness: AppHarness) -> list[str | None]:
     return [record.value for record in await harness.read("out")]
 
@@ -103,23 +118,15 @@ def test_an_app_without_records_does_not_stop_its_workers() -> None:
 
 @pytest.mark.parametrize("interval_ms", [0, 1, 100, 3_000])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, interval_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, interval_ms: int, timers: list[m.CommitTimer]) -> None:
     """The commit timer rests for a second while there is nothing to commit; work that begins has its commit within the interval."""
-    timers, receive = 0, Committer.receive
-
-    async def count(committer: Committer, message: m.CommitterMessage) -> None:
-        nonlocal timers
-        timers += isinstance(message, m.CommitTimer)
-        await receive(committer, message)
-
-    monkeypatch.setattr(Committer, "receive", count)
 
     async def test(harness: AppHarness) -> None:
         for number in range(1, 4):
             await harness.kit.clock.advance(SECONDS)
-            before = timers
+            before = len(timers)
             await harness.kit.clock.advance(SECONDS)
-            assert timers - before <= SECONDS
+            assert len(timers) - before <= SECONDS
             await harness.produce("in", "a", "1")
             await harness.kit.clock.advance(interval_ms / 1000 + 0.01)
             assert harness.app.metrics()["commit-total"] == number
@@ -182,22 +189,14 @@ def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(ca
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_commit_timer_does_not_rest_while_a_worker_has_a_task(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_timer_does_not_rest_while_a_worker_has_a_task(guarantee: str, timers: list[m.CommitTimer]) -> None:
     """A thread may be at a punctuator, and nobody knows yet whether it makes something to commit."""
-    timers, receive = 0, Committer.receive
-
-    async def count(committer: Committer, message: m.CommitterMessage) -> None:
-        nonlocal timers
-        timers += isinstance(message, m.CommitTimer)
-        await receive(committer, message)
-
-    monkeypatch.setattr(Committer, "receive", count)
 
     async def test(harness: AppHarness) -> None:
         # In virtual time no thread is at work while time passes.
         harness.app._metrics.at_work = lambda: True
         await harness.kit.clock.advance(SECONDS)
-        assert timers >= 90
+        assert len(timers) >= 90
         harness.app._metrics.at_work = lambda: False
         await harness.produce("in", "a", "1")
         await harness.kit.clock.advance(0.11)

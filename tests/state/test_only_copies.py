@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from ks_actors.topology._stores import StoreSpec
 
 
+def closed(task: Task) -> Path:
+    """Commit and close the stores of a task; return its directory."""
+    token = task.stores.freeze()
+    task.accept(task.log(token))
+    task.stores.persist_unlogged(token)
+    task.stores.publish(token, task.ends())
+    task.stores.close(clean=True)
+    assert task.directory is not None
+    return task.directory
+
+
 def filled(tmp_path: Path, *specs: StoreSpec) -> Path:
     """Return the directory of a closed task whose stores have a row each."""
     task = Task([key_value("first")], tmp_path)
@@ -32,13 +43,7 @@ def filled(tmp_path: Path, *specs: StoreSpec) -> Path:
     for spec in specs:
         store = task[spec.name]
         store.put(*((b"k", b"1") if isinstance(store, OnDisk) else ("k", 1)))
-    token = task.stores.freeze()
-    task.accept(task.log(token))
-    task.stores.persist_unlogged(token)
-    task.stores.publish(token, task.ends())
-    task.stores.close(clean=True)
-    assert task.directory is not None
-    return task.directory
+    return closed(task)
 
 
 def stores_of(directory: Path, *specs: StoreSpec) -> TaskStores:
@@ -96,13 +101,8 @@ def test_a_manifest_that_is_cut_off_is_damage(spec: StoreSpec, tmp_path: Path) -
     """The store does not open as an empty one; the tables of a store without changelog are still there."""
     task = Task([spec], tmp_path)
     task[spec.name].put("k", 1)
-    token = task.stores.freeze()
-    task.accept(task.log(token))
-    task.stores.persist_unlogged(token)
-    task.stores.publish(token, task.ends())
-    task.stores.close(clean=True)
-    assert task.directory is not None
-    database = task.directory / "rocksdb"
+    directory = closed(task)
+    database = directory / "rocksdb"
     (manifest,) = database.glob("MANIFEST-*")
     files, content = {path: path.read_bytes() for path in database.iterdir()}, manifest.read_bytes()
     tables = {path: data for path, data in files.items() if path.suffix == ".sst"}

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers, TopicPartition
 
 _LENGTHS = Struct(">qi")
+# The fields of HEADER, without the leader epoch and those of the producer.
+_PLAIN_FIELDS = Struct(">qi4xbIhiqq14xi")
 _MAGIC_AT = 16
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
@@ -299,21 +301,9 @@ class Chunk:
         raw, at = self.raw, self._at
         if len(raw) - at <= HEADER.size or at >= self._unpacked_to:
             return False
-        (
-            base,
-            length,
-            _,
-            magic,
-            expected,
-            attributes,
-            last_delta,
-            first_time,
-            highest_time,
-            _,
-            _,
-            _,
-            count,
-        ) = HEADER.unpack_from(raw, at)
+        base, length, magic, expected, attributes, last_delta, first_time, highest_time, count = (
+            _PLAIN_FIELDS.unpack_from(raw, at)
+        )
         following = at + BEHIND_LENGTH + length
         if (
             magic != MAGIC
