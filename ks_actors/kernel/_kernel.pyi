@@ -44,6 +44,44 @@ def read_records(
 def skip_records(data: Buffer, at: int, count: int, /) -> int:
     """Return the position after the next `count` records. Raises ValueError for invalid ones."""
 
+def read_batches(
+    data: Buffer,
+    at: int,
+    end: int,
+    position: int,
+    most_records: int,
+    plain_attributes: int,
+    most_memory: int,
+    /,
+) -> (
+    tuple[
+        int,
+        list[bytes | None],
+        list[bytes | None],
+        list[int],
+        list[tuple[tuple[str, bytes | None], ...]] | None,
+        list[tuple[int, int]],
+    ]
+    | None
+):
+    """Read the record batches that begin between positions `at` and `end`, up to a special one.
+
+    A batch is special if it is cut off, fails its checksum, begins below offset `position`, has
+    offset gaps, attributes beyond `plain_attributes` or malformed records, or if the records exceed
+    `most_records` or might take more than `most_memory` bytes. Also stops after 256 batches, or
+    when several have 64 KiB.
+
+    Returns the position after the batches, keys, values, timestamps (ms), headers (None when no
+    record has any), and the offsets as runs: first offset and end of each. Returns None when the
+    first batch is special. Raises ValueError if `at` is not in `data`.
+    """
+
+def behind_batches(data: Buffer, /) -> int | None:
+    """Return the offset after the last whole record batch of format v2 or later in `data`.
+
+    Returns None if there is no such batch, or one that needs a closer look.
+    """
+
 def write_records(
     keys: list[bytes | None],
     values: list[bytes | None],

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TABLE: Final[dict[str, str]] = {
     "read_records": "data number number number number flag flag",
     "skip_records": "data number number",
+    "read_batches": "data number number number number number number",
+    "behind_batches": "data",
     "write_records": "list list times headers number number number",
     "write_changes": "changed list forms number",
     "engine_rows": "noted list timed data",

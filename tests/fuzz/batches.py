@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
@@ -20,7 +21,7 @@ from ks_actors.kernel import _kernel
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka.wire import _batch_header, _plain_record_reader, _record_reader
 from ks_actors.log.kafka.wire._batch_header import BEHIND_LENGTH, HEADER
-from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
+from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns, whole_batches
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from tests.fuzz.values import EDGES, outcome
 
@@ -228,9 +229,36 @@ def read_exactly(random: Random, body: bytes) -> None:
         assert behind == outcome(_plain_record_reader.skip_records, body, at, count)[0], (body, at, count)
 
 
+def read_batches_exactly(random: Random, raw: bytes) -> None:
+    """Read batches that end where their memory ends, from anywhere on; the offset behind them is that which the way through each gives."""
+    exact = (ctypes.c_char * len(raw)).from_buffer_copy(raw)
+    at, end = random.choice((0, 0, 0, random.randrange(-2, len(raw) + 3))), random.choice((len(raw), len(raw), 1, random.choice(EDGES)))
+    position, most, plain = (
+        random.choice((0, 0, 5, random.choice(EDGES))),
+        random.choice((1, 3, 1000, random.choice(EDGES))),
+        random.choice((8, 0x18, -1)),
+    )
+    found, error = outcome(_kernel.read_batches, exact, at, end, position, most, plain, random.choice((*MEMORY, random.choice(EDGES))))
+    assert error is None or (error is ValueError and not 0 <= at <= len(raw)), (raw, at, error)
+    if found is not None:
+        behind, keys, values, timestamps, headers, runs = found
+        assert at < behind <= len(raw)
+        assert len(keys) == len(values) == len(timestamps) == sum(last - first for first, last in runs) <= most
+        assert headers is None or len(headers) == len(keys)
+        assert position <= runs[0][0]
+        assert all(before[1] < after[0] for before, after in pairwise(runs))
+    quick = _kernel.behind_batches(exact)
+    try:
+        ends = [behind for _, behind in whole_batches(WHERE, raw)]
+    except LogCorrupted:
+        ends = []
+    assert quick is None or [quick] == ends[-1:], (raw, quick, ends)
+
+
 def session(random: Random) -> None:
     """Read some batches, one behind the other."""
-    raw = b"".join(batch(random) for _ in range(random.choice((1, 1, 1, 2, 3))))
+    raw = b"".join(batch(random) for _ in range(random.choice((1, 1, 1, 2, 3, 8))))
     aborted = random.choice((None, [], [(7, 0)], [(7, 3), (8, 1 << 40)]))
     compare(raw, aborted, random.choice((0, 0, 0, 1, 6, 1 << 40)), random.choice((1, 2, 1000)), random.choice(MEMORY))
     read_exactly(random, raw[HEADER.size :])
+    read_batches_exactly(random, raw)

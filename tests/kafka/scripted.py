@@ -86,7 +86,7 @@ class ScriptedBroker:
     def name_channel(self, _channel: str, _client_id: str | None) -> None:
         """Have no names."""
 
-    async def send(self, _node: int, request: Any, *, channel: str, **_: object) -> FetchResponse:
+    async def send(self, _node: int, request: Any, *, channel: str = "", **_: object) -> FetchResponse:
         assert channel not in self._busy, "a broker reads the next request of a connection when it has answered the last one"
         self._busy.add(channel)
         try:

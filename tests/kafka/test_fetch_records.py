@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder  # type: ignore[import-untyped]
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
-from ks_actors.log.kafka.wire import _batch_header, _record_reader
+from ks_actors.log.kafka.wire import _batch_header, _batch_reader, _record_reader
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 
 if TYPE_CHECKING:
@@ -30,11 +30,12 @@ Header = tuple[str, bytes | None]
 
 
 @pytest.fixture(params=["kernel", "aiokafka"], autouse=True)
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test is passed by both ways of reading."""
+def by_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Every test is passed by both ways of reading; tell whether it is the kernel's."""
     if request.param == "aiokafka":
         for module in (_record_reader, _batch_header):
             monkeypatch.setattr(module, "HAS_KERNEL", False)
+    return bool(request.param == "kernel")
 
 
 def sealed(raw: bytearray) -> bytes:
@@ -329,7 +330,7 @@ def read_by_pieces(source: Chunk, position: int, limit: int) -> list[tuple[objec
 def test_batches_that_are_read_at_once_are_the_same(
     made: tuple[list[bytes], list[tuple[int, int]]], committed: bool, position: int, limit: int
 ) -> None:
-    """Reading a batch at once, where nothing about it is special, gives what the way through each step gives."""
+    """Reading batches at once, where nothing about them is special, gives what the way through each step gives."""
     batches, aborted = made
 
     def both() -> Chunk:
@@ -337,5 +338,36 @@ def test_batches_that_are_read_at_once_are_the_same(
 
     quick = read_by_pieces(both(), position, limit)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Chunk, "_read_whole", lambda *_: False)
+        patch.setattr(Chunk, "_read_plain", lambda *_: False)
         assert read_by_pieces(both(), position, limit) == quick
+
+
+def test_batches_that_follow_each_other_are_read_in_one_call(by_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the first one that is special; records, headers and offsets are those of all of them."""
+    calls: list[int] = []
+    quick = _record_reader.plain_batches
+
+    def counted(*given: Any) -> Any:
+        found = quick(*given)
+        calls.append(0 if found is None else len(found.records.keys))
+        return found
+
+    monkeypatch.setattr(_batch_reader, "plain_batches", counted)
+    small = [stored(base, b"v", headers=[[("h", b"1")]] if base == 7 else None) for base in range(10)]
+    gap = stored(10, b"a", b"b", offsets=[10, 12])
+    batch, _ = read(chunk(*small, gap, stored(15, b"c"), stored(20, b"d", attributes=0x08)))
+    # Without the kernel aiokafka reads batch by batch.
+    assert calls == ([10, 0, 2, 0] if by_kernel else [0] * len(calls))
+    assert list(batch.offsets) == [*range(10), 10, 12, 15, 20]
+    assert batch.headers is not None
+    assert [index for index, headers in enumerate(batch.headers) if headers] == [7]
+
+
+def test_a_call_reads_64_kib_of_batches_and_any_single_one(by_kernel: bool) -> None:
+    """A fetch may have megabytes, and the loop has other things to do."""
+    raw = b"".join([*(stored(base, b"v" * 20_000) for base in range(4)), stored(4, b"w" * 100_000)])
+    at, found = 0, []
+    while piece := _record_reader.plain_batches(raw, at, len(raw), 0, 1000, 0, 1 << 30):
+        found.append(piece.offsets)
+        at = piece.behind
+    assert found == ([range(3), range(3, 4), range(4, 5)] if by_kernel else [])

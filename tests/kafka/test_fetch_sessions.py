@@ -233,6 +233,27 @@ async def test_a_broker_without_room_for_sessions_is_read(tmp_path: Path) -> Non
         await asyncio.to_thread(broker.kill)
 
 
+@pytest.mark.timeout(120)
+async def test_a_closed_fetcher_leaves_no_session(tmp_path: Path) -> None:
+    """A broker keeps an unused session for two minutes, and has no room for others then: apps that restart would take it all."""
+    # Brokers since 3.7 divide the slots by eight.
+    broker = Broker(tmp_path / "broker", settings={"max.incremental.fetch.session.cache.slots": "32"})
+    await asyncio.to_thread(broker.start)
+    try:
+        async with KafkaLog(broker.bootstrap) as log:
+            every = await new_topic(log, 2)
+            producer = await log.producer(client_id="p")
+            await producer.send([numbered(partition, 0, 1) for partition in every])
+            for _ in range(40):
+                fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+                fetcher.assign(dict.fromkeys(every, 0))
+                await soon(read(fetcher, dict.fromkeys(every, 1)))
+                assert not all(session.full for session in sessions(fetcher))
+                await fetcher.close()
+    finally:
+        await asyncio.to_thread(broker.kill)
+
+
 async def test_a_topic_that_was_made_anew_is_read_by_the_same_session(log: KafkaLog) -> None:
     """Its name is the same, its records are others."""
     (partition,) = await new_topic(log)

@@ -76,6 +76,8 @@ static int has_instruction(void) { return 0; }
 
 #endif
 
+uint32_t kernel_checksum(const uint8_t *at, size_t size) { return ~(has_instruction() ? by_instruction : by_tables)(0xffffffffu, at, size); }
+
 /* crc32c(data, by_hand): see _kernel.pyi */
 PyObject *kernel_crc32c(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t nargs) {
     if (nargs != 1 && !kernel_has("crc32c", nargs, 2)) {
@@ -86,11 +88,7 @@ PyObject *kernel_crc32c(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssi
     if (by_hand < 0 || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    uint32_t (*run)(uint32_t, const uint8_t *, size_t) = by_instruction;
-    if (by_hand || !has_instruction()) {
-        run = by_tables;
-    }
-    uint32_t crc = ~run(0xffffffffu, view.buf, (size_t)view.len);
+    uint32_t crc = by_hand ? ~by_tables(0xffffffffu, view.buf, (size_t)view.len) : kernel_checksum(view.buf, (size_t)view.len);
     PyBuffer_Release(&view);
     return PyLong_FromUnsignedLong(crc);
 }

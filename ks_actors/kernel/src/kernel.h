@@ -34,6 +34,10 @@
 PyObject *kernel_read_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 PyObject *kernel_skip_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
+/* batches.c */
+PyObject *kernel_read_batches(PyObject *self, PyObject *const *args, Py_ssize_t count);
+PyObject *kernel_behind_batches(PyObject *self, PyObject *data);
+
 /* building.c */
 PyObject *kernel_write_records(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
@@ -71,6 +75,7 @@ PyObject *kernel_add_places(PyObject *self, PyObject *const *args, Py_ssize_t co
 PyObject *kernel_meet(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* checksum.c */
+uint32_t kernel_checksum(const uint8_t *at, size_t size);
 PyObject *kernel_crc32c(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
 /* partitions.c */

@@ -1,18 +1,13 @@
 /* Reading: the records of a record batch (message format v2, KIP-98), uncompressed and without the batch's header, to columns. */
 
-#include "kernel.h"
-
-typedef struct {
-    const uint8_t *at;
-    const uint8_t *end;
-} Cursor;
+#include "records.h"
 
 static int corrupt(const char *what) {
     PyErr_Format(PyExc_ValueError, "%s", what);
     return 0;
 }
 
-static inline int read_varint(Cursor *cursor, int64_t *value) {
+static inline int read_varint(KernelCursor *cursor, int64_t *value) {
     const uint8_t *at = cursor->at;
     uint64_t raw = 0;
     for (int shift = 0; shift < 70; shift += 7) {
@@ -31,7 +26,7 @@ static inline int read_varint(Cursor *cursor, int64_t *value) {
 }
 
 /* Return a new reference to bytes, or to None where the length is negative; NULL with ValueError. */
-static inline PyObject *read_bytes(Cursor *cursor) {
+static inline PyObject *read_bytes(KernelCursor *cursor) {
     int64_t length;
     if (!read_varint(cursor, &length)) {
         return NULL;
@@ -48,7 +43,7 @@ static inline PyObject *read_bytes(Cursor *cursor) {
     return found;
 }
 
-static PyObject *read_header(Cursor *cursor) {
+static PyObject *read_header(KernelCursor *cursor) {
     int64_t length;
     if (!read_varint(cursor, &length)) {
         return NULL;
@@ -70,7 +65,7 @@ static PyObject *read_header(Cursor *cursor) {
     return pair;
 }
 
-static PyObject *read_headers(Cursor *cursor, int64_t count) {
+static PyObject *read_headers(KernelCursor *cursor, int64_t count) {
     /* A header takes two bytes at least: a count beyond that is nonsense, and must not become memory. */
     if (count < 0 || count > (cursor->end - cursor->at) / 2) {
         corrupt("a record cannot have as many headers as it says");
@@ -89,7 +84,7 @@ static PyObject *read_headers(Cursor *cursor, int64_t count) {
 }
 
 /* Set the cursor of one record behind its length, and `next` behind the record. */
-static inline int enter_record(const Cursor *all, Cursor *record, const uint8_t **next) {
+static inline int enter_record(const KernelCursor *all, KernelCursor *record, const uint8_t **next) {
     int64_t length;
     *record = *all;
     if (!read_varint(record, &length)) {
@@ -102,11 +97,7 @@ static inline int enter_record(const Cursor *all, Cursor *record, const uint8_t 
     return 1;
 }
 
-typedef struct {
-    PyObject *keys, *values, *timestamps, *offsets, *headers;
-} Columns;
-
-static void drop_columns(Columns *columns) {
+void kernel_drop_columns(KernelColumns *columns) {
     Py_CLEAR(columns->keys);
     Py_CLEAR(columns->values);
     Py_CLEAR(columns->timestamps);
@@ -114,8 +105,17 @@ static void drop_columns(Columns *columns) {
     Py_CLEAR(columns->headers);
 }
 
+int kernel_new_columns(KernelColumns *columns, Py_ssize_t count, int with_offsets) {
+    columns->keys = PyList_New(count);
+    columns->values = PyList_New(count);
+    columns->timestamps = PyList_New(count);
+    columns->offsets = with_offsets ? PyList_New(count) : NULL;
+    columns->headers = NULL;
+    return columns->keys != NULL && columns->values != NULL && columns->timestamps != NULL && (columns->offsets != NULL || !with_offsets);
+}
+
 /* Headers begin with the first record that has some: those before it have the empty tuple. */
-static int begin_headers(Columns *columns, Py_ssize_t count) {
+static int begin_headers(KernelColumns *columns, Py_ssize_t count) {
     PyObject *none = PyTuple_New(0);
     columns->headers = none == NULL ? NULL : PyList_New(count);
     if (columns->headers == NULL) {
@@ -129,8 +129,8 @@ static int begin_headers(Columns *columns, Py_ssize_t count) {
     return 1;
 }
 
-static int read_one(Cursor *all, Columns *columns, Py_ssize_t index, Py_ssize_t count, int64_t base_offset, int64_t base_time, int append_time) {
-    Cursor record;
+int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t index, Py_ssize_t count, int64_t base_offset, int64_t base_time, int append_time) {
+    KernelCursor record;
     const uint8_t *next;
     int64_t time_delta, offset_delta, header_count;
     if (!enter_record(all, &record, &next)) {
@@ -181,7 +181,7 @@ static int read_one(Cursor *all, Columns *columns, Py_ssize_t index, Py_ssize_t 
     return 1;
 }
 
-static int view_of(PyObject *object, PyObject *at, Py_buffer *view, Cursor *cursor) {
+static int view_of(PyObject *object, PyObject *at, Py_buffer *view, KernelCursor *cursor) {
     Py_ssize_t begin = PyLong_AsSsize_t(at);
     if ((begin == -1 && PyErr_Occurred()) || PyObject_GetBuffer(object, view, PyBUF_SIMPLE) < 0) {
         return 0;
@@ -210,33 +210,28 @@ PyObject *kernel_read_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
         return NULL;
     }
     Py_buffer view;
-    Cursor cursor;
+    KernelCursor cursor;
     if (!view_of(args[0], args[1], &view, &cursor)) {
         return NULL;
     }
-    Columns columns = {NULL, NULL, NULL, NULL, NULL};
+    KernelColumns columns = {NULL, NULL, NULL, NULL, NULL};
     PyObject *result = NULL;
-    /* A record takes seven bytes at least. */
-    if (count < 0 || count > (cursor.end - cursor.at) / 7) {
+    if (count < 0 || count > (cursor.end - cursor.at) / KERNEL_LEAST_RECORD) {
         corrupt("a batch holds fewer records than it says");
         goto done;
     }
-    columns.keys = PyList_New(count);
-    columns.values = PyList_New(count);
-    columns.timestamps = PyList_New(count);
-    columns.offsets = with_offsets ? PyList_New(count) : NULL;
-    if (PyErr_Occurred()) {
+    if (!kernel_new_columns(&columns, count, with_offsets)) {
         goto done;
     }
     for (Py_ssize_t index = 0; index < count; index++) {
-        if (!read_one(&cursor, &columns, index, count, base_offset, base_time, append_time)) {
+        if (!kernel_read_record(&cursor, &columns, index, count, base_offset, base_time, append_time)) {
             goto done;
         }
     }
     result = Py_BuildValue("(nOOOOO)", (Py_ssize_t)(cursor.at - (const uint8_t *)view.buf), columns.keys, columns.values, columns.timestamps,
                            columns.headers == NULL ? Py_None : columns.headers, columns.offsets == NULL ? Py_None : columns.offsets);
 done:
-    drop_columns(&columns);
+    kernel_drop_columns(&columns);
     PyBuffer_Release(&view);
     return result;
 }
@@ -248,7 +243,7 @@ PyObject *kernel_skip_records(PyObject *Py_UNUSED(self), PyObject *const *args, 
     }
     Py_ssize_t count = PyLong_AsSsize_t(args[2]);
     Py_buffer view;
-    Cursor cursor, record;
+    KernelCursor cursor, record;
     if ((count == -1 && PyErr_Occurred()) || !view_of(args[0], args[1], &view, &cursor)) {
         return NULL;
     }

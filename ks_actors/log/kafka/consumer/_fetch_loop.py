@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Fetched bytes from which lingering before the next request gains nothing.
 _MUCH: Final = 65_536
+# The longest wait of `close` for brokers (ms).
+_END_SESSION_MS: Final = 500
 _numbers = count(1)
 _log = component_log(__name__)
 
@@ -117,10 +119,27 @@ class FetchLoop:
             self._client.name_channel(channel, None)
 
     async def close(self) -> None:
-        """Stop, and wait until all tasks have ended."""
+        """Stop, wait until all tasks have ended, and end the sessions on the brokers."""
         self.stop()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        # A broker that does not answer keeps its sessions until it drops them.
+        brokers = [broker for broker in self._brokers.values() if not broker.backoff]
+        await asyncio.gather(*map(self._end_sessions, brokers))
+
+    async def _end_sessions(self, broker: FetchBroker) -> None:
+        for line in broker.lines:
+            request = line.session.end(committed=self._committed)
+            if request is None:
+                continue
+            try:
+                await self._client.send(broker.node, request, timeout_ms=_END_SESSION_MS)
+            except LogError as error:
+                # Nothing depends on it: the broker drops unused sessions after a while.
+                _log.debug(
+                    "%s: broker %s keeps a fetch session: %s", self._client_id, broker.node, error
+                )
+                return
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that ends with the fetcher."""

@@ -17,6 +17,7 @@ NOT_FOUND: Final = 70
 INVALID_EPOCH: Final = 71
 _NONE: Final = 0
 _FULL: Final = 0
+_FINAL: Final = -1
 _LAST_EPOCH: Final = (1 << 31) - 1
 
 
@@ -117,6 +118,17 @@ class FetchSession:
         else:
             # After the highest epoch the count restarts at 1: 0 would ask for a new session.
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
+
+    def end(self, *, committed: bool) -> Pinned | None:
+        """Return the request that ends the session on the broker; None if there is no session.
+
+        A broker has a limited number of sessions (1,000 by default), and drops an unused one only
+        after two minutes.
+        """
+        if self._id == _NONE:
+            return None
+        ended, self._id, self._epoch = self._id, _NONE, _FULL
+        return Pinned(FetchRequest, 0, 0, 0, (ended, _FINAL), [], {}, int(committed))
 
     def lose(self) -> None:
         """Start a new session: the broker's state is unknown.

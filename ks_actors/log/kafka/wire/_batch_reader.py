@@ -25,7 +25,14 @@ from ks_actors.log.kafka.wire._batch_header import (
 )
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka.wire._legacy_messages import LEAST_LEGACY, WRONG_SUM, legacy_messages
-from ks_actors.log.kafka.wire._record_reader import Body, IteratedBody, Records, body_of, whole_body
+from ks_actors.log.kafka.wire._record_reader import (
+    Body,
+    IteratedBody,
+    Records,
+    body_of,
+    offset_behind,
+    plain_batches,
+)
 from ks_actors.log.kafka.wire._unpacking import LITTLE, PIECE, is_packed
 from ks_actors.records import Batch
 
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers, TopicPartition
 
 _LENGTHS = Struct(">qi")
-# The fields of HEADER, without the leader epoch and those of the producer.
-_PLAIN_FIELDS = Struct(">qi4xbIhiqq14xi")
 _MAGIC_AT = 16
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
@@ -175,7 +180,9 @@ class Chunk:
         self._failure: LogError | None = None
 
     def _find_end(self, raw: bytes, *, apart: bool) -> int | None:
-        behind = None
+        behind = None if apart else offset_behind(raw)
+        if behind is not None:
+            return behind
         for at, behind in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
             if apart and is_packed(raw, at):
                 apart, self._unpacked_to = False, 0
@@ -230,7 +237,7 @@ class Chunk:
             while len(columns.keys) < limit:
                 if not self._left:
                     late = bool(columns.keys) and perf_counter() >= until
-                    if not late and self._read_whole(position, limit, columns):
+                    if not late and self._read_plain(position, limit, columns):
                         continue
                     if not self._open():
                         return self.waits
@@ -292,37 +299,23 @@ class Chunk:
                     raise
                 count //= 2
 
-    def _read_whole(self, position: int, limit: int, columns: Columns) -> bool:
-        """Read the next batch at once, if nothing about it is special; tell whether it was read.
+    def _read_plain(self, position: int, limit: int, columns: Columns) -> bool:
+        """Read the next batches at once, up to a special one; tell whether there were any.
 
         With many partitions most batches have a record or two, and their way through `_open` would
         take longer than the records.
         """
-        raw, at = self.raw, self._at
-        if len(raw) - at <= HEADER.size or at >= self._unpacked_to:
-            return False
-        base, length, magic, expected, attributes, last_delta, first_time, highest_time, count = (
-            _PLAIN_FIELDS.unpack_from(raw, at)
+        end = min(len(self.raw), self._unpacked_to)
+        room = limit - len(columns.keys)
+        found = plain_batches(
+            self.raw, self._at, int(end), position, room, self._plain_attributes, self.limit
         )
-        following = at + BEHIND_LENGTH + length
-        if (
-            magic != MAGIC
-            or attributes & ~self._plain_attributes
-            or count != last_delta + 1
-            or not 0 < count <= limit - len(columns.keys)
-            or base < position
-            or not at + HEADER.size < following <= len(raw)
-        ):
+        if found is None:
             return False
-        stored = memoryview(raw)[at:following]
-        if checksum(stored) != expected:
-            return False
-        records = whole_body(stored, attributes, count, first_time, highest_time, self.limit)
-        if records is None:
-            return False
-        columns.take(records)
-        columns.add_offsets(range(base, base + count))
-        self._at, self._end = following, base + count
+        columns.take(found.records)
+        columns.add_offsets(found.offsets)
+        self._at, self._end = found.behind, found.offsets[-1] + 1
+        self._note_aborted(found.offsets[-1])
         return True
 
     def _read_run(self, position: int, limit: int, columns: Columns) -> None:
@@ -438,14 +431,18 @@ class Chunk:
         """Tell whether to skip a batch: a marker, or records of an aborted transaction."""
         control = bool(attributes & CONTROL)
         if self._aborted is not None:
-            while self._aborted and self._aborted[-1][1] <= last_offset:
-                self._aborters.add(self._aborted.pop()[0])
+            self._note_aborted(last_offset)
             if producer in self._aborters:
                 if control and _kind_of_marker(body, self.limit) == _ABORT:
                     self._aborters.discard(producer)
                 elif attributes & TRANSACTIONAL:
                     return True
         return control
+
+    def _note_aborted(self, last_offset: int) -> None:
+        """Note the producers of aborted transactions that begin up to an offset."""
+        while self._aborted and self._aborted[-1][1] <= last_offset:
+            self._aborters.add(self._aborted.pop()[0])
 
 
 def _kind_of_marker(body: Body, limit: int) -> int:

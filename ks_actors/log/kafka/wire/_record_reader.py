@@ -36,6 +36,7 @@ The worst case is a record that only has headers with names of invalid text.
 """
 
 _LENGTH_AT: Final = 8
+_HIGHEST_OFFSET: Final = (1 << 63) - 1
 _GUARD: Final = b"\x80" * 11
 """A guard after a batch:
 
@@ -249,31 +250,50 @@ class IteratedBody:
         return self._plain
 
 
-def whole_body(
-    stored: memoryview,
-    attributes: int,
-    count: int,
-    first_time: int,
-    highest_time: int,
+class PlainBatches(NamedTuple):
+    """Some whole record batches, the position after them, and their offsets."""
+
+    behind: int
+    records: Records
+    offsets: range | list[int]
+
+
+def plain_batches(
+    raw: bytes,
+    at: int,
+    end: int,
+    position: int,
+    most_records: int,
+    plain_attributes: int,
     limit: int,
     /,
-) -> Records | None:
-    """Return all records of an uncompressed batch at once, without their offsets.
+) -> PlainBatches | None:
+    """Return the records of the batches from `at` on at once, up to a special one.
 
-    Returns None without the kernel, and for records that `body_of` has to look at one by one: those
-    that are malformed, or may take more than `limit` bytes of memory.
+    No batch begins at `end` or after it. Returns None without the kernel, or if the first one is
+    special: compressed, malformed, with gaps or with offsets below `position`, with attributes
+    beyond `plain_attributes`, or too large for `most_records` or for `limit` bytes of memory.
     """
-    data = stored[HEADER.size :]
-    if not HAS_KERNEL or len(data) * _MOST_GROWTH > limit:
+    if not HAS_KERNEL or position > _HIGHEST_OFFSET:
         return None
-    append_time = bool(attributes & APPEND_TIME)
-    try:
-        _, keys, values, timestamps, headers, _ = _kernel.read_records(
-            data, 0, count, 0, highest_time if append_time else first_time, append_time, False
-        )
-    except ValueError:
+    found = _kernel.read_batches(raw, at, end, position, most_records, plain_attributes, limit)
+    if found is None:
         return None
-    return Records(keys, values, timestamps, headers, None)
+    behind, keys, values, timestamps, headers, runs = found
+    offsets: range | list[int]
+    if len(runs) == 1:
+        offsets = range(*runs[0])
+    else:
+        offsets = [offset for first, last in runs for offset in range(first, last)]
+    return PlainBatches(behind, Records(keys, values, timestamps, headers, None), offsets)
+
+
+def offset_behind(raw: bytes) -> int | None:
+    """Return the offset after the last whole record batch.
+
+    Returns None without the kernel, and where something needs a closer look.
+    """
+    return _kernel.behind_batches(raw) if HAS_KERNEL else None
 
 
 def body_of(
