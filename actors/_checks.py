@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from concurrent.futures import Executor
 from typing import Any
 
 
@@ -22,3 +23,23 @@ def plain_function(function: Any) -> bool:
 def valid_name(name: Any) -> bool:
     """Return whether it can name an actor or a system: a string that is not empty or slashed."""
     return isinstance(name, str) and name != "" and "/" not in name
+
+
+def check_executor(executor: Any, choices: tuple[Any, ...]) -> None:
+    """Raise for an executor that is none of `choices` and runs no jobs in threads.
+
+    That is a ValueError, or a TypeError for a pool of processes: a job runs with the context
+    variables of its actor, which no process takes over.
+    """
+    if executor in choices:
+        return
+    if not isinstance(executor, Executor):
+        names = ", ".join(map(repr, choices))
+        raise ValueError(  # noqa: TRY004 - one of several words
+            f"executor must be {names} or an Executor, is {executor!r}"
+        )
+    if any(base.__module__ == "concurrent.futures.process" for base in type(executor).__mro__):
+        raise TypeError(
+            f"executor must run jobs in threads, is {executor!r}; await "
+            "`loop.run_in_executor(pool, function)` for work in other processes"
+        )

@@ -128,6 +128,11 @@ class Cell(Mortal):
             raise TypeError(
                 f"the factory of {self.path} returned {actor!r}; it must return a new Actor"
             )
+        if getattr(actor, "ctx", None) is not None:
+            raise TypeError(
+                f"the factory of {self.path} returned {actor!r}, which is or was in use as "
+                f"{actor.ctx.path}; it must return a new Actor each time"
+            )
         self.incarnation = life = Incarnation(number, actor, self.inbox)
         actor.ctx = Context(self, life)
         return life

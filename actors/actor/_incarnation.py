@@ -100,7 +100,12 @@ class Incarnation:
         """End the work started in its last handlers, and wait for its pipes to clean up."""
         self.retire(watcher)
         if self._pipes is not None:
-            await self._pipes.ended(stop_within)
+            try:
+                await self._pipes.ended(stop_within)
+            finally:
+                # The end of piped work may have set timers.
+                if self._timers is not None:
+                    self._timers.cancel_all()
 
     def let_go(self) -> None:
         """Drop the user's object, which is in a reference cycle with its context."""

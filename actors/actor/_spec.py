@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final
 
-from actors._checks import negative
+from actors._checks import check_executor, negative
 from actors.mailbox import Mailbox
 from actors.supervision import Restart, Resume, Stop, Supervise, stop_always
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from actors.actor._actor import Actor
 
@@ -47,8 +47,7 @@ class Spec(Generic[M]):
             raise TypeError(f"mailbox must be a Mailbox(capacity=...), is {mailbox!r}")
         if negative("stop_within", stop_within):
             raise ValueError(f"stop_within must not be negative, is {stop_within}")
-        if not isinstance(executor, Executor) and executor not in ("shared", "own"):
-            raise ValueError(f"executor must be 'shared', 'own' or an Executor, is {executor!r}")
+        check_executor(executor, ("shared", "own"))
         self.factory: Callable[[], Actor[M]] = factory
         self.supervise: Supervise = supervise
         self.mailbox: Mailbox = mailbox

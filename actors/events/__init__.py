@@ -1,6 +1,7 @@
 """The event stream, its log, and the stall detector."""
 
 from actors.events._events import (
+    EVENTS,
     Abandoned,
     DeadLetter,
     EventStream,
@@ -13,6 +14,7 @@ from actors.events._logging import EventLog
 from actors.events._stall import StallDetector
 
 __all__ = [
+    "EVENTS",
     "Abandoned",
     "DeadLetter",
     "EventLog",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -70,10 +70,14 @@ class Stalled(msgspec.Struct, frozen=True):
 
 
 class Abandoned(msgspec.Struct, frozen=True):
-    """A blocking job outlived its actor; its thread goes on, its result will be dropped."""
+    """Nobody waits for a blocking job any more; its thread goes on, its result will be dropped."""
 
     path: str
     job: str
+
+
+EVENTS: Final[tuple[type[Any], ...]] = (Undelivered, Failed, Restarted, Stalled, Abandoned)
+"""The types of all events."""
 
 
 class EventStream:
@@ -104,4 +108,10 @@ class EventStream:
             try:
                 handler(event)
             except (Exception, asyncio.CancelledError):
-                _log.exception("handler %r of the actor event stream failed on %r", handler, event)
+                # By the name of its type only: an event may hold a message, with secrets.
+                _log.exception(
+                    "handler %r of the actor event stream failed on %s of %s",
+                    handler,
+                    type(event).__qualname__,
+                    getattr(event, "path", "") or "no actor",
+                )

@@ -19,9 +19,9 @@ _MUTE: Final = 300.0
 class EventLog:
     """Log failures and losses. Messages are named by type only: their content may be secret.
 
-    Of undelivered messages the first 10 are logged, then none for 300 s; the next entry has their
-    number. So a loop over a dead ref does not fill the disk. A stall is one line, with the place in
-    the user's code if it is known; at DEBUG the stack follows.
+    Of undelivered messages the first 10 are logged, then none for 300 s; the next entry, or the end
+    of the system, has their number. So a loop over a dead ref does not fill the disk. A stall is
+    one line, with the place in the user's code if it is known; at DEBUG the stack follows.
     """
 
     def __init__(self, events: EventStream, clock: Clock) -> None:
@@ -59,20 +59,32 @@ class EventLog:
             self._muted += 1
             return
         if self._logged >= _FIRST:
-            _log.warning(
-                "%d more undelivered messages in the last %.0f s", self._muted, now - self._since
-            )
-            self._logged = self._muted = 0
+            self._tell_muted(now)
+            self._logged = 0
         if self._logged == 0:
             self._since = now
         self._logged += 1
         _log.warning(
-            "undelivered: %s to %s (%s)",
+            "undelivered: %s to %s (%s)%s",
             _name(event.message),
             event.path,
             event.reason,
+            f"; more are counted, and not logged for {_MUTE:.0f} s"
+            if self._logged == _FIRST
+            else "",
             exc_info=event.error,
         )
+
+    def close(self) -> None:
+        """Log the number of undelivered messages that have no entry of their own."""
+        self._tell_muted(self._clock.time())
+
+    def _tell_muted(self, now: float) -> None:
+        if self._muted:
+            _log.warning(
+                "%d more undelivered messages in the last %.0f s", self._muted, now - self._since
+            )
+        self._muted = 0
 
     def _stalled(self, event: Stalled) -> None:
         who = f"actor {event.path} at {_name(event.message)}" if event.path else "no actor's code"
@@ -90,7 +102,8 @@ class EventLog:
 
     def _abandoned(self, event: Abandoned) -> None:
         _log.warning(
-            "blocking job %s outlived actor %s; its thread goes on, its result will be dropped",
+            "nobody waits for blocking job %s of actor %s any more; its thread goes on, and its "
+            "result will be dropped",
             event.job,
             event.path,
         )

@@ -10,6 +10,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+# The number of queues from which empty ones are dropped before their timers fire.
+_MANY = 64
+
 if TYPE_CHECKING:
     from actors.loop._clock import Clock, TimerHandle
 
@@ -25,10 +28,11 @@ class Expiring(Protocol):
 class Deadlines:
     """All deadlines of one system, with one queue per distinct timeout."""
 
-    __slots__ = ("_clock", "_queues")
+    __slots__ = ("_clock", "_most", "_queues")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._most = _MANY
         self._queues: dict[float, _Queue] = {}
 
     def add(self, waiting: Expiring, seconds: float) -> dict[Expiring, float]:
@@ -38,6 +42,8 @@ class Deadlines:
             return {}
         queue = self._queues.get(seconds)
         if queue is None:
+            if len(self._queues) >= self._most:
+                self._drop_empty()
             queue = self._queues[seconds] = _Queue()
             queue.timer = self._clock.call_later(seconds, self._expire, seconds, queue)
         queue.waiting[waiting] = self._clock.time() + seconds
@@ -61,6 +67,19 @@ class Deadlines:
             )
         else:
             del self._queues[seconds]
+
+    def _drop_empty(self) -> None:
+        """Drop the queues without entries, and their timers.
+
+        Asks until a fixed time each have a timeout of their own, and leave a queue when they are
+        answered.
+        """
+        for seconds, queue in tuple(self._queues.items()):
+            if not queue.waiting:
+                queue.timer.cancel()
+                del self._queues[seconds]
+        # Only after as many more queues again: a look at all of them is rare then.
+        self._most = max(_MANY, 2 * len(self._queues))
 
     def close(self) -> None:
         """Cancel all timers; nothing expires any more."""

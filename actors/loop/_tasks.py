@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from actors.loop._cancellations import Cancellations
+
 
 class Member(Protocol):
     """The owner of a task."""
@@ -49,21 +51,22 @@ class Tasks:
         task.add_done_callback(self._done, context=self._context)
         return task
 
-    async def join(self) -> None:
+    async def join(self, cancellations: Cancellations) -> None:
         """Wait until no task is left; raise the first error from a task.
 
-        Cancelling cancels all remaining tasks, and waits on.
+        Cancelling cancels all remaining tasks, and waits on. `cancellations` has those of before.
         """
         interrupted = False
         while self._members:
             self._empty = self._loop.create_future()
             try:
                 await self._empty
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 # Wait on: a task may need several steps to end.
                 interrupted = True
-                for task in tuple(self._members):
-                    task.cancel()
+                if cancellations.is_new(error):
+                    for task in tuple(self._members):
+                        task.cancel()
         if self._error is not None:
             raise self._error
         if interrupted:

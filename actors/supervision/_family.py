@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from actors._checks import valid_name
 from actors._errors import NameTaken, StartFailed
 from actors.events import Failed
+from actors.loop import Cancellations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,21 +76,24 @@ class Family:
         """Remove a child."""
         del self._members[child.name]
 
-    async def stop_all(self) -> None:
+    async def stop_all(self, cancellations: Cancellations | None = None) -> None:
         """Stop the children one by one, the youngest first; each has its own deadline.
 
         Cancelling makes it hard: all are killed at once and their end is still awaited; then
-        CancelledError is raised.
+        CancelledError is raised. `cancellations` has those of before: their repetitions by a cancel
+        scope do not count.
         """
+        cancellations = Cancellations() if cancellations is None else cancellations
         interrupted = False
         while self._members:
             youngest = next(reversed(self._members.values()))
             youngest.request_stop("shutdown")
             try:
                 await youngest.ended()
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 interrupted = True
-                for child in self:
-                    child.kill("shutdown")
+                if cancellations.is_new(error):
+                    for child in self:
+                        child.kill("shutdown")
         if interrupted:
             raise asyncio.CancelledError

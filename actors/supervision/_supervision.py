@@ -42,7 +42,9 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
             raise TypeError(
                 f"backoff must be (first, longest) seconds, is {self.backoff!r}"
             ) from None
-        if self.limit < 0 or self.within <= 0 or self.jitter < 0 or not 0 <= first <= longest:
+        # Written so that NaN is refused, too.
+        valid = self.limit >= 0 and self.within > 0 and self.jitter >= 0 and 0 <= first <= longest
+        if not valid:
             raise ValueError(
                 f"{self!r}: limit and jitter must not be negative, within must be positive, "
                 "backoff must be (first, longest) seconds"

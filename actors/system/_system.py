@@ -7,11 +7,11 @@ import os
 import random
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from actors._checks import plain_function, valid_name
+from actors._checks import check_executor, plain_function, valid_name
 from actors._errors import ActorFailed, NotAChild, SelfDeadlock, SystemClosed
 from actors.actor import Cell
-from actors.events import EventLog, EventStream, StallDetector
-from actors.loop import LoopDispatch, Tasks, ThreadLane
+from actors.events import EVENTS, EventLog, EventStream, StallDetector
+from actors.loop import Cancellations, LoopDispatch, Tasks, ThreadLane
 from actors.messages import Terminated, cell_of
 from actors.supervision import Family
 from actors.system._core import SystemCore
@@ -59,6 +59,7 @@ class System:
                 f"ask_timeout ({ask_timeout}) and stall_after ({stall_after}) are seconds "
                 "and must be positive"
             )
+        check_executor(executor, (None,))
         self._name = name
         self._ask_timeout = ask_timeout
         self._stall_after = stall_after
@@ -71,6 +72,7 @@ class System:
         self._core: SystemCore | None = None
         self._host: Host | None = None
         self._stall: StallDetector | None = None
+        self._log: EventLog
 
     # --- the block --------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class System:
         self._host = host = Host()
         loop = asyncio.get_running_loop()
         self._core = self._make_kernel(loop, Tasks(loop, host.interrupt))
-        EventLog(self._events, self._core.clock)
+        self._log = EventLog(self._events, self._core.clock)
         if self._stall_after is not None:
             self._stall = StallDetector(self._core, self._cells, self._stall_after)
         return self
@@ -108,12 +110,15 @@ class System:
         host, core = self._opened()
         own = host.leave(error)
         interrupted = isinstance(error, asyncio.CancelledError) and not own
+        cancellations = Cancellations()
+        if isinstance(error, asyncio.CancelledError):
+            cancellations.is_new(error)
         try:
-            await self._family.stop_all()
+            await self._family.stop_all(cancellations)
         except asyncio.CancelledError:
             interrupted = True
         try:
-            await core.tasks.join()
+            await core.tasks.join(cancellations)
         except asyncio.CancelledError:
             interrupted = True
         finally:
@@ -132,6 +137,7 @@ class System:
 
     def _release(self, core: SystemCore) -> None:
         core.deadlines.close()
+        self._log.close()
         if self._stall is not None:
             self._stall.close()
         if self._pool is not None:
@@ -185,8 +191,14 @@ class System:
         """Call `handler` with each Undelivered, Failed, Restarted, Stalled or Abandoned.
 
         Return a function that unsubscribes. Handlers run on the loop's thread, at once: they must
-        be quick. Their errors are logged.
+        be quick. Their errors are logged. Raises TypeError for other events and handlers.
         """
+        if event not in EVENTS:
+            names = ", ".join(each.__name__ for each in EVENTS)
+            raise TypeError(
+                f"subscribe of system {self._name!r} takes one of the events {names}, but got "
+                f"{event!r}; an actor hears of another one's end by `ctx.watch`"
+            )
         if not plain_function(handler):
             raise TypeError(
                 f"subscribe of system {self._name!r} takes a type of events and a function that is "

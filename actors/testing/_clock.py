@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from math import inf
 from typing import TYPE_CHECKING, TypeVarTuple, Unpack, final
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class ManualClock:
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-        return timers[0][0] if timers else None
+        # A timer at infinity never fires, as on a loop of asyncio.
+        return timers[0][0] if timers and timers[0][0] < inf else None
 
     def jump(self) -> bool:
         """Jump to the next timer and fire it in the loop's next turn.

@@ -9,6 +9,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from actors._checks import check_executor
 from actors._errors import SystemClosed
 from actors.actor import Spec
 from actors.events import Undelivered
@@ -51,6 +52,7 @@ class TestKit(System):
         executor: Executor | Literal["inline", "threads"] = "inline",
         ask_timeout: float = 5.0,
     ) -> None:
+        check_executor(executor, ("inline", "threads"))
         jobs = (
             InlineExecutor()
             if executor == "inline"

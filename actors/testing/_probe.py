@@ -61,12 +61,12 @@ class Probe(Ref[M]):
         new = self._recorder.new
         if not await self._until(lambda: bool(new), within):
             raise AssertionError(
-                self._explain(f"expected {kind.__name__} within {within:g} s, but nothing came")
+                self._explain(f"expected {_name(kind)} within {within:g} s, but nothing came")
             )
         message = new.popleft()
         if not isinstance(message, kind):
             raise AssertionError(  # noqa: TRY004 - a test's expectation
-                self._explain(f"expected {kind.__name__}, but {message!r} came")
+                self._explain(f"expected {_name(kind)}, but {message!r} came")
             )
         return message
 
@@ -151,3 +151,8 @@ class Probe(Ref[M]):
             if info.depth or info.current
         ]
         return "\n".join(lines)
+
+
+def _name(kind: Any) -> str:
+    """Return the name of a class; a union such as `int | str` has none and names its classes."""
+    return str(getattr(kind, "__name__", kind))

@@ -480,3 +480,15 @@ async def test_an_ask_answered_in_the_moment_it_expires_does_not_expire(actor_ki
 
 def _same(value: Any, _: Do) -> Any:
     return value
+
+
+async def test_asks_until_a_fixed_time_leave_no_timers(actor_kit: TestKit) -> None:
+    """Each has a timeout of its own; what is answered is dropped, and what waits keeps its deadline."""
+    ref, _ = await do(actor_kit)
+    waiting = [asyncio.ensure_future(ref.ask(Keep).within(100 + n / 7)) for n in range(3)]
+    for n in range(500):
+        assert await ref.ask(Call, partial(_same, n)).within(3600 - n / 7) == n
+    core: Any = actor_kit._core
+    assert len(core.deadlines._queues) <= 70
+    await actor_kit.clock.advance(101)
+    assert [type(ask.exception()) for ask in waiting] == [AskTimeout] * 3

@@ -13,18 +13,18 @@ import threading
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from actors import ActorInfo, DeadLetter, Failed, Mailbox, Message, Resume, Spec, Stalled, System, Undelivered
+import pytest
+
+from actors import ActorInfo, DeadLetter, Failed, Mailbox, Message, Resume, Spec, Stalled, System, Terminated, Undelivered
 from actors.events._events import EventStream
 from actors.events._place import place_in
 from actors.events._stall import StallDetector, _waits
 from actors.loop import Doorbell
-from tests.actors.helpers import Call, Do, Silent, boom, do
+from tests.actors.helpers import Boom, Call, Do, Silent, boom, do
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
-
-    import pytest
 
     from actors.testing import TestKit
 
@@ -57,7 +57,7 @@ def test_a_handler_that_raises_harms_neither_the_publisher_nor_the_other_handler
     stream.subscribe(int, seen.append)
     stream.publish(1)
     assert seen == [1]
-    assert "of the actor event stream failed on 1" in caplog.text
+    assert "of the actor event stream failed on int of no actor" in caplog.text
 
 
 async def test_the_live_view_shows_all_actors_without_a_message(actor_kit: TestKit) -> None:
@@ -309,3 +309,37 @@ async def test_events_carry_the_facts_for_a_test(actor_kit: TestKit) -> None:
     assert [event.message for event in failed] == [boom]
     assert actor_kit.undelivered == [Undelivered("/test/a", "dead", "stopped")]
     actor_kit.failures.clear()
+
+
+async def test_the_end_of_a_system_tells_the_number_of_muted_messages(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is lost in silence: the tenth line says that more are counted, and the end says how many."""
+    async with System("s", stall_after=None) as system:
+        ref = await system.spawn(Spec(Do), "a")
+        await system.stop(ref)
+        for _ in range(30):
+            ref.tell("lost")
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[9] == "undelivered: str to /s/a (stopped); more are counted, and not logged for 300 s"
+    assert lines[10].startswith("20 more undelivered messages in the last ")
+    assert len(lines) == 11
+
+
+async def test_an_event_that_a_handler_fails_on_is_logged_without_its_message(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:
+    """By its type and the actor's path: a message may hold a secret."""
+
+    def broken(_: Undelivered) -> None:
+        raise Boom
+
+    ref, _ = await do(actor_kit)
+    await actor_kit.stop(ref)
+    actor_kit.subscribe(Undelivered, broken)
+    ref.tell(Secret("hunter2"))
+    assert "failed on Undelivered of /test/a" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("event", [Terminated, "Undelivered", int])
+async def test_only_events_can_be_subscribed_to(actor_kit: TestKit, event: Any) -> None:
+    """A handler of anything else would never be called."""
+    with pytest.raises(TypeError, match=r"takes one of the events Undelivered, Failed, .* but got .*ctx\.watch"):
+        actor_kit.subscribe(event, print)

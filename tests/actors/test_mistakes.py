@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from functools import partial
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actors import Actor, Failed, Mailbox, Message, Reply, Restart, Resume, Spec, Started, Stop, System, Terminated
+from actors import Actor, ActorFailed, Failed, Mailbox, Message, Reply, Restart, Resume, Spec, StartFailed, Stop, System, Terminated
 from actors.testing import run
 from tests.actors.helpers import Call, Do, Keep, Silent, do
 
@@ -242,7 +243,7 @@ def test_a_subscription_needs_a_function_that_is_not_async() -> None:
     system = System("s")
     for handler in (later, None):
         with pytest.raises(TypeError, match="subscribe of system 's' takes a type of events and a function"):
-            system.subscribe(Started, handler)  # type: ignore[arg-type]
+            system.subscribe(Failed, handler)  # type: ignore[arg-type]
 
 
 def test_run_needs_an_async_function() -> None:
@@ -256,3 +257,25 @@ async def test_run_within_a_loop_says_what_to_use_instead() -> None:
     """It makes a loop of its own."""
     with pytest.raises(RuntimeError, match=r"use `async with TestKit\(\)` or the fixture"):
         run(later)
+
+
+async def test_a_factory_that_returns_an_actor_in_use_is_refused(actor_kit: TestKit) -> None:
+    """Two actors would share one context, and a restart would keep the broken state."""
+    one: Actor[Any] = Silent()
+    ref = await actor_kit.spawn(Spec(lambda: one, supervise=lambda _: Restart(backoff=(0, 0))), "one")
+    with pytest.raises(StartFailed) as caught:
+        await actor_kit.spawn(Spec(lambda: one), "two")
+    assert "which is or was in use as /test/one; it must return a new Actor each time" in str(caught.value.__cause__)
+    ref.tell(lambda _: 1 / 0)
+    await actor_kit.quiesce()
+    (failure,) = actor_kit.failures
+    assert isinstance(failure, ActorFailed)
+    assert "in use as /test/one" in str(failure.exceptions[0])
+    actor_kit.failures.clear()
+
+
+@pytest.mark.parametrize("setting", [{"within": nan}, {"jitter": nan}, {"backoff": (0.1, nan)}, {"backoff": (nan, 1)}])
+def test_a_restart_refuses_what_is_no_number(setting: dict[str, Any]) -> None:
+    """A window of NaN would make the budget unlimited."""
+    with pytest.raises(ValueError, match="within must be positive"):
+        any_restart(**setting)

@@ -7,8 +7,10 @@ import gc
 import pickle
 import threading
 import weakref
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, cast
 
+import anyio
 import pytest
 
 from actors import (
@@ -30,6 +32,7 @@ from actors import (
     System,
     SystemClosed,
 )
+from actors.loop._cancellations import Cancellations
 from actors.loop._tasks import Tasks
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, note
@@ -343,7 +346,7 @@ async def test_an_error_out_of_a_task_is_told_at_once_and_raised_at_the_end() ->
     tasks.start(broken(Boom("first")), "first")
     tasks.start(broken(KeyError("second")), "second")
     with pytest.raises(Boom, match="first"):
-        await tasks.join()
+        await tasks.join(Cancellations())
     assert told == [True]
 
 
@@ -360,7 +363,7 @@ async def test_cancelling_the_wait_for_all_tasks_cancels_them_and_waits_on() -> 
                 ended.append(n)
 
     tasks.start(stubborn(), "stubborn")
-    join = asyncio.create_task(tasks.join())
+    join = asyncio.create_task(tasks.join(Cancellations()))
     for _ in range(2):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -368,4 +371,40 @@ async def test_cancelling_the_wait_for_all_tasks_cancels_them_and_waits_on() -> 
     with pytest.raises(asyncio.CancelledError):
         await join
     assert ended == [0, 1]
-    await tasks.join()
+    await tasks.join(Cancellations())
+
+
+async def test_a_scope_that_repeats_its_cancellation_lets_actors_clean_up() -> None:
+    """As those of anyio do, in each turn of the loop: a repetition does not make the stop hard."""
+    log: list[str] = []
+
+    class Client(Actor[Any]):
+        async def signal(self, signal: Any) -> None:
+            if isinstance(signal, Stopping):
+                await anyio.sleep(0.01)
+                log.append(f"{self.ctx.path} closed")
+
+        def receive(self, _: Any) -> None:
+            """Have nothing to do."""
+
+    with anyio.CancelScope() as scope:
+        async with System("s", stall_after=None) as system:
+            for name in ("a", "b"):
+                await system.spawn(Spec(Client), name)
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert sorted(log) == ["/s/a closed", "/s/b closed"]
+
+
+async def test_an_executor_that_runs_no_threads_is_refused() -> None:
+    """A job takes its actor's context variables along, which a process cannot."""
+    wrong: Any = "threads"
+    with pytest.raises(ValueError, match="executor must be None or an Executor, is 'threads'"):
+        System("s", executor=wrong)
+    with pytest.raises(ValueError, match="executor must be 'inline', 'threads' or an Executor, is 'thread'"):
+        TestKit(executor=cast("Any", "thread"))
+    with ProcessPoolExecutor(1) as pool:
+        for refused in (lambda: Spec(Do, executor=pool), lambda: System("s", executor=pool)):
+            with pytest.raises(TypeError, match=r"executor must run jobs in threads, .* work in other processes"):
+                refused()

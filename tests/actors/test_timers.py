@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from actors import Mailbox, Resume
+from actors import Mailbox, Restart, Resume
 from tests.actors.helpers import Call, Do, boom, do
 
 if TYPE_CHECKING:
@@ -145,3 +145,20 @@ async def test_impossible_delays_are_refused_at_once(actor_kit: TestKit) -> None
     ref.tell(set_impossible)
     await actor_kit.quiesce()
     assert log == [True] * 4
+
+
+async def test_a_timer_that_piped_work_sets_at_its_end_ends_with_it(actor_kit: TestKit) -> None:
+    """A restart cancels piped work, whose clean-up may set a timer: the next incarnation does not get it."""
+
+    async def work(me: Do) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            me.ctx.timers.once("late", 1, "of the former incarnation")
+
+    ref, log = await do(actor_kit, supervise=lambda _: Restart(backoff=(0, 0)))
+    ref.tell(lambda me: me.ctx.pipe(work(me), str, str))
+    await actor_kit.quiesce()
+    ref.tell(lambda _: boom())
+    await actor_kit.clock.advance(5)
+    assert log == []

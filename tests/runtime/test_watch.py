@@ -15,6 +15,8 @@ from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.log._types import Outage
 from ks_actors.runtime import messages as m
+from ks_actors.runtime.watch._standstills import warnings_due
+from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.testing import TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo
@@ -430,3 +432,17 @@ def test_asking_for_waits_or_metrics_makes_nothing_stand_still() -> None:
         stall_warning_ms=4_000,
         uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
     )
+
+
+def test_a_wait_that_is_known_late_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning covers all that would have come before, and the next one comes after twice the time."""
+    partition = TopicPartition("in", 0)
+    unread = UnreadPartitions(10.0)
+    unread.note({partition: 3}, 0.0)
+    told = []
+    for now in range(66, 200):
+        caplog.clear()
+        assert unread.tell(unread.all(lambda: frozenset({partition})), float(now)) == 1
+        told += [now] * len(caplog.records)
+    assert told == [66, 80, 160]
+    assert [warnings_due(waited, 10.0) for waited in (9.9, 10.0, 19.9, 20.0, 66.0, 80.0)] == [0, 1, 1, 2, 3, 4]

@@ -19,6 +19,18 @@ _Key: TypeAlias = "tuple[TaskId, TopicPartition]"
 _SLOW_S = 1.0
 
 
+def warnings_due(waited: float, bound: float) -> int:
+    """Return the number of warnings due after `waited` seconds.
+
+    They come after `bound` seconds, twice that, four times that, and so on: a long stall must not
+    flood the log.
+    """
+    count = 0
+    while waited >= bound * 2**count:
+        count += 1
+    return count
+
+
 @final
 class StandstillSince:
     """A partition as it was last seen.

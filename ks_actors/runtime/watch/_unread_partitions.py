@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from ks_actors.lifecycle import component_log
+from ks_actors.runtime.watch._standstills import warnings_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,13 +80,16 @@ class UnreadPartitions:
         stalled = {
             partition: one for partition, one in unread.items() if now - one.since >= self._bound
         }
+        warnings = {
+            partition: warnings_due(now - one.since, self._bound)
+            for partition, one in stalled.items()
+        }
         due = [
             partition
-            for partition, one in stalled.items()
-            if now - one.since >= self._bound * 2 ** self._warnings.get(partition, 0)
+            for partition, count in warnings.items()
+            if count > self._warnings.get(partition, 0)
         ]
-        for partition in due:
-            self._warnings[partition] = self._warnings.get(partition, 0) + 1
+        self._warnings.update(warnings)
         if due:
             longest = max(now - stalled[partition].since for partition in due)
             names = ", ".join(

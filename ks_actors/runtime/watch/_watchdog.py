@@ -9,7 +9,7 @@ from ks_actors.lifecycle import component_log
 from ks_actors.records import TopicPartition
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._reasons import Reasons
-from ks_actors.runtime.watch._standstills import StandstillTimes
+from ks_actors.runtime.watch._standstills import StandstillTimes, warnings_due
 from ks_actors.runtime.watch._unread_partitions import UNREAD_TEXT, UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
@@ -182,8 +182,13 @@ class Watch(Actor[WatchMessage]):
         )
         metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
         self.stalled = tuple(self._wait(one, now) for one in stalled[:_LINES])
-        # Warn after 1, 2, 4, ... times the bound: a long stall must not flood the log.
-        due = [one for one in stalled if one.waited(now) >= self._bound * 2**one.still.warnings]
+        due = []
+        for one in stalled:
+            # Records may have waited for long when that is first known: one warning covers it.
+            warnings = warnings_due(one.waited(now), self._bound)
+            if warnings > one.still.warnings:
+                one.still.warnings = warnings
+                due.append(one)
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
@@ -197,11 +202,13 @@ class Watch(Actor[WatchMessage]):
                 self._ask_group()
 
     def _tell(self, one: Found, now: float) -> None:
-        one.still.warnings += 1
         place = one.place
         reason, text = self._reasons.of(place, one.call)
-        behind = "an unknown number of" if place.lag is None else place.lag
-        have = f"{place.buffered} records are in memory, and {behind} more offsets are in the log"
+        have = f"{place.buffered} records are in memory, and " + (
+            "the end of the log is not known"
+            if place.lag is None
+            else f"{place.lag} more offsets are in the log"
+        )
         line = "%s of task %s has waited for %.0f s (%s): %s; %s"
         _log.warning(
             line, place.partition, place.task_id, one.waited(now), reason.value, text, have
@@ -211,8 +218,6 @@ class Watch(Actor[WatchMessage]):
         """Log one line for the partitions beyond those with a line each."""
         if not others:
             return
-        for one in others:
-            one.still.warnings += 1
         names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
         more = ", …" if len(others) > _NAMES else ""
         _log.warning(

@@ -7,6 +7,7 @@ import contextvars
 import socket
 import threading
 import time
+from math import inf
 from typing import Any
 
 import anyio
@@ -266,4 +267,15 @@ def test_a_job_that_waits_for_virtual_time_is_a_deadlock_that_is_named() -> None
         await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(asyncio.sleep(1), loop).result(5))
 
     with pytest.raises(RuntimeError, match="deadlock: only jobs in threads are running"):
+        on_virtual_loop(main)
+
+
+def test_a_sleep_for_ever_is_no_timer() -> None:
+    """The test that waits for nothing else fails, and the clock does not jump to infinity."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().patience = 0.01  # type: ignore[attr-defined]
+        await asyncio.sleep(inf)
+
+    with pytest.raises(RuntimeError, match="deadlock: nothing is ready, scheduled or running"):
         on_virtual_loop(main)

@@ -297,3 +297,13 @@ async def test_a_running_loop_is_no_place_for_another_one(name: str) -> None:
             run(test)
         else:
             explore(test)
+
+
+async def test_a_probe_expects_one_of_several_types(actor_kit: TestKit) -> None:
+    """And names them when nothing, or something else, has come."""
+    either: Any = int | str
+    probe = actor_kit.probe(object)
+    with pytest.raises(AssertionError, match=r"expected int \| str within 1 s, but nothing came"):
+        await probe.expect(either)
+    probe.tell("text")
+    assert await probe.expect(either) == "text"
