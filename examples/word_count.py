@@ -2,7 +2,7 @@
 
 Shows: a topology, a log in memory with its topics, and an app that processes the existing records.
 It reads the results as another program would: committed records only, the latest one of each word.
-With `embedded:///a/directory` in place of `memory://` topics and results persist.
+With `embedded:///a/directory` in place of `memory://` topics and results persist: a second run counts on.
 
 Run: python examples/word_count.py
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ks_actors import App, Batch, Consumed, Grouped, Produced, StreamsBuilder, StreamsConfig
+from ks_actors import App, Batch, Consumed, Grouped, Produced, StreamsBuilder, StreamsConfig, TopicExists
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.serdes import LONG, STRING
 
@@ -81,7 +82,8 @@ async def read(log: Log) -> dict[str, int]:
 async def count_words(lines: Sequence[str], *, partitions: int = 2, guarantee: str = "exactly_once_v2") -> dict[str, int]:
     log = open_log("memory://")
     await log.start()
-    await log.create_topics([NewTopic(LINES, partitions), NewTopic(COUNTS, 1)])
+    with suppress(TopicExists):  # of a former run, where the log persists
+        await log.create_topics([NewTopic(LINES, partitions), NewTopic(COUNTS, 1)])
     await write(log, lines, partitions)
     with tempfile.TemporaryDirectory() as directory:
         config = StreamsConfig(application_id="word-count", processing_guarantee=guarantee, state_dir=directory)

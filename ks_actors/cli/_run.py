@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
     from ks_actors.log import TopicPartition
 
 LEVELS = ("debug", "info", "warning", "error")
+_HIGHEST_PORT: Final = 65_535
+
+
+def _address(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """Return the parts of `[HOST:]PORT`: loopback without a host; IPv6 is in brackets."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= _HIGHEST_PORT):
+        raise click.BadParameter(f"{value!r} is not [HOST:]PORT, as in 9464 or 0.0.0.0:9464")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
 @click.command()
@@ -65,6 +78,13 @@ LEVELS = ("debug", "info", "warning", "error")
     help="Serve the HTTP API and page at this port of loopback; 0: any. Its orders need the token "
     f"in the variable {TOKEN}, and there are none without it.",
 )
+@click.option(
+    "--probes",
+    callback=_address,
+    metavar="[HOST:]PORT",
+    help="Serve /health, /ready and /metrics alone, for an orchestrator and Prometheus. Only on "
+    "loopback without a host; 0.0.0.0:PORT for all of this machine's addresses.",
+)
 @click.option("--reload", is_flag=True, help="Start again when a source changes. For development.")
 @click.option(
     "--reload-dir",
@@ -81,6 +101,7 @@ def run(
     log_format: str,
     quiet: bool,
     page: int | None,
+    probes: tuple[str, int] | None,
     reload: bool,
     directories: tuple[Path, ...],
 ) -> None:
@@ -99,13 +120,15 @@ def run(
         again += [f"--log-format={log_format}", *(["--quiet"] if quiet else [])]
         again += [] if file is None else [f"--config={file}"]
         again += [] if page is None else [f"--page={page}"]
+        again += [] if probes is None else [f"--probes={_shown(*probes)}"]
         raise SystemExit(run_reloading(again, directories or (Path.cwd(),)))
     if directories:
         raise click.UsageError("--reload-dir needs --reload")
     set_up_logging(log_level, log_format)
     app = app_of(target, conf, file)
-    if page is not None:
-        app._given_services = (*app._given_services, _page(app, page))
+    servers = [] if page is None else [_page(app, page)]
+    servers += [] if probes is None else [_probes(app, *probes)]
+    app._given_services = (*app._given_services, *servers)
     with Bars(progress_console(quiet=quiet)) as bars:
         _show(app, bars)
         try:
@@ -144,6 +167,30 @@ async def _page(app: App, port: int) -> AsyncIterator[None]:
             raise ConfigError(f"{TOKEN}: {error}") from error
         tell(f"the page is at {page.url}")
         yield
+
+
+@asynccontextmanager
+async def _probes(app: App, host: str, port: int) -> AsyncIterator[None]:
+    """Serve the probes, and tell their address."""
+    try:
+        from ks_actors.web import serve_probes  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--probes needs the package {error.name}: pip install 'ks-actors[web]'"
+        ) from None
+    async with AsyncExitStack() as stack:
+        try:
+            address = await stack.enter_async_context(serve_probes(app, host=host, port=port))
+        except OSError as error:
+            raise ConfigError(
+                f"the probes cannot be served at {_shown(host, port)}: {error}"
+            ) from error
+        tell(f"the probes are at {address}health, {address}ready and {address}metrics")
+        yield
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _show(app: App, bars: Bars) -> None:

@@ -23,7 +23,7 @@ from ks_actors.web._sampler import Sampler
 from ks_actors.web._security import SecureHeaders, checked, writes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -83,6 +83,15 @@ def create_app(
     return made
 
 
+def create_probes(app: App, *, bounds: HealthBounds | None = None) -> Starlette:
+    """Return an ASGI application of `/health`, `/ready` and `/metrics` alone.
+
+    They change nothing and show no records. Serve or mount it in the app's event loop.
+    """
+    probes = _probes(app, HealthBounds() if bounds is None else bounds)
+    return Starlette(routes=list(_routes(probes)), middleware=[Middleware(SecureHeaders)])
+
+
 def _letter_topics(app: App) -> tuple[str, ...]:
     topic = app.config.errors_dead_letter_queue_topic_name
     return () if topic is None else (topic,)
@@ -92,9 +101,7 @@ def _reads(
     app: App, layout: Layout, bounds: HealthBounds, topics: Collection[str], events: Events
 ) -> Iterator[BaseRoute]:
     handlers: dict[str, Handler] = {
-        "/health": status.live(app, bounds),
-        "/ready": status.ready(app, bounds),
-        "/metrics": status.metrics(app),
+        **_probes(app, bounds),
         "/api/topology": status.topology(app, layout),
         "/api/tasks": status.tasks(app),
         "/api/members": status.members(app, layout),
@@ -105,6 +112,18 @@ def _reads(
         "/api/snapshots": orders.list_snapshots(app),
         "/api/events": events.handler(),
     }
+    return _routes(handlers)
+
+
+def _probes(app: App, bounds: HealthBounds) -> dict[str, Handler]:
+    return {
+        "/health": status.live(app, bounds),
+        "/ready": status.ready(app, bounds),
+        "/metrics": status.metrics(app),
+    }
+
+
+def _routes(handlers: Mapping[str, Handler]) -> Iterator[BaseRoute]:
     for path, handler in handlers.items():
         yield Route(path, told(handler), methods=["GET"])
 

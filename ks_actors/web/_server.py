@@ -1,4 +1,4 @@
-"""The server of an app's page, on the app's own event loop."""
+"""The servers of an app's page and probes, on the app's own event loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from urllib.parse import quote
 
 import uvicorn
 
-from ks_actors.web._create_app import create_app
+from ks_actors.web._create_app import create_app, create_probes
 from ks_actors.web._security import LOOPBACK, checked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+
+    from starlette.applications import Starlette
 
     from ks_actors.app import App
     from ks_actors.runtime import HealthBounds
@@ -67,42 +69,70 @@ async def serve_page(
     """
     token = None if token is None else checked(token)
     with socket.create_server((host, port), family=_family(host)) as listening:
-        given = listening.getsockname()[1]
-        local = _is_loopback(listening.getsockname()[0])
         made = create_app(
             app,
             token=token,
             bounds=bounds,
             dead_letter_topics=dead_letter_topics,
-            allowed_hosts=(*LOOPBACK, host) if local else None,
+            allowed_hosts=(*LOOPBACK, host) if _is_loopback(listening) else None,
         )
-        server = _Server(
-            uvicorn.Config(
-                made,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                ws="none",
-                timeout_graceful_shutdown=_CLOSE_S,
-            )
+        async with _serving(made, listening, made.state.events.close) as close:
+            yield PageServer(_url(host, listening), token, close)
+
+
+@asynccontextmanager
+async def serve_probes(
+    app: App, *, host: str = "127.0.0.1", port: int = 0, bounds: HealthBounds | None = None
+) -> AsyncIterator[str]:
+    """Serve `/health`, `/ready` and `/metrics` alone while the block runs; yield the address.
+
+    They are for the probes of an orchestrator and for Prometheus, on other hosts too: they change
+    nothing and show no records, but names of topics, stores and nodes. Port 0 is any free one. It
+    runs on this event loop, and answers before the app has started: it is live then, and not ready.
+    `bounds` are the limits of `/health` and `/ready`. Raises OSError when the address is taken.
+    """
+    with socket.create_server((host, port), family=_family(host)) as listening:
+        made = create_probes(app, bounds=bounds)
+        async with _serving(made, listening, lambda: None):
+            yield _url(host, listening)
+
+
+@asynccontextmanager
+async def _serving(
+    made: Starlette, listening: socket.socket, end: Callable[[], None]
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Serve an ASGI application; yield what closes it, which calls `end` first."""
+    server = _Server(
+        uvicorn.Config(
+            made,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=_CLOSE_S,
         )
-        serving = asyncio.create_task(server.serve([listening]))
-        shown = f"[{host}]" if ":" in host else host
+    )
+    serving = asyncio.create_task(server.serve([listening]))
 
-        async def close() -> None:
-            made.state.events.close()
-            server.should_exit = True
-            await asyncio.shield(serving)
-            listening.close()
+    async def close() -> None:
+        end()
+        server.should_exit = True
+        await asyncio.shield(serving)
+        listening.close()
 
-        try:
-            yield PageServer(f"http://{shown}:{given}/", token, close)
-        finally:
-            await close()
+    try:
+        yield close
+    finally:
+        await close()
 
 
-def _is_loopback(address: str) -> bool:
-    return ip_address(address).is_loopback
+def _url(host: str, listening: socket.socket) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}/"
+
+
+def _is_loopback(listening: socket.socket) -> bool:
+    return ip_address(listening.getsockname()[0]).is_loopback
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -232,3 +232,11 @@ def seek(running: subprocess.Popen[str], text: str) -> str:
         if text in line:
             return line
     raise AssertionError(f"the program has ended: {told}")
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", "70000", "0.0.0.0:-1", "1.5"])
+def test_an_address_of_the_probes_that_makes_no_sense_is_refused(address: str) -> None:
+    """With the form that it has to have, before anything is started."""
+    result = CliRunner().invoke(ks_actors, ["run", "tests.cli.jobs:shop", "--probes", address])
+    assert result.exit_code == 2
+    assert "is not [HOST:]PORT, as in 9464 or 0.0.0.0:9464" in result.output

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from ks_actors.web import serve_page
+from ks_actors.web import serve_page, serve_probes
 from tests.web.helpers import TOKEN, Visits, fresh_log, until, visiting
 
 if TYPE_CHECKING:
@@ -121,4 +121,20 @@ async def test_too_many_readers_are_refused(tmp_path: Path, monkeypatch: pytest.
         second = await client.get(f"{page.url}api/events")
         assert second.status_code == 503
         assert second.json()["error"] == "there are 1 readers already"
+    await log.close()
+
+
+async def test_probes_are_served_before_the_start_and_show_no_records(tmp_path: Path) -> None:
+    """An orchestrator asks from the first moment, from another host, by any name; the rest of the API is not there."""
+    log = await fresh_log()
+    app = visiting(log, tmp_path, Visits())
+    async with serve_probes(app) as address, httpx.AsyncClient(base_url=address, headers={"host": "pod-7"}) as client:
+        assert [(await client.get(path)).status_code for path in ("health", "ready")] == [200, 503]
+        async with app:
+            await app.wait_until_caught_up()
+            assert [(await client.get(path)).status_code for path in ("health", "ready", "metrics")] == [200, 200, 200]
+            for path in ("", "api/tasks", "api/stores", "api/dead-letters", "api/events"):
+                assert (await client.get(path)).status_code == 404
+            assert (await client.post("api/pause")).status_code == 404
+        assert [(await client.get(path)).status_code for path in ("health", "ready")] == [503, 503]
     await log.close()
