@@ -38,7 +38,7 @@ async def until_ready(fetcher: KafkaFetcher, count: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78, TOO_FAR])
+@pytest.mark.parametrize("code", [-1, 3, 5, 6, 9, 56, 74, 75, 78, TOO_FAR])
 async def test_errors_that_pass_are_not_seen(log: KafkaLog, tampering: Tampering, code: int) -> None:
     """Leaders that move, storage that is slow, a position that is in the log after all."""
     partition = await filled(log)
@@ -47,7 +47,7 @@ async def test_errors_that_pass_are_not_seen(log: KafkaLog, tampering: Tampering
     assert tampering.left == 0
 
 
-@pytest.mark.parametrize(("code", "kind"), [(2, LogCorrupted), (29, NotAuthorized), (-1, LogError)])
+@pytest.mark.parametrize(("code", "kind"), [(2, LogCorrupted), (29, NotAuthorized), (76, LogError)])
 async def test_errors_that_stay_are_told_once_each_time(log: KafkaLog, tampering: Tampering, code: int, kind: type[LogError]) -> None:
     """With the partition; reading goes on when the error is gone."""
     partition = await filled(log)

@@ -117,7 +117,7 @@ def test_a_session_that_is_lost_is_begun_anew(fault: Exception | int | str) -> N
     in_virtual_time(test)
 
 
-@pytest.mark.parametrize(("code", "pauses"), [(NOT_FOUND, True), (8, True), (31, False)])
+@pytest.mark.parametrize(("code", "pauses"), [(NOT_FOUND, True), (8, True), (-1, True), (31, False)])
 def test_a_broker_that_refuses_whole_requests_is_not_asked_without_pause(code: int, pauses: bool) -> None:
     """The fetcher waits while an error may pass; it tells its owner of one that stays, with the partition."""
 

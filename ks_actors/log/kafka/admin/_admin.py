@@ -25,6 +25,7 @@ from ks_actors.log.kafka.wire import (
     RETRIABLE,
     TOPIC,
     TOPIC_ALREADY_EXISTS,
+    UNKNOWN_SERVER_ERROR,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
@@ -333,6 +334,7 @@ class Admin:
         wanted: Mapping[TopicPartition, int],
         send: Callable[[int, _Asked], Awaitable[Any]],
         read: Callable[[Any], Iterable[tuple[TopicPartition, int, int]]],
+        retried: frozenset[int] = RETRIABLE,
     ) -> dict[TopicPartition, int]:
         """Ask the leader of each partition; `read` yields partition, error code and result."""
         left = dict(wanted)
@@ -352,7 +354,7 @@ class Admin:
                 elif isinstance(answer, BaseException):
                     raise answer
                 else:
-                    again = self._take(what, read(answer), left, found) or again
+                    again = self._take(what, read(answer), left, found, retried) or again
             if again is not None:
                 raise Unavailable(again)
 
@@ -365,12 +367,13 @@ class Admin:
         answers: Iterable[tuple[TopicPartition, int, int]],
         left: dict[TopicPartition, int],
         found: dict[TopicPartition, int],
+        retried: frozenset[int],
     ) -> str | None:
         again: str | None = None
         for partition, code, result in answers:
             if partition not in left:
                 continue  # another caller asked in the same request
-            if code in RETRIABLE:
+            if code in retried:
                 again = f"the leader of {partition} answered {name_of(code)}"
             elif code == OFFSET_OUT_OF_RANGE:
                 raise OffsetOutOfRange(partition, left[partition], -1, -1)
@@ -393,6 +396,8 @@ class Admin:
                 for topic, partitions in answer.topics
                 for number, code, _, offset in partitions
             ),
+            # A fault of the broker may be gone by the next request, as for Kafka's consumer.
+            RETRIABLE | {UNKNOWN_SERVER_ERROR},
         )
 
     async def begin_offsets(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import IllegalGeneration
 from ks_actors.log._types import OffsetAndMetadata
-from ks_actors.log.kafka.client import GROUP
+from ks_actors.log.kafka.client import GROUP, UnknownTopics
 from ks_actors.log.kafka.wire import (
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSTABLE_OFFSET_COMMIT,
@@ -122,8 +122,14 @@ async def send_offsets(
     """
     if not offsets:
         return
+    patience = UnknownTopics(client.options)
     response = await client.send_to_coordinator(
-        GROUP, group.group_id, offset_commit(group, instance_id, offsets), _commit_codes
+        GROUP,
+        group.group_id,
+        offset_commit(group, instance_id, offsets),
+        lambda answer: patience.retried(
+            code for _, numbers in answer.topics for _, code in numbers
+        ),
     )
     for topic, numbers in response.topics:
         for number, code in numbers:
@@ -140,13 +146,3 @@ def _fetch_codes(response: Any) -> list[int]:
         *(code for _, numbers, _ in response.topics for *_, code, _ in numbers),
     ]
     return [code for code in codes if code != UNKNOWN_TOPIC_OR_PARTITION]
-
-
-def _commit_codes(response: Any) -> list[int]:
-    # Do not retry for an unknown topic: it did exist when its records were read.
-    return [
-        code
-        for _, numbers in response.topics
-        for _, code in numbers
-        if code != UNKNOWN_TOPIC_OR_PARTITION
-    ]

@@ -6,6 +6,7 @@ from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
 from ks_actors.log.kafka.client._loop_thread import LoopThread, begin_in_thread
 from ks_actors.log.kafka.client._options import KafkaOptions
 from ks_actors.log.kafka.client._shared_lookups import Lookups
+from ks_actors.log.kafka.client._unknown_topics import UnknownTopics
 
 __all__ = [
     "GROUP",
@@ -18,5 +19,6 @@ __all__ = [
     "Lookups",
     "LoopThread",
     "Unavailable",
+    "UnknownTopics",
     "begin_in_thread",
 ]

@@ -19,8 +19,10 @@ from ks_actors.log.kafka.wire import (
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
     STALE_METADATA,
+    UNKNOWN_SERVER_ERROR,
     OffsetRequest,
     error_of,
+    name_of,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +88,17 @@ class FetchErrors:
                 "data is damaged"
             )
             self._owner.fail(source, error)
+        elif code == UNKNOWN_SERVER_ERROR:
+            # A fault of the broker, which may be gone by the next request, as for Kafka's consumer.
+            if not source.backoff:
+                _log.warning(
+                    "%s: fetching %s fails; the client retries: Kafka answered %s, and the log of "
+                    "the broker has the reason",
+                    self._client_id,
+                    source.partition,
+                    name_of(code),
+                )
+            self._hold(source)
         elif code in RETRIABLE:
             self._hold(source)
             if code in STALE_METADATA:
@@ -179,7 +192,7 @@ class FetchErrors:
         except LogClosed:
             return
         # Not the offset's fault: the next fetch finds out more.
-        except (LogTimeout, UnknownTopicOrPartition):
+        except (LogTimeout, Unavailable, UnknownTopicOrPartition):
             error = None
         except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
@@ -195,6 +208,8 @@ class FetchErrors:
         request = OffsetRequest(-1, 0, [(partition.topic, [(partition.partition, which)])])
         response = await self._client.send_to_leader(partition, request, _offset_codes)
         ((_, ((_, code, _, offset, *_),)),) = response.topics
+        if code == UNKNOWN_SERVER_ERROR:
+            raise Unavailable(f"the leader of {partition} answered {name_of(code)}")
         if code:
             raise error_of(code, f"failed to look up the offsets of {partition}")
         return int(offset)

@@ -14,7 +14,7 @@ from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
 from ks_actors.log.kafka.consumer._fetch_errors import FetchErrors, unexpected
 from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
 from ks_actors.log.kafka.consumer._unpacking import Unpacking
-from ks_actors.log.kafka.wire import RETRIABLE, Chunk, error_of
+from ks_actors.log.kafka.wire import RETRIABLE, UNKNOWN_SERVER_ERROR, Chunk, error_of, name_of
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -332,7 +332,17 @@ class FetchLoop:
 
     def _refused(self, broker: FetchBroker, line: BrokerTurn, code: int) -> None:
         """Handle the error code of a whole response."""
-        if code not in RETRIABLE:
+        if code == UNKNOWN_SERVER_ERROR:
+            if not broker.backoff:
+                _log.warning(
+                    "%s: fetching from broker %s fails; the client retries: Kafka answered %s, and "
+                    "the log of the broker has the reason",
+                    self._client_id,
+                    broker.node,
+                    name_of(code),
+                )
+            self._rest(broker)
+        elif code not in RETRIABLE:
             for source in self._asked(line):
                 self.fail(source, error_of(code, f"fetching {source.partition} failed"))
         elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:

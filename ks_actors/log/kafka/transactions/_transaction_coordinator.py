@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import IllegalGeneration, LogError
-from ks_actors.log.kafka.client import GROUP, TRANSACTION
+from ks_actors.log.kafka.client import GROUP, TRANSACTION, UnknownTopics
 from ks_actors.log.kafka.producer import EpochRefused, Identity
 from ks_actors.log.kafka.wire import (
     CONCURRENT_TRANSACTIONS,
@@ -14,6 +14,8 @@ from ks_actors.log.kafka.wire import (
     FENCED,
     NONE,
     OPERATION_NOT_ATTEMPTED,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
     WRONG_COORDINATOR,
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 # Only errors of the coordinator itself are retried here; errors of partitions go to the caller.
 _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
+# What a coordinator of a group also answers for each of its partitions: the offsets may not be
+# written, and writing them again does no harm.
+_OF_OFFSETS = _OURS | {REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION}
 _COMPLETING_S = 5
 _PREPARED = "Prepare"
 # Timeouts as marks: they are the only field of a transactional id that a coordinator keeps for
@@ -214,13 +219,14 @@ class TransactionCoordinator:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> dict[TopicPartition, int]:
         """Write offsets for the group; return the error codes."""
+        patience = UnknownTopics(self._client.options)
         response = await self._client.send_to_coordinator(
             GROUP,
             group.group_id,
             txn_offset_commit(self.name, *identity, group, offsets),
-            lambda answer: [
-                code for _, found, _ in answer.topics for _, code, _ in found if code in _OURS
-            ],
+            lambda answer: patience.retried(
+                code for _, found, _ in answer.topics for _, code, _ in found if code in _OF_OFFSETS
+            ),
         )
         codes = {
             TopicPartition(topic, number): code
