@@ -399,9 +399,12 @@ def test_a_broker_that_is_too_old_is_told() -> None:
     request = init_producer_id("a", 1)
     assert isinstance(request, Pinned)
     with pytest.raises(LogError, match="needs InitProducerIdRequest_v4, and the broker has only versions 0 to 1"):
-        request.prepare({22: (0, 1)})
+        request.prepare({22: (0, 1), 65: (0, 0)})
     with pytest.raises(LogError, match="does not have it"):
-        request.prepare({})
+        request.prepare({65: (0, 0)})
+    with pytest.raises(LogError, match=r"exactly once needs Kafka 3\.0 or newer, .*: set processing_guarantee to at_least_once"):
+        request.prepare({22: (0, 4)})
+    assert isinstance(init_producer_id(None, 1).prepare({22: (0, 4)}).API_KEY, int)
 
 
 def test_an_aiokafka_that_has_moved_on_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ def test_a_response_is_read_as_aiokafka_reads_it(topics: list[tuple[str, list[tu
     wire = ProduceResponse_v8(topics, 5).encode()
     response = ProduceRequest(None, -1, 1, []).prepare(VERSIONS).RESPONSE_TYPE.decode(BytesIO(wire))
     assert response.topics == [(topic, [answer[:5] for answer in answers]) for topic, answers in topics]
+    assert response.throttle_time_ms == 5
 
 
 def test_a_broker_that_is_too_old_is_told() -> None:

@@ -41,6 +41,8 @@ P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
 class KafkaLog:
     """A Kafka cluster, 2.8 or newer, reached at `bootstrap_servers` ("host:port,host:port").
 
+    Transactions, and so exactly once, need Kafka 3.0 or newer.
+
     `client_id` names its requests for topics, offsets and groups (default: `ks-actors`, and in an
     app the name of its admin client). Readers and writers have names of their own.
 

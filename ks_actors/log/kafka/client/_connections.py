@@ -19,6 +19,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._outages import Line
+from ks_actors.log.kafka.client._throttles import Throttles
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class Connections:
         self._ready: dict[tuple[int, str], Any] = {}
         self._opening: dict[tuple[int, str], _Opening] = {}
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
+        self._throttles: Throttles = Throttles()
         self.lost = 0
         self._closed = False
 
@@ -203,6 +205,8 @@ class Connections:
         Raises Unavailable when the broker cannot be reached or does not answer; the broker may or
         may not have acted then. Raises NotAuthorized, LogClosed.
         """
+        # It does not count in `timeout_s`: the broker reads nothing meanwhile.
+        await self._throttles.wait(node, channel)
         connection = self._ready.get((node, channel))
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
@@ -213,7 +217,9 @@ class Connections:
         try:
             async with asyncio.timeout(timeout_s):
                 with self._unanswered.until_answered(line, name_of_request(request), allowance):
-                    return await connection.send(request)
+                    response = await connection.send(request)
+            self._throttles.note(node, channel, where, getattr(response, "throttle_time_ms", 0))
+            return response
         except TimeoutError:
             self.lost += 1
             # A late answer would be taken for that of the next request.

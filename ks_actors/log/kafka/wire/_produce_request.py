@@ -78,8 +78,9 @@ class _Response(ProduceResponse_v8):  # type: ignore[misc]
     @classmethod
     def decode(cls, data: BytesIO | bytes) -> Any:
         """Decode a response."""
-        topics, _ = _read_topics(data if isinstance(data, bytes) else data.read())
-        return cls(topics, 0)
+        raw = data if isinstance(data, bytes) else data.read()
+        topics, at = _read_topics(raw)
+        return cls(topics, *_INT.unpack_from(raw, at))
 
 
 class _Prepared(ProduceRequest_v8):  # type: ignore[misc]

@@ -227,6 +227,23 @@ TOPIC = 2
 _SET = 0
 
 
+class _TransactionalPinned(Pinned):
+    """A request that begins transactions: the broker has to describe them, too.
+
+    Without that nobody knows whether a transaction has ended for its readers, or has timed out.
+    """
+
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
+        """Return the message. Raises LogError for a broker older than Kafka 3.0."""
+        if _DESCRIBE_TRANSACTIONS.API_KEY not in versions:
+            raise LogError(
+                "exactly once needs Kafka 3.0 or newer, and the broker has no "
+                "DescribeTransactions: set processing_guarantee to at_least_once, or use newer "
+                "brokers"
+            )
+        return super().prepare(versions)
+
+
 def init_producer_id(
     transactional_id: str | None, timeout_ms: int, producer_id: int = -1, epoch: int = -1
 ) -> Pinned:
@@ -234,7 +251,8 @@ def init_producer_id(
 
     With the present id and epoch it succeeds only if no other producer has taken the id since.
     """
-    return Pinned(_INIT_PRODUCER_ID, transactional_id, timeout_ms, producer_id, epoch, {})
+    kind = Pinned if transactional_id is None else _TransactionalPinned
+    return kind(_INIT_PRODUCER_ID, transactional_id, timeout_ms, producer_id, epoch, {})
 
 
 def txn_offset_commit(

@@ -1,0 +1,53 @@
+"""Wait on connections that brokers have muted, as this client is over its quota (KIP-219)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, final
+
+from ks_actors.lifecycle import component_log
+
+_log = component_log(__name__)
+# The least seconds between two warnings about a broker, and the wait from which one is given.
+_WARN_EACH: Final = 60.0
+_WARN_FROM_MS: Final = 1_000
+
+
+@final
+class Throttles:
+    """The times until which connections are muted, by broker and channel.
+
+    A broker reads nothing from a muted connection. A request that is sent meanwhile would look
+    unanswered, and its broker away.
+    """
+
+    __slots__ = ("_until", "_warned")
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[int, str], float] = {}
+        self._warned: dict[int, float] = {}
+
+    async def wait(self, node: int, channel: str) -> None:
+        """Wait until a connection is no longer muted."""
+        if not self._until:
+            return
+        until = self._until.pop((node, channel), None)
+        if until is not None and (left := until - asyncio.get_running_loop().time()) > 0:
+            # For the others that send on it.
+            self._until[node, channel] = until
+            await asyncio.sleep(left)
+
+    def note(self, node: int, channel: str, where: str, throttle_ms: int) -> None:
+        """Note for how long a broker mutes a connection from now on."""
+        if throttle_ms <= 0:
+            return
+        now = asyncio.get_running_loop().time()
+        self._until[node, channel] = now + throttle_ms / 1000
+        if throttle_ms >= _WARN_FROM_MS and now >= self._warned.get(node, now):
+            self._warned[node] = now + _WARN_EACH
+            _log.warning(
+                "%s throttles this client for %d ms: it is over its quota; raise the quota of its "
+                "user or client id",
+                where,
+                throttle_ms,
+            )
