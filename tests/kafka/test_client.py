@@ -18,7 +18,7 @@ from ks_actors.config._open_log import opened
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import TRANSACTION, KafkaClient
-from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._connections import Unavailable, certificate_remedy
 from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire._requests import MetadataRequest, Pinned, check_aiokafka, init_producer_id
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
@@ -419,3 +419,11 @@ def test_an_aiokafka_that_has_moved_on_is_told(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ConfigError, match=r"collect_hosts of aiokafka .* no longer takes hosts"):
         check_aiokafka()
     check_aiokafka.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"), [(9, "renewed"), (10, "renewed"), (62, "tls_check_hostname"), (64, "tls_check_hostname"), (20, "set tls_ca_file")]
+)
+def test_an_error_about_a_certificate_names_the_remedy(code: int, remedy: str) -> None:
+    """Another authority does not help against a certificate that has expired, or is for another name."""
+    assert remedy in certificate_remedy(code)

@@ -37,6 +37,9 @@ _log = component_log(__name__)
 _wire_log = logging.getLogger("aiokafka.conn")
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 3.0
+# Codes of OpenSSL: not valid yet, expired; another host name, another address.
+_EXPIRED = frozenset({9, 10})
+_OTHER_NAME = frozenset({62, 64})
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
@@ -131,6 +134,18 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         if writer is not None:
             self._closing(closed, writer.transport)
         return closed
+
+
+def certificate_remedy(verify_code: int) -> str:
+    """Return the remedy for a server's certificate, by OpenSSL's code."""
+    if verify_code in _EXPIRED:
+        return "it has to be renewed, or a clock is wrong"
+    if verify_code in _OTHER_NAME:
+        return (
+            "use a name or an address that is in it, or turn tls_check_hostname off "
+            "(ssl_endpoint_identification_algorithm)"
+        )
+    return "set tls_ca_file (ssl_truststore_location) to the certificates of its authority"
 
 
 @final
@@ -340,8 +355,8 @@ class Connections:
             ) from error
         except ssl.SSLCertVerificationError as error:
             raise NotAuthorized(
-                f"the certificate of {where} is not trusted: {error.verify_message}; set "
-                "tls_ca_file"
+                f"the certificate of {where} is not trusted: {error.verify_message}; "
+                f"{certificate_remedy(error.verify_code)}"
             ) from error
         except TimeoutError:
             raise self._report_outage(
@@ -360,6 +375,11 @@ class Connections:
                 f"{where} cannot be reached by {options.security_protocol}: "
                 f"{error or type(error).__name__}"
             )
+            if options.tls and isinstance(error, KafkaError | ConnectionResetError):
+                # With TLS 1.3 a broker refuses a client's certificate by closing the connection.
+                reason += (
+                    "; the broker may want a client certificate: check tls_cert_file and its dates"
+                )
             raise self._report_outage(line, reason, away=True) from error
 
     def _drop(self, key: tuple[int, str], reason: Any) -> None:
