@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from actors import Spec, System
-from ks_actors._errors import NotRunning
+from ks_actors._errors import LogTimeout, NotRunning
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
@@ -134,6 +134,8 @@ class App(AppOrders):
         self._tracing = tracing
         self._given_services = tuple(services)
         self._services = AsyncExitStack()
+        # Open before the log is, which may take long: health is asked for meanwhile.
+        self._early_services: tuple[AbstractAsyncContextManager[Any], ...] = ()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Event | None = None
         self._unwanted: bool = False
@@ -216,6 +218,8 @@ class App(AppOrders):
         self._starting = over = asyncio.Event()
         try:
             async with AsyncExitStack() as stack:
+                for service in self._early_services:
+                    await stack.enter_async_context(service)
                 log = await self._open_in_time(stack)
                 log_start(self._topology, self.config, log)
                 system = self._given_system
@@ -241,12 +245,22 @@ class App(AppOrders):
                 self._note_gone()
 
     async def _open_in_time(self, stack: AsyncExitStack) -> Log:
-        """Open the log on the exit stack; once the app closes, within its deadline."""
+        """Open the log on the exit stack; once the app closes, within its deadline.
+
+        As all calls of an app this one is repeated until `task_timeout_ms` have passed.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.config.task_timeout_ms / 1000
         try:
             async with self._closing.timeout_at():
-                return await stack.enter_async_context(
-                    opened(self.config, self._given_log, self._note_log)
-                )
+                while True:
+                    try:
+                        return await stack.enter_async_context(
+                            opened(self.config, self._given_log, self._note_log)
+                        )
+                    except LogTimeout:
+                        if clock() >= deadline or self._given_log is not None:
+                            raise
         except TimeoutError as late:
             if not self._closing.begun:
                 raise

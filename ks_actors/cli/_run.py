@@ -128,7 +128,7 @@ def run(
     app = app_of(target, conf, file)
     servers = [] if page is None else [_page(app, page)]
     servers += [] if probes is None else [_probes(app, *probes)]
-    app._given_services = (*app._given_services, *servers)
+    app._early_services = tuple(servers)
     with Bars(progress_console(quiet=quiet)) as bars:
         _show(app, bars)
         try:

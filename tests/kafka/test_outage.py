@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.kafka.counting import PATIENCE_S, counting, ended
 from tests.log.helpers import assigned, join, revoked
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from ks_actors import App
@@ -142,3 +144,29 @@ async def test_a_start_that_is_cancelled_while_the_broker_is_away(own_broker: Br
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(starting, 40)
         assert caplog.text.count("dead letter") <= 2
+
+
+@pytest.mark.timeout(120)
+async def test_a_start_waits_for_a_broker_that_comes_later(own_broker: Broker, tmp_path: Path) -> None:
+    """Looking for Kafka is one of the calls that are repeated until `task_timeout_ms` have passed; health can be asked for meanwhile."""
+    async with counting(own_broker, GUARANTEES[0], tmp_path) as here:
+        await here.feed()
+        settings: dict[str, Any] = {"bootstrap_servers": own_broker.bootstrap, "default_api_timeout_ms": 300, "task_timeout_ms": 60_000}
+        app = here.app("late", own_log=True, **settings)
+        served = asyncio.Event()
+
+        @asynccontextmanager
+        async def probes() -> AsyncIterator[None]:
+            served.set()
+            yield
+
+        app._early_services = (probes(),)
+        own_broker.kill()
+        starting = asyncio.create_task(app.start())
+        await served.wait()
+        assert app.health().live
+        assert not app.health().ready
+        await asyncio.to_thread(own_broker.start)
+        await starting
+        await here.counted()
+        await app.close()
