@@ -427,16 +427,19 @@ class TransformLogic(_DerivedLogic):
         parent: Table[Any, Any],
         spec: StoreSpec | None,
         supplier: Callable[[], ValueTransformer[Any, Any, Any]],
+        transformer: type[ValueTransformer[Any, Any, Any]],
         connected: tuple[str, ...],
     ) -> None:
         super().__init__(parent, spec)
         self._supplier: Callable[[], ValueTransformer[Any, Any, Any]] = supplier
+        self._transformer: type[ValueTransformer[Any, Any, Any]] = transformer
         self._connected: tuple[str, ...] = connected
 
     def operator(self) -> Operator:
         """Make the operator."""
         return TableTransformValues(
             supplier=self._supplier,
+            transformer=self._transformer,
             store=None if self.spec is None else self.spec.name,
             send_old=self._send_old,
         )

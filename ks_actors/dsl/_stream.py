@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._errors import TopologyError
@@ -31,6 +30,7 @@ from ks_actors.processors.stateless import (
     MapValues,
     PassThrough,
     Peek,
+    Print,
     SelectKey,
 )
 from ks_actors.topology import valid_name, valid_topic
@@ -294,12 +294,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             raise TopologyError(f"file of {of} is {file!r}: give an open text file")
         name = self.graph.name_or(name, "KSTREAM-PRINTER-")
         shown = self.node.name if label is None else label
-
-        def show(key: K, value: V) -> None:
-            text = f"{key}, {value}" if mapper is None else mapper(key, value)
-            (sys.stdout if file is None else file).write(f"[{shown}]: {text}\n")
-
-        self.graph.add_processor(name, ForEach(show), self.node)
+        self.graph.add_processor(name, Print(shown, file, mapper), self.node)
 
     def merge(self, other: Stream[K, V], *, name: str | None = None) -> Stream[K, V]:
         """Return a stream with the records of both.

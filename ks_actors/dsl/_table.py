@@ -241,7 +241,7 @@ class Table(TableJoins[K, V]):
         # Without a prefix: here Kafka Streams takes no number for a store without a name.
         spec = optional_store(self.graph, materialized, "", key=self.key, value=None)
         named = self.graph.name_or(name, _TRANSFORM_VALUES)
-        logic = TransformLogic(self, spec, supplier, stores)
+        logic = TransformLogic(self, spec, supplier, type(transformer), stores)
         return self._derived(
             named, logic, materialized, None if materialized is None else materialized.value, stores
         )

@@ -42,7 +42,7 @@ def _made() -> None:
 def transformed(stored: bool, send_old: bool, *changes: tuple[Any, Any]) -> tuple[list[Any], DictStore]:
     store = DictStore()
     node = Node({"s": store})
-    bound = TableTransformValues(supplier=Numbered, store="s" if stored else None, send_old=send_old).bind(node)
+    bound = TableTransformValues(supplier=Numbered, transformer=Numbered, store="s" if stored else None, send_old=send_old).bind(node)
     assert bound.batch is None
     for change in changes:
         bound.process("k", change, 5, ())
@@ -104,14 +104,14 @@ def test_reading_hides_the_current_record() -> None:
             return None
 
     TransformView(StoreView("s"), Looking).bind(node).get("a")
-    TableTransformValues(supplier=Looking).bind(node).process("a", ("v", None), 1, ())
+    TableTransformValues(supplier=Looking, transformer=Looking).bind(node).process("a", ("v", None), 1, ())
     assert seen == [None, RecordMetadata("t", 0, 1)]
 
 
 def test_the_context_of_a_transformer_does_all_but_forwarding() -> None:
     """It asks the task; forwarding is refused with a hint."""
     node = Node({"s": DictStore()})
-    TableTransformValues(supplier=Numbered).bind(node)
+    TableTransformValues(supplier=Numbered, transformer=Numbered).bind(node)
     context = MADE[0].context
     assert (context.application_id, context.task_id) == ("app", TaskId(0, 0))
     assert context.get_state_store("s") is node.stores["s"]

@@ -11,7 +11,10 @@ import pytest
 
 from ks_actors import (
     App,
+    CalendarWindows,
     Consumed,
+    EmitStrategy,
+    Grouped,
     JoinWindows,
     Materialized,
     ProcessingFailed,
@@ -19,19 +22,25 @@ from ks_actors import (
     Produced,
     Record,
     Repartitioned,
+    SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     StreamsConfig,
+    TableJoined,
+    TimeWindows,
     TopologyError,
     UncaughtResponse,
+    UnlimitedWindows,
+    ValueTransformer,
+    Window,
     blocking,
     serdes,
 )
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records._batch import Batch
-from ks_actors.task.calls._blocking import is_blocking
+from ks_actors.task.calls._blocking import needs_thread
 from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
-from ks_actors.topology import ProcessorNode
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts
 
 if TYPE_CHECKING:
@@ -84,8 +93,44 @@ class Free(Processor[str, str, str, str]):
         self._context.forward(record)
 
 
+@blocking
+def held_three(key: Any, value: Any, total: Any) -> Any:
+    """Be declared, of three arguments."""
+    return total
+
+
+def free_three(key: Any, value: Any, total: Any) -> Any:
+    """Be an aggregator or a merger that is not declared."""
+    return total
+
+
+class HeldTransformer(ValueTransformer[str, str, str]):
+    """A transformer with a declared transform."""
+
+    @blocking
+    def transform(self, key: str, value: str | None) -> str | None:
+        return value
+
+
+class HeldWindows:
+    """Windows of the user's own, with a declared windows_for."""
+
+    size_ms: int = 10
+    grace_ms: int = 0
+
+    @blocking
+    def windows_for(self, timestamp: int) -> list[Window]:
+        return [Window(timestamp, timestamp + 10)]
+
+
+TUMBLING: TimeWindows = TimeWindows.of_size_and_grace(100, 50)
+SLIDING: SlidingWindows = SlidingWindows.of_time_difference_and_grace(10, 0)
+SESSIONS: SessionWindows = SessionWindows.of_inactivity_gap_and_grace(10, 0)
+CLOSE: EmitStrategy = EmitStrategy.ON_WINDOW_CLOSE
+
+
 def blocks(topology: Topology) -> bool:
-    return any(isinstance(node, ProcessorNode) and is_blocking(node.operator) for node in topology.nodes.values())
+    return any(map(needs_thread, topology.nodes.values()))
 
 
 def shapes() -> dict[str, Callable[[Any], Any]]:
@@ -109,10 +154,70 @@ def shapes() -> dict[str, Callable[[Any], Any]]:
         ),
         "table": lambda stream: stream.to_table().map_values(held),
         "join": lambda stream: stream.join(stream, held_pair, JoinWindows.of_time_difference_with_no_grace(10)),
+        "table join": lambda stream: stream.to_table().join(stream.to_table(), held_pair),
+        "foreign key": lambda stream: stream.to_table().join(stream.to_table(), lambda one, other: one, foreign_key=held),
+        "foreign key: joiner": lambda stream: stream.to_table().join(stream.to_table(), held_pair, foreign_key=str.upper),
+        "print": lambda stream: stream.print(mapper=held_pair),
+        "select": lambda stream: stream.to_table().group_by(held_pair, Grouped(serdes.STRING, serdes.STRING)).count(),
+        "subtractor": lambda stream: (
+            stream.to_table().group_by(lambda key, value: (key, value)).aggregate(str, free_three, held_three, Materialized("t"))
+        ),
         "class": lambda stream: stream.process(Held),
         "lambda that makes one": lambda stream: stream.process(lambda: Held()),
         "method": lambda stream: stream.process(lambda: HeldMethod()),
+        "transformer": lambda stream: stream.to_table().transform_values(HeldTransformer),
+        "lambda that makes a transformer": lambda stream: stream.to_table().transform_values(lambda: HeldTransformer()),
+    } | {f"windowed: {name}": shape for name, shape in windowed_shapes().items()}
+
+
+def windowed_shapes() -> dict[str, Callable[[Any], Any]]:
+    """Return ways to give a declared function to an aggregation by windows."""
+
+    def grouped(stream: Any) -> Any:
+        return stream.group_by_key()
+
+    return {
+        "tumbling": lambda stream: grouped(stream).windowed_by(TUMBLING).aggregate(str, held_three),
+        "initializer": lambda stream: grouped(stream).windowed_by(TUMBLING).aggregate(blocking(lambda: ""), free_three),
+        "hopping": lambda stream: grouped(stream).windowed_by(TUMBLING.advance_by(10)).reduce(held_pair),
+        "unlimited": lambda stream: grouped(stream).windowed_by(UnlimitedWindows.of()).aggregate(str, held_three),
+        "final": lambda stream: grouped(stream).windowed_by(TUMBLING).emit_strategy(CLOSE).aggregate(str, held_three),
+        "calendar": lambda stream: grouped(stream).windowed_by(CalendarWindows.days("UTC")).aggregate(str, held_three),
+        "final calendar": lambda stream: grouped(stream).windowed_by(CalendarWindows.days("UTC")).emit_strategy(CLOSE).reduce(held_pair),
+        "own windows": lambda stream: grouped(stream).windowed_by(HeldWindows()).count(),
+        "final own windows": lambda stream: grouped(stream).windowed_by(HeldWindows()).emit_strategy(CLOSE).count(),
+        "sliding": lambda stream: grouped(stream).windowed_by(SLIDING).aggregate(str, held_three),
+        "final sliding": lambda stream: grouped(stream).windowed_by(SLIDING).emit_strategy(CLOSE).reduce(held_pair),
+        "session": lambda stream: grouped(stream).windowed_by(SESSIONS).aggregate(str, held_three, free_three),
+        "merger": lambda stream: grouped(stream).windowed_by(SESSIONS).aggregate(str, free_three, held_three),
+        "final session": lambda stream: grouped(stream).windowed_by(SESSIONS).emit_strategy(CLOSE).reduce(held_pair),
+        "cogroup": lambda stream: grouped(stream).cogroup(held_three).windowed_by(TUMBLING).aggregate(str),
+        "cogroup of sliding": lambda stream: grouped(stream).cogroup(held_three).windowed_by(SLIDING).aggregate(str),
+        "cogroup of sessions": lambda stream: grouped(stream).cogroup(held_three).windowed_by(SESSIONS).aggregate(str, free_three),
     }
+
+
+def partitioned_shapes() -> dict[str, Callable[[Any], Any]]:
+    """Return ways to give a declared partitioner."""
+    choose = blocking(lambda topic, key, value, count: 0)
+
+    def joined(stream: Any, options: TableJoined[Any, Any]) -> None:
+        stream.to_table().join(stream.to_table(), lambda one, other: one, foreign_key=str.upper, joined=options)
+
+    return {
+        "to": lambda stream: stream.to("out", Produced(partitioner=choose)),
+        "repartition": lambda stream: stream.repartition(Repartitioned(partitioner=choose)),
+        "foreign key": lambda stream: joined(stream, TableJoined(partitioner=choose)),
+        "foreign key: other": lambda stream: joined(stream, TableJoined(other_partitioner=choose)),
+    }
+
+
+@pytest.mark.parametrize("shape", partitioned_shapes())
+def test_declared_partitioners_are_found(shape: str) -> None:
+    """A partitioner is known to block, whichever options have it."""
+    builder = StreamsBuilder()
+    partitioned_shapes()[shape](builder.stream("in", STRINGS))
+    assert blocks(builder.build())
 
 
 @pytest.mark.parametrize("shape", shapes())

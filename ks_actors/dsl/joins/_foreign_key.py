@@ -274,15 +274,19 @@ def _add_topic(
     return graph.add_node(source, write_source, graph.add_node(sink, write_sink, *parents))
 
 
+@dataclass(frozen=True)
+class _ByKey:
+    """A partitioner of keys as a sink's: it gets no value."""
+
+    partitioner: Partitioner
+
+    def __call__(self, topic: str, key: Any, _: Any, count: int) -> int | None:
+        """Return the partition of a record."""
+        return self.partitioner(topic, key, None, count)
+
+
 def _by_key(partitioner: Partitioner | None) -> Partitioner | None:
-    """Return a partitioner of keys as a sink's: it gets no value."""
-    if partitioner is None:
-        return None
-
-    def choose(topic: str, key: Any, _: Any, count: int) -> int | None:
-        return partitioner(topic, key, None, count)
-
-    return choose
+    return None if partitioner is None else _ByKey(partitioner)
 
 
 def _to_primary_partition(

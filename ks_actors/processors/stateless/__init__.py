@@ -14,6 +14,7 @@ from ks_actors.processors.stateless._stateless import (
     MapValues,
     PassThrough,
     Peek,
+    Print,
     SelectKey,
 )
 
@@ -31,6 +32,7 @@ __all__ = [
     "MapValues",
     "PassThrough",
     "Peek",
+    "Print",
     "SelectKey",
     "failed",
     "forward_rest",

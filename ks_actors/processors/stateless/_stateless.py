@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from operator import not_, truth
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +14,7 @@ from ks_actors.records import Batch, Headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from typing import TextIO
 
     from ks_actors.processors.api import AsyncOptions, NodeContext
 
@@ -303,3 +305,20 @@ class ForEach(Stateless):
         context: NodeContext,  # noqa: ARG002 - there is nothing to hand on
     ) -> Callable[[Any, Any, Any, int, Headers], None]:
         return lambda _result, _key, _value, _timestamp, _headers: None
+
+
+class Print(ForEach):
+    """Write `[label]: key, value` to stdout or a file; with a mapper, its result after the label.
+
+    The mapper is an attribute, where its marks are found.
+    """
+
+    def __init__(self, label: str, file: TextIO | None, mapper: Function | None) -> None:
+        super().__init__(self._show)
+        self.label: str = label
+        self.file: TextIO | None = file
+        self.mapper: Function | None = mapper
+
+    def _show(self, key: Any, value: Any) -> None:
+        text = f"{key}, {value}" if self.mapper is None else self.mapper(key, value)
+        (sys.stdout if self.file is None else self.file).write(f"[{self.label}]: {text}\n")

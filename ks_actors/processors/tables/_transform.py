@@ -60,11 +60,12 @@ class ValueTransformer(ABC, Generic[K, V, VOut]):
 class TableTransformValues:
     """Compute values by a ValueTransformer, and keep them in `store` if there is one.
 
-    `supplier` makes a new transformer for each task. Without a store, old values are computed by
+    `supplier` makes a new `transformer` for each task. Without a store, old values are computed by
     the same transformer, right after the new ones.
     """
 
     supplier: Callable[[], ValueTransformer[Any, Any, Any]]
+    transformer: type[ValueTransformer[Any, Any, Any]]
     store: str | None = None
     send_old: bool = False
     record_context: bool = True

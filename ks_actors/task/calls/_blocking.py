@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__ks_actors_blocking__"
-_METHODS = ("__call__", "process", "transform")
+_METHODS = ("__call__", "process", "transform", "windows_for")
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 def blocking(function: F, /) -> F:
@@ -25,8 +27,9 @@ def blocking(function: F, /) -> F:
     Tasks with such a function are processed in a worker's own thread, and the event loop stays
     free. Where such tasks have stores, workers pause until a commit has ended: only one thread at a
     time may use a store. Such a function must not touch the loop. It may be one given to the DSL, a
-    processor, a partitioner, or a sink's topic name extractor. A timestamp extractor may not: it is
-    called on the loop to find the task's next record.
+    processor, the `transform` of a ValueTransformer, the `windows_for` of your own windows, a
+    partitioner, or a sink's topic name extractor. A timestamp extractor may not: it is called on
+    the loop to find the task's next record.
 
     Raises TopologyError for an `async def`, which waits without a thread; it can await
     `asyncio.to_thread(...)` for blocking parts.
@@ -54,12 +57,7 @@ def is_blocking(operator: object) -> bool:
 
     This includes the processor that it makes, and that processor's methods.
     """
-    return any(
-        map(
-            _marked,
-            (*getattr(operator, "__dict__", {}).values(), getattr(operator, "processor", None)),
-        )
-    )
+    return any(map(_marked, vars(operator).values()))
 
 
 def needs_thread(node: Node) -> bool:
@@ -108,4 +106,18 @@ def _marked(part: Any) -> bool:
         return _marked(part.func)
     if getattr(part, _MARK, False):
         return True
+    if _is_ours(part) and any(map(_marked, vars(part).values())):
+        return True
     return any(getattr(getattr(part, method, None), _MARK, False) for method in _METHODS)
+
+
+def _is_ours(part: Any) -> bool:
+    """Return whether a part of an operator is one of this package, which holds users' functions.
+
+    Those are aggregations, views of tables and partitioners. A user's object has its own mark.
+    """
+    return (
+        is_dataclass(part)
+        and not isinstance(part, type)
+        and type(part).__module__.startswith(_PACKAGE)
+    )
