@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from itertools import compress, count, repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ks_actors._errors import StreamsError
 from ks_actors.kernel import HAS_KERNEL
@@ -13,6 +13,7 @@ from ks_actors.kernel import kernel as _kernel
 from ks_actors.records import Batch, Partitioner, Windowed, partition
 from ks_actors.serdes import WindowedKeySerde, checked_serializer, for_column
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION
+from ks_actors.topology import RecordContext
 from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
     from ks_actors.task._output_buffer import Column, OutputBuffer
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task._topic_sizes import TopicSizes
-    from ks_actors.topology import SinkNode
+    from ks_actors.topology import SinkNode, TopicExtractor
     from ks_actors.tracing import TaskTracing
+
+_NO_ORIGIN: Final = ("", -1, -1)
+"""Topic, partition and offset where no input record is known."""
 
 
 class Sink:
@@ -74,10 +78,13 @@ class Sink:
             return writer.traced_record(self._tracing), writer.traced_batch(self._tracing)
         return writer.record, writer.batch
 
-    def _process_extracted(self, extract: Callable[..., str]) -> Process:
+    def _process_extracted(self, extract: TopicExtractor) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            # The time and headers are those of the record at hand, which nodes above may have
+            # changed. A punctuation has no input record.
+            origin = self._current.metadata() or _NO_ORIGIN
             try:
-                topic = extract(key, value, self._current.metadata())
+                topic = extract(key, value, RecordContext(timestamp, headers, *origin))
             except Exception as error:
                 raise self.failure(
                     f"the topic name extractor raised {type(error).__name__}: {error}"

@@ -38,9 +38,10 @@ class InputRecord(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """The origin of an output record: topic, partition and offset of its input record.
+    """The context of a record that is to be written, for a topic extractor.
 
-    They are empty and -1 for a punctuation.
+    Timestamp (ms) and headers are its own. Topic, partition and offset are those of its input
+    record: "", -1 and -1 in a punctuation, and where the input record is unknown.
     """
 
     timestamp: int
@@ -58,7 +59,7 @@ is invalid.
 """
 
 TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
-"""Return the topic of a record, from its key, its value and its origin. The topic has to exist."""
+"""Return the topic of a record, from its key, its value and its context. The topic has to exist."""
 
 Partitioner: TypeAlias = Callable[[str, Any, Any, int], "int | None"]
 """Return the partition of a record from topic, key, value and the number of partitions.
