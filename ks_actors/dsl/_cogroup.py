@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
+from ks_actors.dsl.graph import Closes
 from ks_actors.dsl.windows import AT_EVERY_CHANGE, SessionWindows, SlidingWindows, checked_windows
 from ks_actors.processors.api import check_function, check_kind
 
@@ -184,6 +185,7 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
             )
 
         node, sources, merged = cogrouped.build(stored, name, logic)
+        node.closes = Closes(windows.grace_ms, end_included=isinstance(windows, SlidingWindows))
         spec = stored.spec
         return _table.Table(
             cogrouped.graph,
@@ -193,6 +195,4 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
             spec.value,
             merged,
             store_name=spec.name if stored.named else None,
-            grace_ms=windows.grace_ms,
-            end_included=isinstance(windows, SlidingWindows),
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ks_actors.dsl import _cogroup, _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, session_store
+from ks_actors.dsl.graph import Closes
 from ks_actors.dsl.windows import AT_EVERY_CHANGE, checked_emit
 from ks_actors.processors.aggregates import (
     FinalSessionAggregate,
@@ -147,6 +148,7 @@ class SessionWindowedStream(Generic[K, V]):
         named = grouped.graph.name_or(name, prefix)
         logic = session_aggregate(windows, self._emit, stored, initializer, aggregator, merger)
         node, sources = grouped.build(named, stored, logic)
+        node.closes = Closes(windows.keep_ms, end_included=True)
         spec = stored.spec
         return _table.Table(
             grouped.graph,
@@ -156,8 +158,6 @@ class SessionWindowedStream(Generic[K, V]):
             spec.value,
             logic,
             store_name=spec.name if stored.named else None,
-            grace_ms=windows.keep_ms,
-            end_included=True,
         )
 
 
@@ -202,6 +202,7 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
             )
 
         node, sources, merged = cogrouped.build(stored, name, logic)
+        node.closes = Closes(windows.keep_ms, end_included=True)
         spec = stored.spec
         return _table.Table(
             cogrouped.graph,
@@ -211,8 +212,6 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
             spec.value,
             merged,
             store_name=spec.name if stored.named else None,
-            grace_ms=windows.keep_ms,
-            end_included=True,
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
 from ks_actors.dsl._logic import add_logic
+from ks_actors.dsl.graph import Closes
 from ks_actors.processors.api import (
     check_configs,
     check_flag,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ks_actors.dsl._table import Table
+    from ks_actors.dsl.graph import GraphNode
     from ks_actors.processors.api import Operator
     from ks_actors.processors.tables import View
 
@@ -141,12 +143,12 @@ class SuppressLogic:
     """A table with suppressed changes; it needs old values to know the last sent ones."""
 
     def __init__(
-        self, parent: Table[Any, Any], spec: StoreSpec, suppressed: Suppressed, wait_ms: int
+        self, parent: Table[Any, Any], spec: StoreSpec, suppressed: Suppressed, closes: Closes
     ) -> None:
         self._parent: Table[Any, Any] = parent
         self._spec: StoreSpec = spec
         self._suppressed: Suppressed = suppressed
-        self._wait_ms: int = wait_ms
+        self._closes: Closes = closes
         parent.send_old(force=True)
 
     def operator(self) -> Operator:
@@ -154,9 +156,9 @@ class SuppressLogic:
         buffer = self._suppressed.buffer
         return Suppress(
             store=self._spec.name,
-            wait_ms=self._wait_ms,
+            wait_ms=self._closes.grace_ms,
             until_close=self._suppressed.wait_ms is None,
-            end_included=self._parent.end_included,
+            end_included=self._closes.end_included,
             max_records=buffer.max_records,
             max_bytes=buffer.max_bytes,
             shut_down=buffer.when_full == "shut_down",
@@ -195,13 +197,7 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
         else valid_name(suppressed.name)
     )
     wait_ms = suppressed.wait_ms
-    if wait_ms is None:
-        if table.grace_ms is None:
-            raise TopologyError(
-                f"table {table.node.name} has no windows that close: use "
-                "Suppressed.until_time_limit, or aggregate by windows"
-            )
-        wait_ms = table.grace_ms
+    closes = _closes(table) if wait_ms is None else Closes(wait_ms, end_included=False)
     spec = StoreSpec(
         name=graph.new_store_name(_SUPPRESS) if suppressed.name is None else f"{name}-store",
         kind=StoreKind.KEY_VALUE,
@@ -212,15 +208,35 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
         logging=buffer.logging,
         changelog_configs=dict(buffer.changelog_configs),
     )
-    logic = SuppressLogic(table, spec, suppressed, wait_ms)
+    logic = SuppressLogic(table, spec, suppressed, closes)
     node = add_logic(graph, name, logic, table.node)
-    return _table.Table(
-        graph,
-        node,
-        frozenset({table.node.name}),
-        table.key,
-        table.value,
-        logic,
-        grace_ms=table.grace_ms,
-        end_included=table.end_included,
-    )
+    return _table.Table(graph, node, frozenset({table.node.name}), table.key, table.value, logic)
+
+
+def _closes(table: Table[Any, Any]) -> Closes:
+    """Return the close of a table's windows: the latest of all aggregations that it comes from.
+
+    As in Kafka Streams, the search goes up the graph through all operations, to the first
+    aggregation by windows on each way.
+
+    Raises TopologyError if a way leads to a source without one.
+    """
+    found: list[Closes] = []
+    seen: set[GraphNode] = set()
+    waiting = [table.node]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.closes is not None:
+            found.append(node.closes)
+        elif table.graph.root in node.parents:
+            raise TopologyError(
+                f"table {table.node.name} has no windows that close, because it is made from "
+                f"{node.name} without an aggregation by windows between them: use "
+                "Suppressed.until_time_limit, or aggregate all that it is made from by windows"
+            )
+        else:
+            waiting += node.parents
+    return max(found)

@@ -88,16 +88,12 @@ class Table(TableJoins[K, V]):
         logic: Logic,
         *,
         store_name: str | None = None,
-        grace_ms: int | None = None,
-        end_included: bool = False,
     ) -> None:
         self.graph: GraphBuilder = graph
         self.node: GraphNode = node
         self.sources: frozenset[str] = sources
         self.key: Serde[K] | None = key
         self.value: Serde[V] | None = value
-        self.grace_ms: int | None = grace_ms
-        self.end_included: bool = end_included
         self._logic: Logic = logic
         self._store_name: str | None = store_name
         self._sends_old: bool = False
@@ -338,17 +334,7 @@ class Table(TableJoins[K, V]):
         key = (materialized and materialized.key) or self.key
         node = add_logic(self.graph, name, logic, self.node, connected=connected)
         store = None if logic.spec is None else logic.spec.name
-        return Table(
-            self.graph,
-            node,
-            self.sources,
-            key,
-            value,
-            logic,
-            store_name=store,
-            grace_ms=self.grace_ms,
-            end_included=self.end_included,
-        )
+        return Table(self.graph, node, self.sources, key, value, logic, store_name=store)
 
 
 class GlobalTable(Generic[K, V]):

@@ -8,6 +8,7 @@ from ks_actors._errors import TopologyError
 from ks_actors.dsl import _grouped, _table
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, window_store
+from ks_actors.dsl.graph import Closes
 from ks_actors.dsl.windows import (
     AT_EVERY_CHANGE,
     CheckedWindows,
@@ -154,6 +155,7 @@ class TimeWindowedStream(Generic[K, V]):
         named = grouped.graph.name_or(name, prefix)
         logic = windowed_aggregate(windows, self._emit, stored, initializer, aggregator)
         node, sources = grouped.build(named, stored, logic)
+        node.closes = Closes(windows.grace_ms, end_included=isinstance(windows, SlidingWindows))
         spec = stored.spec
         return _table.Table(
             grouped.graph,
@@ -163,8 +165,6 @@ class TimeWindowedStream(Generic[K, V]):
             spec.value,
             logic,
             store_name=spec.name if stored.named else None,
-            grace_ms=windows.grace_ms,
-            end_included=isinstance(windows, SlidingWindows),
         )
 
 

@@ -228,7 +228,7 @@ def test_a_session_store_keeps_sessions_as_long_as_gap_and_grace_or_longer() -> 
     builder = StreamsBuilder()
     stream = builder.stream("in", TEXT).group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(10, 5))
     counts = stream.count(Materialized("default"))
-    assert counts.grace_ms == 15
+    assert counts.node.closes == (15, True)
     assert (counts.value, repr(counts.key)) == (LONG, f"<Serde session_windowed({STRING!r})>")
     stream.reduce(lambda one, _: one, Materialized("longer", retention_ms=100))
     with pytest.raises(TopologyError, match="of inactivity gap and grace"):
@@ -255,7 +255,7 @@ def test_an_unlimited_window_is_kept_for_ever() -> None:
     """An unlimited window never closes."""
     builder = StreamsBuilder()
     stream = builder.stream("in", TEXT).group_by_key().windowed_by(UnlimitedWindows.of().start_on(7))
-    assert stream.emit_strategy(EmitStrategy.ON_WINDOW_UPDATE).count(Materialized("s")).grace_ms == 0
+    assert stream.emit_strategy(EmitStrategy.ON_WINDOW_UPDATE).count(Materialized("s")).node.closes == (0, False)
     assert builder.build().stores["s"].retention_ms == LAST_INSTANT
     with pytest.raises(TopologyError, match="never closes"):
         stream.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)

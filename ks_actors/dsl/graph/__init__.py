@@ -1,6 +1,7 @@
 """The graph of a program in the DSL, and its optimizations."""
 
 from ks_actors.dsl.graph._graph import (
+    Closes,
     GraphBuilder,
     GraphNode,
     Repartition,
@@ -11,6 +12,7 @@ from ks_actors.dsl.graph._graph import (
 from ks_actors.dsl.graph._optimize import optimize
 
 __all__ = [
+    "Closes",
     "GraphBuilder",
     "GraphNode",
     "Repartition",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.stateless import DropNullKeys, PassThrough
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import OffsetReset, Partitioner, StoreSpec
 
 __all__ = [
+    "Closes",
     "GraphBuilder",
     "GraphNode",
     "Repartition",
@@ -37,18 +38,30 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 _REPARTITION = "-repartition"
 
 
+class Closes(NamedTuple):
+    """The close of windows: `grace_ms` after their end, and 1 ms later if they include their end.
+
+    The greater of two is the later one.
+    """
+
+    grace_ms: int
+    end_included: bool
+
+
 class GraphNode:
     """One operation. Its children attach to `name` in the topology: of a repartition, the source.
 
     `relaxed_null_keys` says that records without a key matter here (left joins), so that no
     repartition upstream may drop them. The other flags are for the optimizer: they say whether an
-    operation changes keys or values, or merges streams.
+    operation changes keys or values, or merges streams. `closes` is set for an aggregation by
+    windows.
     """
 
     __slots__ = (
         "changes_key",
         "changes_value",
         "children",
+        "closes",
         "joins_value",
         "merges",
         "name",
@@ -69,6 +82,7 @@ class GraphNode:
         self.changes_value: bool = False
         self.joins_value: bool = False
         self.merges: bool = False
+        self.closes: Closes | None = None
 
     def link(self, child: GraphNode) -> None:
         """Put a node below this one, unless it is there already."""

@@ -109,9 +109,7 @@ class _Buffer:
         if timestamp > clock.time:  # noqa: PLR1730 - `max` takes five times as long
             clock.time = timestamp
         self.touched = True
-        if (mark := self._mark) is not None and key.window.end <= self._context.progress.get(
-            mark, -1
-        ):
+        if (mark := self._mark) is not None and _end(key) <= self._context.progress.get(mark, -1):
             if change[0] is not None:
                 self._context.dropped()
             return
@@ -189,7 +187,7 @@ class _Buffer:
         origin = self._origins.origin()
         if before is None:
             buffered = BufferedChange(
-                key.window.end if self._until_close else timestamp,
+                _end(key) if self._until_close else timestamp,
                 old,
                 old,
                 new,
@@ -262,6 +260,17 @@ class _Buffer:
     def _limits(self) -> str:
         limits = ((self._max_records, "changes"), (self._max_bytes, "bytes"))
         return " and ".join(f"{limit} {unit}" for limit, unit in limits if limit is not None)
+
+
+def _end(key: Any) -> int:
+    """Return the end of a key's window. Raises TypeError for another key."""
+    try:
+        return key.window.end  # type: ignore[no-any-return]
+    except AttributeError:
+        raise TypeError(
+            f"key {key!r} has no window, whose end to wait for: give rows of windowed aggregations "
+            "other keys of type Windowed only, or suppress before they lose their windows"
+        ) from None
 
 
 @final
