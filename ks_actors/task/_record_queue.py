@@ -9,7 +9,7 @@ from operator import index as index_of
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ks_actors.metrics import STILL, Timing
-from ks_actors.processors.api import LATEST_MS
+from ks_actors.processors.api import LATEST_MS, refuse_awaitable
 from ks_actors.records import Batch
 from ks_actors.serdes import for_column
 from ks_actors.task._unreadable_batch import UnreadableBatch
@@ -396,7 +396,7 @@ class RecordQueue:
             for record in map(InputRecord._make, columns):
                 stamp = extract(record, time)
                 if type(stamp) is not int or stamp > LATEST_MS:
-                    stamp = _valid(stamp)
+                    stamp = _valid(extract, stamp)
                 stamps.append(stamp)
                 time = max(time, stamp)
         except Exception as error:  # noqa: BLE001 - a user's function; kept until its turn
@@ -422,13 +422,14 @@ class RecordQueue:
         return stamped.select([stamp >= 0 for stamp in stamps])
 
 
-def _valid(stamp: Any) -> int:
+def _valid(extract: TimestampExtractor, stamp: Any) -> int:
     """Return an extracted timestamp as an int. Raises TypeError, ValueError when it is none."""
     try:
         found = None if isinstance(stamp, bool) else index_of(stamp)
     except TypeError:
         found = None
     if found is None:
+        refuse_awaitable(extract, stamp, awaited=False)
         raise TypeError(f"it returned {stamp!r}: return a whole number of ms")
     if found > LATEST_MS:
         raise ValueError(f"it returned {found}: return a time in ms, below 2**63")

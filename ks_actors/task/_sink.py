@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ks_actors._errors import StreamsError
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
+from ks_actors.processors.api import refuse_awaitable
 from ks_actors.records import Batch, Partitioner, Windowed, partition
 from ks_actors.serdes import WindowedKeySerde, checked_serializer, for_column
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION
@@ -90,6 +91,7 @@ class Sink:
                     f"the topic name extractor raised {type(error).__name__}: {error}"
                 ) from error
             if not topic or not isinstance(topic, str):
+                self._refuse_awaitable("the topic name extractor", extract, topic)
                 raise self.failure(
                     f"the topic name extractor returned {topic!r} for a record: it must name a "
                     "topic"
@@ -97,6 +99,18 @@ class Sink:
             self._writer(topic).record(key, value, timestamp, self._tracing.send(topic, headers))
 
         return process
+
+    def _refuse_awaitable(
+        self,
+        role: str,
+        function: Callable[..., object],
+        result: object,
+        record: RecordMetadata | None = None,
+    ) -> None:
+        try:
+            refuse_awaitable(function, result, awaited=False)
+        except TypeError as error:
+            raise self.failure(f"{role} is wrong: {error}", record) from error
 
     def failure(self, text: str, record: RecordMetadata | None = None) -> StreamsError:
         """Return the error for a wrong answer of a user's function.
@@ -333,6 +347,10 @@ class _TopicWriter:
                 next(self._sink._spread) % count
                 if key_bytes is None
                 else partition(key_bytes, count),
+            )
+        if custom is not None and type(chosen) is not int:
+            self._sink._refuse_awaitable(
+                f"the partitioner of topic {self._topic}", custom, chosen, record
             )
         numbers = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
         # An empty list is the user's decision, so the record counts as dropped.

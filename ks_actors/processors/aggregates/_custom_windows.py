@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._cached import one_at_a_time
 from ks_actors.processors.aggregates._output_rows import OutputRows
-from ks_actors.processors.api import Bound, Clock
+from ks_actors.processors.api import Bound, Clock, refuse_awaitable
 from ks_actors.processors.stateless import Inline, failed
 from ks_actors.records import Window, Windowed
 
@@ -67,7 +67,11 @@ def windows_function(windows: CustomWindows, size_ms: int) -> WindowsFor:
     def windows_for(timestamp: int) -> Sequence[Window]:
         given = find(timestamp)
         # A user's function may give any iterable, even a generator, which can be read once.
-        found = given if type(given) is tuple else tuple(given)
+        try:
+            found = given if type(given) is tuple else tuple(given)
+        except Exception:
+            refuse_awaitable(find, given, awaited=False)
+            raise
         for window in found:
             if type(window) is not Window:
                 raise TypeError(wrong(timestamp, found, "each is to be a Window(start, end)"))

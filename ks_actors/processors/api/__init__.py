@@ -29,6 +29,7 @@ from ks_actors.processors.api._async_options import (
     Order,
     Retry,
     async_options,
+    check_promise,
     is_async,
     options_of,
 )
@@ -37,7 +38,12 @@ from ks_actors.processors.api._closing import (
     forward_closed,
     unreadable,
 )
-from ks_actors.processors.api._context_checks import LATEST_MS, check_times_and_headers
+from ks_actors.processors.api._context_checks import (
+    LATEST_MS,
+    check_schedule,
+    check_times_and_headers,
+    checked_punctuator,
+)
 from ks_actors.processors.api._idle import IdleNode
 from ks_actors.processors.api._operator import (
     AsyncBound,
@@ -51,6 +57,12 @@ from ks_actors.processors.api._operator import (
     RecordMetadata,
     never_alone,
     too_early,
+)
+from ks_actors.processors.api._plain_results import (
+    is_awaitable,
+    plain,
+    refuse_awaitable,
+    truth_of,
 )
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 from ks_actors.processors.api._record_origins import Origin
@@ -137,21 +149,28 @@ __all__ = [
     "check_offset_reset",
     "check_one_of",
     "check_options",
+    "check_promise",
+    "check_schedule",
     "check_serde",
     "check_supplier",
     "check_times_and_headers",
     "check_whole",
     "checked",
+    "checked_punctuator",
     "forward_closed",
     "idle_mark",
     "is_async",
+    "is_awaitable",
     "is_clock_name",
     "is_mark_name",
     "keep",
     "never_alone",
     "options_of",
+    "plain",
+    "refuse_awaitable",
     "takes_key",
     "too_early",
+    "truth_of",
     "unreadable",
     "wrapped_node",
 ]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast, final
 from ks_actors._errors import StreamsError, TopologyError
 from ks_actors.processors.api._api import Context, FixedKeyProcessor, Processor
 from ks_actors.processors.api._argument_checks import check_function, check_supplier
-from ks_actors.processors.api._async_options import AsyncOptions, is_async
+from ks_actors.processors.api._async_options import AsyncOptions, check_promise, is_async
 from ks_actors.processors.api._context_checks import LATEST_MS, check_forwarded, check_schedule
 from ks_actors.processors.api._operator import AsyncBound, Bound, never_alone, too_early
+from ks_actors.processors.api._plain_results import refuse_awaitable
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 
 if TYPE_CHECKING:
@@ -96,20 +97,22 @@ class ProcessorOperator:
         """Make and initialize the processor of one task."""
         if self.asynchronous is not None:
             return Bound(never_alone)
-        handle: Callable[[AnyRecord], None] = too_early(context.node)
+        handle: Callable[[AnyRecord], object] = too_early(context.node)
         record_type: type[AnyRecord] = FixedKeyRecord if self.fixed_key else Record
         own = _TaskContext(context, record_type)
 
         def begin(processor: AnyProcessor) -> None:
             nonlocal handle
-            handle = cast("Callable[[AnyRecord], None]", processor.process)
+            handle = cast("Callable[[AnyRecord], object]", processor.process)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             own.called = True
             try:
-                handle(record_type(key, value, timestamp, headers))
+                result = handle(record_type(key, value, timestamp, headers))
             finally:
                 own.called = False
+            if result is not None:
+                refuse_awaitable(handle, result)
 
         return Bound(process, None, self._start(context, own, begin))
 
@@ -204,15 +207,17 @@ class _TaskContext(Context[Any]):
         self._children: Any = context.children
         self.called: bool = False
 
-    def within(self, function: Callable[..., None]) -> Callable[..., None]:
+    def within(self, function: Callable[..., object]) -> Callable[..., None]:
         """Wrap a function of the processor that may forward records."""
 
         def call(*arguments: Any) -> None:
             self.called = True
             try:
-                function(*arguments)
+                result = function(*arguments)
             finally:
                 self.called = False
+            if result is not None:
+                refuse_awaitable(function, result, awaited=False)
 
         return call
 
@@ -342,6 +347,8 @@ def _checked(node: str, supplier: AnySupplier) -> AnyProcessor:
                 "be: make it a plain method"
             )
     check_function(processor.process, 1, role="process", of=f"node {node}", awaited=True)
+    if not is_async(processor.process):
+        check_promise(processor.process, f"node {node}")
     check_function(processor.init, 1, role="init", of=f"node {node}")
     check_function(processor.close, 0, role="close", of=f"node {node}")
     return processor

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._errors import TopologyError
+from ks_actors.processors.api._plain_results import promises_awaitable, unwrapped
 from ks_actors.serdes import Serde
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ def check_function(
         raise TopologyError(
             f"{role} of {of} is the 'async def' {function!r}, which nothing awaits there: give a "
             "plain function, and await in a map or processor before it"
+        )
+    if not awaited and promises_awaitable(function):
+        raise TopologyError(
+            f"{role} of {of} is {function!r}, which returns an awaitable, by its annotation, and "
+            "nothing awaits it there: give a plain function, and await in a map or processor "
+            "before it"
         )
     return _arity(function, allowed, role, of)
 
@@ -218,6 +225,7 @@ def _arity(function: Callable[..., Any], allowed: tuple[int, ...], role: str, of
 
 
 def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
+    function = unwrapped(function)
     # Its kind matters, not whether it can be called.
     return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004 - asks for its kind
 

@@ -9,6 +9,7 @@ import msgspec
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api._argument_checks import check_kind, check_whole
+from ks_actors.processors.api._plain_results import promises_awaitable, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +101,7 @@ def is_async(function: Callable[..., object]) -> bool:
 
     It does for an `async def`, also behind a partial or as the `__call__` of an object.
     """
+    function = unwrapped(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004 - its kind matters
     )
@@ -110,10 +112,11 @@ def async_options(
 ) -> AsyncOptions | None:
     """Return the options for an async function, None for a plain one.
 
-    Raises TopologyError for a plain function with options.
+    Raises TopologyError for a plain function with options, and for one that promises an awaitable.
     """
     if is_async(function):
         return options_of(arguments, where)
+    check_promise(function, where)
     if arguments:
         options_of(arguments, where)
         raise TopologyError(
@@ -121,6 +124,15 @@ def async_options(
             "'async def': make it one, or remove them"
         )
     return None
+
+
+def check_promise(function: Callable[..., object], where: str) -> None:
+    """Raise TopologyError if a plain function returns an awaitable, by its annotation."""
+    if promises_awaitable(function):
+        raise TopologyError(
+            f"{function!r} of {where} is no 'async def' and returns an awaitable, by its "
+            "annotation, which nothing awaits: give the 'async def' itself"
+        )
 
 
 def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors.processors.api._argument_checks import check_function
 from ks_actors.processors.api._async_options import is_async
 from ks_actors.processors.api._operator import PunctuationType
+from ks_actors.processors.api._plain_results import refuse_awaitable
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 
 if TYPE_CHECKING:
@@ -98,3 +99,13 @@ def check_schedule(
             f"punctuator {callback!r} of node {node} is 'async def': use a plain function"
         )
     check_function(callback, 1, role="punctuator", of=f"node {node}")
+
+
+def checked_punctuator(callback: Callable[[int], object]) -> Callable[[int], None]:
+    """Return a punctuator that raises TypeError when the callback returns an awaitable."""
+
+    def call(time: int) -> None:
+        if (result := callback(time)) is not None:
+            refuse_awaitable(callback, result, awaited=False)
+
+    return call

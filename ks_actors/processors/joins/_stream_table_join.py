@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import Bound, refuse_awaitable
 from ks_actors.processors.stateless import Inline, failed, forward_rest
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class StreamTableJoin(Inline):
                 if as_of is None
                 else as_of(row_key, timestamp)
             )
+            if entry is None and select is not None:
+                refuse_awaitable(select, row_key, awaited=False)
             if entry is None and not left:
                 return
             row = None if entry is None else entry[0]
@@ -101,6 +103,8 @@ class StreamTableJoin(Inline):
                         if as_of is None
                         else as_of(row_key, timestamp)
                     )
+                    if entry is None and select is not None:
+                        refuse_awaitable(select, row_key, awaited=False)
                     if entry is not None:
                         row = entry[0]
                     elif left:

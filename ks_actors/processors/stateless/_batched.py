@@ -11,9 +11,11 @@ from ks_actors.processors.api import (
     AsyncOptions,
     Bound,
     Record,
+    check_promise,
     check_times_and_headers,
     is_async,
     never_alone,
+    refuse_awaitable,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class Batched:
             raise TopologyError(
                 f"{function!r} cannot be called: give a function of a list of records"
             )
+        if not is_async(function):
+            check_promise(function, "batch")
         self.call: Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]] = _called(
             function
         )
@@ -123,6 +127,7 @@ def _checked(function: Callable[..., Any], rows: Any) -> list[Record[Any, Any]]:
     try:
         found = list(rows)
     except TypeError as error:
+        refuse_awaitable(function, rows)
         raise TypeError(
             f"{function!r} returned {rows!r}: return records, or an empty list"
         ) from error

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.processors.api import is_awaitable, plain, refuse_awaitable
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ks_actors.processors.api import NodeContext
     from ks_actors.records import Batch
@@ -29,27 +32,48 @@ def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> 
 
 
 def collect(
-    context: NodeContext, batch: Batch, results: Iterator[Any]
+    context: NodeContext,
+    batch: Batch,
+    function: Callable[..., object],
+    calls: Iterator[Any],
+    decide: Callable[[Any], bool] | None = None,
+    *,
+    awaited: bool = True,
 ) -> tuple[list[Any], list[int]]:
-    """Return the results of a `map` over the whole batch, and the positions of failed records.
+    """Return the results of a `map` of the function over the batch, and the failed positions.
 
-    The result at a failed position is None. The same iterator continues after a failure: a map
-    object has already taken the failed record's arguments.
+    With `decide` the results are those of `decide`. The result at a failed position is None. The
+    same iterator continues after a failure: a map object has already taken the failed record's
+    arguments. An awaitable result is a failure. One look per batch finds out, at its first record:
+    only if that has one, all others are looked at.
     """
     out: list[Any] = []
     failed_at: list[int] = []
     length = len(batch)
-    while True:
+    if not length:
+        return out, failed_at
+    first: Any = None
+    try:
+        first = next(calls)
+        refuse_awaitable(function, first, awaited=awaited)
+        out.append(first if decide is None else decide(first))
+    except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
+        failed(context, batch, 0, error)
+        failed_at.append(0)
+        out.append(None)
+        if is_awaitable(first):
+            calls = map(partial(plain, function, awaited=awaited), calls)
+    results = calls if decide is None else map(decide, calls)
+    while len(out) < length:
         try:
             out.extend(results)
             if len(out) < length:  # A function that raises StopIteration looks like the end.
                 raise StopIteration
-        except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
+        except Exception as error:  # noqa: BLE001 - likewise
             failed(context, batch, len(out), error)
             failed_at.append(len(out))
             out.append(None)
-        if len(out) >= length:
-            return out, failed_at
+    return out, failed_at
 
 
 def without(batch: Batch, failed_at: Sequence[int]) -> Batch:

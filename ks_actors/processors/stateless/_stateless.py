@@ -5,9 +5,16 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from operator import not_, truth
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ks_actors.processors.api import AsyncBound, Bound, never_alone
+from ks_actors.processors.api import (
+    AsyncBound,
+    Bound,
+    never_alone,
+    refuse_awaitable,
+    truth_of,
+)
 from ks_actors.processors.stateless._columns import collect, failed, without
 from ks_actors.processors.stateless._inline import Inline
 from ks_actors.records import Batch, Headers
@@ -98,19 +105,22 @@ class Filter(Stateless):
 
     def _bind(self, context: NodeContext) -> Bound:
         predicate = self.function
-        decide = not_ if self.negate else truth
+        negate = self.negate
+        decide = not_ if negate else truth
         forward = context.forward
         forward_batch = context.forward_batch
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if decide(predicate(key, value)):
+            holds = predicate(key, value)
+            if holds is not True and holds is not False:
+                holds = truth_of(predicate, holds)
+            if holds is not negate:
                 forward(key, value, timestamp, headers)
 
         def batch(records: Batch) -> None:
             # Evaluate the truth of a result here, where an error still names its record.
-            selectors, _ = collect(
-                context, records, map(decide, map(predicate, records.keys, records.values))
-            )
+            calls = map(predicate, records.keys, records.values)
+            selectors, _ = collect(context, records, predicate, calls, decide)
             left = records.select(selectors)
             if left.timestamps:
                 forward_batch(left)
@@ -147,10 +157,16 @@ class MapValues(Stateless):
         forward_batch = context.forward_batch
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(key, mapper(value), timestamp, headers)
+            made = mapper(value)
+            if type(made) is CoroutineType:
+                refuse_awaitable(mapper, made)
+            forward(key, made, timestamp, headers)
 
         def process_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(key, mapper(key, value), timestamp, headers)
+            made = mapper(key, value)
+            if type(made) is CoroutineType:
+                refuse_awaitable(mapper, made)
+            forward(key, made, timestamp, headers)
 
         with_key = self.with_key
 
@@ -160,7 +176,7 @@ class MapValues(Stateless):
                 if with_key
                 else map(mapper, records.values)
             )
-            values, failed_at = collect(context, records, results)
+            values, failed_at = collect(context, records, mapper, results)
             made = Batch(records.keys, values, records.timestamps, records.headers, records.offsets)
             if failed_at:
                 made = without(made, failed_at)
@@ -193,10 +209,14 @@ class SelectKey(Stateless):
         forward_batch = context.forward_batch
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(selector(key, value), value, timestamp, headers)
+            made = selector(key, value)
+            if type(made) is CoroutineType:
+                refuse_awaitable(selector, made)
+            forward(made, value, timestamp, headers)
 
         def batch(records: Batch) -> None:
-            keys, failed_at = collect(context, records, map(selector, records.keys, records.values))
+            calls = map(selector, records.keys, records.values)
+            keys, failed_at = collect(context, records, selector, calls)
             made = Batch(keys, records.values, records.timestamps, records.headers, records.offsets)
             if failed_at:
                 made = without(made, failed_at)
@@ -268,11 +288,13 @@ class Peek(Stateless):
         forward_batch = context.forward_batch
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            action(key, value)
+            if (result := action(key, value)) is not None:
+                refuse_awaitable(action, result)
             forward(key, value, timestamp, headers)
 
         def batch(records: Batch) -> None:
-            _, failed_at = collect(context, records, map(action, records.keys, records.values))
+            calls = map(action, records.keys, records.values)
+            _, failed_at = collect(context, records, action, calls)
             left = without(records, failed_at) if failed_at else records
             if left.timestamps:
                 forward_batch(left)
@@ -293,10 +315,11 @@ class ForEach(Stateless):
         action = self.function
 
         def process(key: Any, value: Any, _timestamp: int, _headers: Headers) -> None:
-            action(key, value)
+            if (result := action(key, value)) is not None:
+                refuse_awaitable(action, result)
 
         def batch(records: Batch) -> None:
-            collect(context, records, map(action, records.keys, records.values))
+            collect(context, records, action, map(action, records.keys, records.values))
 
         return Bound(process, batch)
 
@@ -320,5 +343,9 @@ class Print(ForEach):
         self.mapper: Function | None = mapper
 
     def _show(self, key: Any, value: Any) -> None:
-        text = f"{key}, {value}" if self.mapper is None else self.mapper(key, value)
+        if self.mapper is None:
+            text = f"{key}, {value}"
+        else:
+            text = self.mapper(key, value)
+            refuse_awaitable(self.mapper, text, awaited=False)
         (sys.stdout if self.file is None else self.file).write(f"[{self.label}]: {text}\n")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates import Superseded, cached_rows, with_history
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import Bound, truth_of
 from ks_actors.processors.stateless import Inline, failed, forward_rest
 from ks_actors.records import Batch
 
@@ -169,9 +169,12 @@ class TableFilter(Inline):
         versioned = self.versioned
 
         def passed(key: Any, value: Any) -> Any:
-            return (
-                value if value is not None and bool(predicate(key, value)) is not negated else None
-            )
+            if value is None:
+                return None
+            holds = predicate(key, value)
+            if holds is not True and holds is not False:
+                holds = truth_of(predicate, holds, awaited=False)
+            return value if holds is not negated else None
 
         def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
             new = passed(key, change[0])

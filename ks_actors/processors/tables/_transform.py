@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.aggregates import Superseded, with_history
-from ks_actors.processors.api import Bound, Context, too_early
+from ks_actors.processors.api import (
+    Bound,
+    Context,
+    check_schedule,
+    checked_punctuator,
+    too_early,
+)
 from ks_actors.processors.tables._views import derived
 
 if TYPE_CHECKING:
@@ -209,7 +215,10 @@ class TransformContext(Context[Never]):
         callback: Callable[[int], None],
         start_ms: int | None = None,
     ) -> Callable[[], None]:
-        return self._context.schedule(interval_ms, punctuation, callback, start_ms)
+        check_schedule(interval_ms, punctuation, callback, start_ms, self._context.node)
+        return self._context.schedule(
+            interval_ms, punctuation, checked_punctuator(callback), start_ms
+        )
 
     def commit(self) -> None:
         self._context.request_commit()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, final
 
+from ks_actors.processors.api import truth_of
+
 if TYPE_CHECKING:
     from ks_actors.processors.api import (
         KeyValueForOperators,
@@ -171,11 +173,12 @@ class FilterView:
         negated = self.negated
 
         def passed(key: Any, entry: tuple[Any, int] | None) -> tuple[Any, int] | None:
-            return (
-                entry
-                if entry is not None and bool(predicate(key, entry[0])) is not negated
-                else None
-            )
+            if entry is None:
+                return None
+            holds = predicate(key, entry[0])
+            if holds is not True and holds is not False:
+                holds = truth_of(predicate, holds, awaited=False)
+            return entry if holds is not negated else None
 
         return derived(passed, below, below_as_of, close)
 
