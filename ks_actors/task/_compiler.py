@@ -4,7 +4,9 @@ A node takes records one at a time, depth first, as in Kafka Streams. It takes w
 the result is the same:
 
 - downstream of a source without a path to an asynchronous node, or to a node that reads the
-  record's context (a user's processor, or any node in a user's wrapper);
+  record's context (a user's processor or transformer, or any node in a user's wrapper);
+- through a node with a store only when no node further down uses that store, unless all of them
+  just read it: a row must be read before the next record changes it;
 - through a node with several children only when these never meet again: they share no node, no
   store and no output topic.
 
@@ -16,8 +18,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.processors.api import WrappedOperator, checked, wrapped_node
-from ks_actors.processors.foreign_keys import ForeignTableJoin
-from ks_actors.processors.joins import TableJoinSide
+from ks_actors.processors.foreign_keys import (
+    ForeignTableJoin,
+    ResponseJoin,
+    SubscriptionJoin,
+)
+from ks_actors.processors.joins import StreamTableJoin, TableJoinSide
 from ks_actors.processors.stateless import Batched
 from ks_actors.task._join_pairs import find_pair
 from ks_actors.task._node import NodeWork, guarded, one_by_one
@@ -36,6 +42,10 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
     Node = SourceNode | ProcessorNode | SinkNode
+
+# They change none of their stores.
+_READERS = StreamTableJoin | TableJoinSide | ResponseJoin | SubscriptionJoin
+_ANY = "*"
 
 
 class Entrance(NamedTuple):
@@ -161,7 +171,7 @@ class Compiler:
         bound = operator.bind(work)
         self._closers[name] = bound.close
         process = guarded(bound.process, work)
-        if bound.batch is None or not self._disjoint(node.children):
+        if bound.batch is None or not self._disjoint(node.children) or self._feeds_back(node):
             return process, one_by_one(process, self._services.current)
         return process, bound.batch
 
@@ -209,23 +219,40 @@ class Compiler:
             or node.operator.asynchronous is not None
         )
 
+    def _feeds_back(self, node: ProcessorNode) -> bool:
+        """Return whether this node and one further down use a store that one of both changes.
+
+        In a batch the one further down would see the store as the last record leaves it.
+        """
+        own, changed = set(node.stores), set(_changed_stores(node))
+        for name in self._reached(node.name):
+            below = self._nodes[name]
+            if isinstance(below, ProcessorNode) and not (
+                changed.isdisjoint(below.stores) and own.isdisjoint(_changed_stores(below))
+            ):
+                return True
+        return False
+
     def _disjoint(self, children: Iterable[str]) -> bool:
         """Return whether no node, store or topic is reachable from two of the children."""
         seen: set[Any] = set()
+        topics: set[str] = set()
         for child in children:
             own: set[Any] = set()
+            own_topics: set[str] = set()
             for name in self._reached(child) | {child}:
                 node = self._nodes[name]
                 own.add(name)
                 if isinstance(node, ProcessorNode):
                     own.update(("store", store) for store in node.stores)
                 elif isinstance(node, SinkNode):
-                    # Two sinks of one topic, too: a batch per branch would change the order of
-                    # records in the topic.
-                    own.add(("topic", "*" if callable(node.topic) else node.topic))
-            if seen & own:
+                    own_topics.add(_ANY if callable(node.topic) else node.topic)
+            # Two sinks of one topic, too: a batch per branch would change the order of records in
+            # the topic. The topics of a function may be any.
+            if seen & own or _meet(topics, own_topics):
                 return False
             seen |= own
+            topics |= own_topics
         return True
 
     def _reached(self, name: str) -> frozenset[str]:
@@ -237,3 +264,14 @@ class Compiler:
                 *(self._reached(child) for child in children)
             )
         return found
+
+
+def _changed_stores(node: ProcessorNode) -> tuple[str, ...]:
+    return () if isinstance(node.operator, _READERS) else node.stores
+
+
+def _meet(topics: set[str], others: set[str]) -> bool:
+    """Return whether some topic may be in both."""
+    return bool(topics and others) and (
+        _ANY in topics or _ANY in others or not topics.isdisjoint(others)
+    )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ks_actors.records._batch import Batch
 from ks_actors.records._topic_partition import TopicPartition
@@ -15,6 +15,10 @@ from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import SinkNode
 
 from .topologies import REBUILT
+
+if TYPE_CHECKING:
+    from ks_actors.log import Outgoing
+    from ks_actors.topology import Topology
 
 Case: TypeAlias = Mapping[str, Any]
 Between: TypeAlias = Callable[[TopologyTestDriver, int], None]
@@ -111,32 +115,51 @@ def run_whole(case: Case, *, one_by_one: bool, faults: bool = True) -> dict[str,
     """
     rebuilt = REBUILT[case["topology"]]
     config = {**config_of(case), "kafka_streams_faults": faults}
-    with TopologyTestDriver(rebuilt.build(case["params"]), config=config) as driver:
+    return run_steps(rebuilt.build(case["params"]), rebuilt.outputs, case["steps"], config, one_by_one=one_by_one)
+
+
+def run_steps(
+    topology: Topology, topics: Sequence[str], steps: Sequence[Mapping[str, Any]], config: dict[str, Any], *, one_by_one: bool
+) -> dict[str, list[tuple[Any, ...]]]:
+    """Do the same with any topology, and return the output of `topics`; rows that caches hold back come at the end."""
+    with TopologyTestDriver(topology, config=config) as driver:
         task, globals_ = driver._task, driver._globals
         assert task is not None
-        topics = {step["topic"] for step in case["steps"]}
-        inputs = {topic: [step for step in case["steps"] if step["topic"] == topic] for topic in topics}
-        for topic, steps in inputs.items():
-            keys, values = ([None if step[column] is None else step[column].encode() for step in steps] for column in ("key", "value"))
-            batch = Batch(keys, values, [step["timestamp"] for step in steps], None, range(len(steps)))
+        for topic in {step["topic"] for step in steps}:
+            batch = batch_of([step for step in steps if step["topic"] == topic])
             partition = TopicPartition(topic, 0)
             reader = task if partition in task.group.queues else globals_
             assert reader is not None
-            reader.add(partition, batch, len(steps), len(steps))
+            reader.add(partition, batch, len(batch), len(batch))
         ends: dict[TopicPartition, int] = {}
-        outputs: dict[str, list[tuple[Any, ...]]] = {topic: [] for topic in rebuilt.outputs}
+        outputs: dict[str, list[tuple[Any, ...]]] = {topic: [] for topic in topics}
+
+        def collect(written: Sequence[Outgoing]) -> None:
+            for partition, batch in ((each.partition, each.batch) for each in written):
+                if partition in task.group.queues:
+                    first = ends.get(partition, 0)
+                    end = ends[partition] = first + len(batch)
+                    fed = Batch(batch.keys, batch.values, batch.timestamps, batch.headers, range(first, end))
+                    task.add(partition, fed, end, end)
+                else:
+                    headers = batch.headers or [()] * len(batch)
+                    rows = zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)
+                    outputs[partition.topic].extend((*row, *header) for *row, header in rows)
+
         for each in (globals_, task):
             while each is not None and (each.process_one() if one_by_one else each.process(1.0)):
-                for written in each.take_output():
-                    batch = written.batch
-                    if written.partition in task.group.queues:
-                        first = ends.get(written.partition, 0)
-                        end = ends[written.partition] = first + len(batch)
-                        fed = Batch(batch.keys, batch.values, batch.timestamps, batch.headers, range(first, end))
-                        task.add(written.partition, fed, end, end)
-                    else:
-                        outputs[written.partition.topic].extend(zip(batch.keys, batch.values, batch.timestamps, strict=True))
+                collect(each.take_output())
+        while task.can_drain:
+            task.drain(1.0)
+            collect(task.take_output())
         return outputs
+
+
+def batch_of(steps: Sequence[Mapping[str, Any]]) -> Batch:
+    """Return steps as the records of one fetch."""
+    keys, values = ([None if step[column] is None else step[column].encode() for step in steps] for column in ("key", "value"))
+    headers = [tuple((name, value.encode()) for name, value in step.get("headers", ())) for step in steps]
+    return Batch(keys, values, [step["timestamp"] for step in steps], headers if any(headers) else None, range(len(steps)))
 
 
 def forgets_a_delete(case: Case) -> bool:

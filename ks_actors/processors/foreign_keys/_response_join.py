@@ -60,6 +60,11 @@ class ResponseJoin(Inline):
     left: bool = False
     arguments: int = _VALUES
 
+    @property
+    def record_context(self) -> bool:
+        """Whether the rows that are read need it."""
+        return self.view.record_context
+
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         get, close, _ = self.view.bind(context)

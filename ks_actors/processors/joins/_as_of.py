@@ -54,6 +54,11 @@ class RecordsAsOf:
         """The store."""
         return (self.store,)
 
+    @property
+    def record_context(self) -> bool:
+        """False: rows are read as they are."""
+        return False
+
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
         fetch, tolerance = context.store(self.store).fetch_entries, self.tolerance_ms

@@ -58,6 +58,11 @@ class BufferedStreamTableJoin(Inline):
     keyed: bool = False
     left: bool = False
 
+    @property
+    def record_context(self) -> bool:
+        """Whether the rows that are read need it."""
+        return self.view.record_context
+
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         _, close, as_of = self.view.bind(context)

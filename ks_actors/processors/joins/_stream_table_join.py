@@ -35,6 +35,11 @@ class StreamTableJoin(Inline):
     left: bool = False
     select: Callable[[Any, Any], Any] | None = None
 
+    @property
+    def record_context(self) -> bool:
+        """Whether the rows that are read need it."""
+        return self.view.record_context
+
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         get, close, as_of = self.view.bind(context)

@@ -42,6 +42,11 @@ class TableJoinSide(Inline):
     shared: bool = False
     keyed: bool = False
 
+    @property
+    def record_context(self) -> bool:
+        """Whether the rows that are read need it."""
+        return self.other.record_context
+
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         get, close, _ = self.other.bind(context)

@@ -6,5 +6,9 @@ from __future__ import annotations
 class Inline:
     """Base of operators that work synchronously and ignore the origin of records."""
 
-    record_context: bool = False
     asynchronous: None = None
+
+    @property
+    def record_context(self) -> bool:
+        """Whether the node's code may look at the record's context."""
+        return False

@@ -286,6 +286,11 @@ class SuppressView:
         """The store, and those of the parent."""
         return tuple(dict.fromkeys((self.store, *self.parent.stores)))
 
+    @property
+    def record_context(self) -> bool:
+        """Whether the parent's rows need it."""
+        return self.parent.record_context
+
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
         below, close, _ = self.parent.bind(context)

@@ -125,6 +125,11 @@ class TransformView:
         """The stores of the parent and of the transformer."""
         return tuple(dict.fromkeys(self.parent.stores + self.own_stores))
 
+    @property
+    def record_context(self) -> bool:
+        """True: the transformer has a context."""
+        return True
+
     def bind(self, context: NodeContext) -> Reader:
         """Make and initialize the transformer of one reading node."""
         below, close_below, below_as_of = self.parent.bind(context)

@@ -48,6 +48,11 @@ class View(Protocol):
         """Names of the stores that the reading node has to be connected to, without duplicates."""
         ...
 
+    @property
+    def record_context(self) -> bool:
+        """Whether a user's object computes rows, which may look at the record's context."""
+        ...
+
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
         ...
@@ -86,6 +91,11 @@ class StoreView:
         """The store."""
         return (self.store,)
 
+    @property
+    def record_context(self) -> bool:
+        """False: rows are read as they are."""
+        return False
+
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
         store = context.store(self.store)
@@ -114,6 +124,11 @@ class WindowView:
         """The store."""
         return (self.store,)
 
+    @property
+    def record_context(self) -> bool:
+        """False: rows are read as they are."""
+        return False
+
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
         store: WindowsForOperators = context.store(self.store)
@@ -137,6 +152,11 @@ class SessionView:
     def stores(self) -> tuple[str, ...]:
         """The store."""
         return (self.store,)
+
+    @property
+    def record_context(self) -> bool:
+        """False: rows are read as they are."""
+        return False
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
@@ -165,6 +185,11 @@ class FilterView:
     def stores(self) -> tuple[str, ...]:
         """The stores of the parent."""
         return self.parent.stores
+
+    @property
+    def record_context(self) -> bool:
+        """Whether the parent's rows need it."""
+        return self.parent.record_context
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
@@ -196,6 +221,11 @@ class MapView:
     def stores(self) -> tuple[str, ...]:
         """The stores of the parent."""
         return self.parent.stores
+
+    @property
+    def record_context(self) -> bool:
+        """Whether the parent's rows need it."""
+        return self.parent.record_context
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
@@ -232,6 +262,11 @@ class JoinView:
     def stores(self) -> tuple[str, ...]:
         """The stores of both sides."""
         return tuple(dict.fromkeys(self.left.stores + self.right.stores))
+
+    @property
+    def record_context(self) -> bool:
+        """Whether the rows of a side need it."""
+        return self.left.record_context or self.right.record_context
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
