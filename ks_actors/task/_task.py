@@ -392,8 +392,8 @@ class Task:
     def _process_some(self, limit: int) -> int:
         # Records that are left out on the way to the next one count as processed, too.
         self.commit_needed = True
-        if self._stream_punctuation.next_due is not None:
-            # A punctuator on stream time may be due after any record.
+        if self.draining.calls and self._stream_punctuation.wanted:
+            # Punctuators may forward to asynchronous nodes: look for room after every record.
             limit = 1
         elif self._takes_turns and (done := self._take_turns(limit)):
             return done
@@ -433,9 +433,6 @@ class Task:
             else:
                 self._enter(queue, chunk.slice(start, stop))
             done += stop - start
-            if self._stream_punctuation.next_due is not None:
-                self._punctuate_by_stream()
-                break
         return done
 
     def _enter(self, queue: RecordQueue, batch: Batch) -> None:
@@ -443,7 +440,8 @@ class Task:
         entrance = self._plan.entrances[queue.source.name]
         current = self._current
         current.page = queue.page
-        if entrance.batch is not None:
+        # A punctuator may be due after any record, of any source.
+        if entrance.batch is not None and not self._stream_punctuation.wanted:
             current.offset = batch.offsets[0]
             # At once for the whole batch: operators that need the time of each record take them one
             # by one.
@@ -452,17 +450,12 @@ class Task:
         else:
             self._one_at_a_time(batch, range(len(batch)), self._tracing.within(entrance.process))
         self.processed += len(batch)
-        if self._stream_punctuation.next_due is not None:
-            self._punctuate_by_stream()
-
-    def _punctuate_by_stream(self) -> None:
-        self._current.nowhere()
-        self._stream_punctuation.punctuate(self._current.stream_time)
 
     def _one_at_a_time(
         self, batch: Batch, places: range, process: Callable[[Any, Any, int, Any], None]
     ) -> None:
-        current, headers = self._current, batch.headers
+        current, headers, punctuation = self._current, batch.headers, self._stream_punctuation
+        page = current.page
         keys, values, timestamps, offsets = (
             batch.keys,
             batch.values,
@@ -476,6 +469,11 @@ class Task:
             if timestamp > current.stream_time:  # noqa: PLR1730 - faster than a call, per record
                 current.stream_time = timestamp
             process(keys[at], values[at], timestamp, header)
+            # The record may have scheduled a first punctuator, too.
+            if punctuation.wanted and punctuation.is_due(current.stream_time):
+                current.nowhere()
+                punctuation.punctuate(current.stream_time)
+                current.page = page
 
     def _source(self, topic: str) -> TopicSource:
         setup, node = self._setup, self._setup.source_of(topic)

@@ -43,11 +43,13 @@ class PunctuationQueue:
     Calls that are due at one time come in Kafka Streams' order, which is that of Java's
     PriorityQueue: a binary heap, in which a cancelled schedule keeps its place until it is due.
     Python's heapq sifts differently, so it would give another order.
+
+    `wanted` is the number of schedules that are not cancelled.
     """
 
     def __init__(self) -> None:
+        self.wanted: int = 0
         self._heap: list[Schedule] = []
-        self._wanted: int = 0
         self._seen: int = 0
 
     def schedule(
@@ -65,18 +67,22 @@ class PunctuationQueue:
         if anchored_at is not None and first_ms < anchored_at:
             first_ms = _next(first_ms, interval_ms, anchored_at)
         schedule = Schedule(self, first_ms, interval_ms, callback)
-        self._wanted += 1
+        self.wanted += 1
         self._push(schedule)
         return schedule
 
     def forget(self) -> None:
         """Note that a schedule is cancelled."""
-        self._wanted -= 1
+        self.wanted -= 1
 
     @property
     def next_due(self) -> int | None:
         """When to look next, at the latest when a call is due; None without schedules."""
-        return self._heap[0].due if self._wanted > 0 else None
+        return self._heap[0].due if self.wanted > 0 else None
+
+    def is_due(self, now_ms: int) -> bool:
+        """Return whether `punctuate` has work at `now_ms`."""
+        return bool(self._heap) and self._heap[0].due <= now_ms
 
     def due_by(self, now_ms: int) -> int | None:
         """Return when to look next, by a clock at `now_ms` that may have been set back.
@@ -114,7 +120,7 @@ class PunctuationQueue:
             # So that a later `cancel` does not count it again.
             schedule.cancelled = True
         self._heap.clear()
-        self._wanted = 0
+        self.wanted = 0
 
     def _push(self, schedule: Schedule) -> None:
         heap, at = self._heap, len(self._heap)
