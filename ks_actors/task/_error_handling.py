@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors._errors import DeserializationFailed, ProcessingFailed, ProductionFailed
+from ks_actors._errors import (
+    DeserializationFailed,
+    LogError,
+    ProcessingFailed,
+    ProductionFailed,
+    StateError,
+    StreamsError,
+)
 from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse, Response
 from ks_actors.records import partition
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
@@ -13,13 +20,15 @@ from ks_actors.tracing import UNTRACED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors._errors import StreamsError
     from ks_actors.config import DeadLetter
     from ks_actors.records import Headers, TaskId
     from ks_actors.task._environment import Environment
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins import RawRecord
     from ks_actors.tracing import TaskTracing
+
+OWN_ERRORS: Final = (StreamsError, StateError, LogError)
+"""The framework's own errors, which are not about a record: no handler is asked about them."""
 
 
 class ExceptionHandlers:
@@ -101,8 +110,8 @@ class ExceptionHandlers:
 
     def punctuation(self, node: str, error: Exception, now: int) -> None:
         """Decide about a punctuator that raised at time `now`."""
-        # A node downstream has failed, and the handler has already decided about its record.
-        if isinstance(error, ProcessingFailed):
+        # A handler's decision about a record that a node downstream got is among them.
+        if isinstance(error, OWN_ERRORS):
             raise error
         context = self._unknown(node, now)
         self._ask(

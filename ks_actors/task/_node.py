@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors._errors import LogError, StateError, StoreNotConnected, StreamsError
+from ks_actors._errors import StoreNotConnected
 from ks_actors.lifecycle import component_log
+from ks_actors.task._error_handling import OWN_ERRORS
 from ks_actors.task.figures import emissions_of
 from ks_actors.task.origins import RecordOrigins
 
@@ -209,7 +210,7 @@ class NodeWork:
         offset: int | None = None,
     ) -> None:
         """Ask the handler about a record that could not be processed."""
-        if isinstance(error, (StreamsError, StateError, LogError)):
+        if isinstance(error, OWN_ERRORS):
             raise error
         self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 

@@ -322,6 +322,48 @@ def test_punctuators_that_raise_may_go_on() -> None:
     run_app(test, processing(BadTick), topics=TOPICS, processing_exception_handler=log_and_continue)
 
 
+class OwnErrors(Processor[str, str, str, Any]):
+    """Cause an error of the framework's own, in `process` or in a punctuation."""
+
+    cause: Callable[[Any, int], Any]
+    ticks: PunctuationType | None = None
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        if self.ticks is not None:
+            context.schedule(1_000, self.ticks, lambda now: type(self).cause(context, now))
+
+    def process(self, record: Record[str, str]) -> None:
+        if self.ticks is None:
+            type(self).cause(self.context, record.timestamp)
+
+
+def unwritable(context: Any, now: int) -> None:
+    context.forward(Record("k", 42, now))
+
+
+def unconnected(context: Any, _: int) -> None:
+    context.get_state_store("nowhere")
+
+
+@pytest.mark.parametrize("ticks", [None, *PunctuationType])
+@pytest.mark.parametrize(("cause", "expected"), [(unwritable, ProductionFailed), (unconnected, StoreNotConnected)], ids=["serde", "store"])
+def test_the_frameworks_own_errors_go_to_no_processing_handler(ticks: PunctuationType | None, cause: Any, expected: type[Exception]) -> None:
+    """A punctuator is no other than `process`: FAIL of the production handler ends the app, though the processing handler goes on."""
+
+    class Causing(OwnErrors):
+        pass
+
+    Causing.ticks, Causing.cause = ticks, staticmethod(cause)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "k", "v", 5_000)
+        error = await harness.ended()
+        assert type(error) is expected
+
+    run_app(test, processing(Causing), topics=TOPICS, processing_exception_handler=log_and_continue)
+
+
 class NoTime(Raising):
     def init(self, context: Any) -> None:
         super().init(context)
