@@ -211,10 +211,10 @@ def count_windows(
 
     `store` is four parts: the entries (count, latest timestamp) by start, then key; the undo log,
     by key and start, of entries before their first change; the known windows by start; and the undo
-    value of a new entry. `out` gets for each record the window, (count, count before
-    None), and the timestamp of the new entry; its last part tells whether the count before is
-    needed. `numbers` are stream time, grace, window size, the latest start put, the retention, and
-    the start from which all is in memory.
+    value of a new entry. `out` gets for each record the window, (count, count before | None), and
+    the timestamp of the new entry; its last part tells whether the count before is needed. It is
+    None for a new entry. `numbers` are stream time, grace, window size, the latest start put, the
+    retention, and the start from which all is in memory.
 
     A plain record has a key (str, bytes or int), and falls into one of the known windows. That
     window has data in the store, is open and not expired, and has nothing but an entry for the key.
@@ -432,7 +432,8 @@ def count_up(
 
     `view` is the entries (count, latest timestamp) by key. A plain record has a value, and a key
     (str, bytes or int) that is in `view`. Its entry before the first change is noted in `dirty`.
-    (count, count before
-    None) is added to `changes`, the timestamp of the new entry to `times`. Returns the index of the
-    record that it stopped at, and the length of all keys that are new in `dirty`.
+    (count, count before | None) is added to `changes`, with None too where the entry has the least
+    timestamp, -2**63: it stands for none. The timestamp of the new entry is added to `times`.
+    Returns the index of the record that it stopped at, and the length of all keys that are new in
+    `dirty`.
     """

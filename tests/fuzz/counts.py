@@ -48,7 +48,7 @@ def count(to: Counted, keys: list[Any], values: list[Any], times: list[Any], sta
         if type(entry) is not tuple or len(entry) != 2 or not all(map(is_number, (*entry, time))) or entry[0] == MOST:
             return at, size
         number, seen = entry
-        to.changes.append((number + 1, number if with_old else None))
+        to.changes.append((number + 1, number if with_old and seen != LEAST else None))
         to.times.append(max(seen, time))
         if key not in to.dirty:
             to.dirty[key] = entry
@@ -120,13 +120,13 @@ def count_windows(store: Any, keys: list[Any], times: list[Any], start: int, out
                 return here
         elif first < clock.low:
             return here
-        now, observed = later, latest
+        now, observed, new = later, latest, key not in pane
         if (key, first) not in dirty:
             dirty[key, first] = entry if key in pane else missing
             length += length_of(key)
             added += key not in pane
         pane[key] = (number + 1, max(seen, time))
-        changes.append((number + 1, number if with_old else None))
+        changes.append((number + 1, number if with_old and not new else None))
         stamps.append(max(seen, time))
         found.append(windows[first])
     return max(start, len(keys)), now, observed, added, length

@@ -37,8 +37,8 @@ class Plainly:
         for key, value, timestamp in batch:
             if key is None or value is None:
                 continue
-            before, seen = self.store.get_entry(key) or (0, timestamp)
-            entry = (before + 1, max(seen, timestamp))
+            before, seen = self.store.get_entry(key) or (None, timestamp)
+            entry = ((before or 0) + 1, max(seen, timestamp))
             self.store.put_entry(key, entry)
             sent.append(((entry[0], before if with_old else None), entry[1]))
         return sent
@@ -103,8 +103,8 @@ def test_counts_go_on_from_stored_or_restored_rows(tmp_path: Path) -> None:
         changes: list[Any] = []
         times: list[int] = []
         assert store.count_up(keys, [b""] * 14 + [None, b""], [5] * 16, 0, changes, times, with_old=True) == 14
-        before = [0, 1, 2, 100 if restored else 3, *range(4, 10), 0, 0, 1, 0]
-        assert changes == [(number + 1, number) for number in before]
+        before = [0, 1, 2, 100 if restored else 3, *range(4, 10), None, None, 1, None]
+        assert changes == [((number or 0) + 1, number) for number in before]
         assert times == [5] * 3 + [7 if restored else 5] + [5, 5, 6, 7, 8, 9] + [5] * 4
         assert store.get_entry("none") is None
         assert dict.fromkeys(store.uncommitted) == dict.fromkeys([*dict.fromkeys(keys[:14])])

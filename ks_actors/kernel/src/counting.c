@@ -28,9 +28,10 @@ static int replace(Counting *counting, PyObject *key, PyObject *entry, PyObject 
         return 0;
     }
     PyObject *count = PyLong_FromLongLong(number + 1), *latest = Py_NewRef(last < now ? time : seen);
+    PyObject *old = counting->with_old && last != INT64_MIN ? before : Py_None; /* a key that was not there has the least time */
     PyObject *changed = count == NULL ? NULL : kernel_plain_pair(count, latest);
     int done = -1;
-    if (changed != NULL && kernel_append(counting->changes, kernel_plain_pair(count, counting->with_old ? before : Py_None)) &&
+    if (changed != NULL && kernel_append(counting->changes, kernel_plain_pair(count, old)) &&
         PyList_Append(counting->times, latest) == 0 && note(counting, key, entry) && PyDict_SetItem(counting->view, key, changed) == 0) {
         done = 1;
     }

@@ -79,7 +79,7 @@ static int note(Counting *counting, PyObject *key, Py_ssize_t index, PyObject *e
 
 /* Put the next count of a key's window into the place of `entry`, which is NULL when there is none; return 1, or -1 with an error. */
 static int replace(Counting *counting, PyObject *key, Py_ssize_t index, PyObject *entry, int64_t number, PyObject *latest) {
-    PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
+    PyObject *count = PyLong_FromLongLong(number + 1), *old = counting->with_old && entry != NULL ? PyLong_FromLongLong(number) : Py_NewRef(Py_None);
     PyObject *changed = count == NULL || old == NULL ? NULL : kernel_plain_pair(count, latest);
     int done = changed != NULL && note(counting, key, index, entry) && PyDict_SetItem(counting->pane, key, changed) == 0 &&
                kernel_append(counting->changes, kernel_plain_pair(count, old)) && PyList_Append(counting->times, latest) == 0 &&

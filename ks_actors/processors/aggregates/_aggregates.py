@@ -30,7 +30,8 @@ More such records are probably near.
 class StreamCount(Inline):
     """Count records per key into `store`; forward `(count, count before | None)`.
 
-    Records without key or value are dropped.
+    A new row has None before it. (Kafka Streams without a cache sends 0, as if a row had been
+    there: `NodeContext.kafka_streams_faults`.) Records without key or value are dropped.
     """
 
     store: str
@@ -45,12 +46,18 @@ class StreamCount(Inline):
         if cache is None:
             return Bound(
                 self._record_form(context),
-                self._batch_form(context, context.forward_batch, send_old=self.send_old),
+                self._batch_form(
+                    context,
+                    context.forward_batch,
+                    send_old=self.send_old,
+                    initial=_initial(context),
+                ),
             )
         cached = cached_count(context, self.store, cache)
         if cache.plain and context.store(self.store).count_up is not None:
             return Bound(
-                cached.process, self._batch_form(context, held_counts(cache), send_old=True)
+                cached.process,
+                self._batch_form(context, held_counts(cache), send_old=True, initial=None),
             )
         return cached
 
@@ -60,6 +67,7 @@ class StreamCount(Inline):
         put = store.put_entry
         forward = context.forward
         send_old = self.send_old
+        initial = _initial(context)
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -67,22 +75,29 @@ class StreamCount(Inline):
                 return
             entry = get(key)
             if entry is None:
-                before = 0
+                before, count = initial, 1
             else:
                 before, seen = entry
+                count = before + 1
                 timestamp = max(timestamp, seen)
-            put(key, (before + 1, timestamp))
-            forward(key, (before + 1, before if send_old else None), timestamp, headers)
+            put(key, (count, timestamp))
+            forward(key, (count, before if send_old else None), timestamp, headers)
 
         return process
 
     def _batch_form(
-        self, context: NodeContext, forward_batch: ProcessBatch, *, send_old: bool
+        self,
+        context: NodeContext,
+        forward_batch: ProcessBatch,
+        *,
+        send_old: bool,
+        initial: int | None,
     ) -> ProcessBatch:
         store: KeyValueForOperators = context.store(self.store)
         get = store.get_entry
         put = store.put_entry
-        count_up = store.count_up
+        # The kernel sends None before a new row.
+        count_up = store.count_up if initial is None or not send_old else None
 
         def process_batch(batch: Batch) -> None:
             keys, values, times = batch.keys, batch.values, batch.timestamps
@@ -134,13 +149,12 @@ class StreamCount(Inline):
                 try:
                     entry = get(key)
                     if entry is None:
-                        before = 0
-                        latest = timestamp
+                        before, count, latest = initial, 1, timestamp
                     else:
                         before, latest = entry
+                        count = before + 1
                         if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
                             latest = timestamp
-                    count = before + 1
                     put(key, (count, latest))
                 except Exception as error:  # noqa: BLE001 - the handler decides
                     index = len(changes) + len(left_out)
@@ -160,10 +174,11 @@ class StreamAggregate(Inline):
     """Fold the values of each key into `store`; forward `(new, old | None)`.
 
     The result has the later of the two timestamps. Without an aggregate yet, `initializer()` makes
-    the one for the first value; it is sent as the old one, as Kafka Streams does. With
-    `initializer` None the first value is the aggregate (reduce). The fold is `aggregator(key,
-    value, aggregate)`, or `aggregator(aggregate, value)` of a reduce. A result of None deletes.
-    Records without key or value are dropped.
+    the one for the first value; the old one is None, as no row was there. (Kafka Streams without a
+    cache sends the initial aggregate: `NodeContext.kafka_streams_faults`.) With `initializer` None
+    the first value is the aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or
+    `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or
+    value are dropped.
 
     The aggregator may change an aggregate in place and return it: the store changes when the result
     is put, and stays the same when the aggregator raises.
@@ -193,19 +208,22 @@ class StreamAggregate(Inline):
         initializer = self.initializer
         send_old = self.send_old
         kept = keeper(store, send_old=send_old)
+        initial_is_sent = context.kafka_streams_faults
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 context.dropped()
                 return
             entry = get(key)
-            old = None
+            old = before = None
             if entry is not None:
                 old, seen = entry
                 timestamp = max(timestamp, seen)
+                before = kept(old)
             elif initializer is not None:
                 old = initializer()
-            before = kept(old)
+                if initial_is_sent:
+                    before = kept(old)
             new = (
                 aggregator(key, value, old)
                 if initializer is not None
@@ -227,6 +245,7 @@ class StreamAggregate(Inline):
         initializer = self.initializer
         send_old = self.send_old
         kept = as_before if send_old and store.mutable else None
+        initial_is_sent = context.kafka_streams_faults
 
         def process_batch(batch: Batch) -> None:
             left_out: list[int] = []
@@ -249,7 +268,10 @@ class StreamAggregate(Inline):
                         old, latest = entry
                         if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
                             latest = timestamp
-                    before = old if kept is None else kept(old)
+                    if entry is None and not initial_is_sent:
+                        before = None
+                    else:
+                        before = old if kept is None else kept(old)
                     if initializer is not None:
                         new = aggregator(key, value, old)
                     elif entry is None:
@@ -269,3 +291,8 @@ class StreamAggregate(Inline):
             forward_rest(forward_batch, batch, left_out, changes, timestamps)
 
         return process_batch
+
+
+def _initial(context: NodeContext) -> int | None:
+    """Return the count that is sent as the one before a new row."""
+    return 0 if context.kafka_streams_faults else None

@@ -82,7 +82,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
 def held_counts(cache: Cache) -> ProcessBatch:
     """Return a function that caches counts that are in their store already.
 
-    It takes changes of plain keys; the old value is 0 where there was no row before.
+    It takes changes of plain keys; the old value is None where there was no row before.
     """
 
     def hold(batch: Batch) -> None:
@@ -90,7 +90,7 @@ def held_counts(cache: Cache) -> ProcessBatch:
         if cache.leave_to_store(batch):
             return
         rows = cache.rows()
-        olds = [before or None for _, before in batch.values]
+        olds = [before for _, before in batch.values]
         exhaust(map(rows.olds.setdefault, batch.keys, olds))
         if batch.headers is not None or rows.headers:
             rows.note_headers(batch.keys, batch.headers or repeat(()))

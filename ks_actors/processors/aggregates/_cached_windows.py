@@ -60,7 +60,7 @@ def _record_form(
 ) -> Process:
     store: WindowsForOperators = context.store(aggregation.store)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
-    fold = aggregation.fold(store, send_old=False)
+    fold = aggregation.fold(context, send_old=False)
     size = aggregation.size_ms
     grace = aggregation.grace_ms
 
@@ -90,7 +90,7 @@ def _batch_form(
 ) -> ProcessBatch:
     store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
-    fold = aggregation.fold(store, send_old=False)
+    fold = aggregation.fold(context, send_old=False)
     size = aggregation.size_ms
     grace = aggregation.grace_ms
     admit = admission(store)
@@ -164,14 +164,14 @@ def _absence(store: WindowsForOperators) -> Callable[[Any], tuple[Any, int]]:
 def held_window_counts(cache: Cache) -> HoldCounts:
     """Return a function that caches counts per window that are in their store already.
 
-    It takes changes of plain keys; the old value is 0 where there was no row before.
+    It takes changes of plain keys; the old value is None where there was no row before.
     """
 
     def hold(
         batch: Batch,
         left_out: Sequence[int],
         windows: list[Window],
-        changes: list[tuple[int, int]],
+        changes: list[tuple[int, int | None]],
         times: list[int],
     ) -> None:
         if left_out:
@@ -183,7 +183,7 @@ def held_window_counts(cache: Cache) -> HoldCounts:
             stop = at + len(list(run))
             keys, changed = batch.keys[at:stop], changes[at:stop]
             rows = cache.rows(window)
-            exhaust(map(rows.olds.setdefault, keys, [before or None for _, before in changed]))
+            exhaust(map(rows.olds.setdefault, keys, [before for _, before in changed]))
             rows.news.update(
                 zip(keys, zip(map(_count, changed), times[at:stop], strict=True), strict=True)
             )

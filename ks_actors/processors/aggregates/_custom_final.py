@@ -46,7 +46,7 @@ class FinalCustomWindowedAggregate(Inline):
         aggregation = self.aggregation
         store: WindowsForOperators = context.store(aggregation.store)
         get, put = store.get_entry, store.put_entry
-        fold = aggregation.fold(store, send_old=False)
+        fold = aggregation.fold(context, send_old=False)
         grace = aggregation.grace_ms
         windows_for = windows_function(self.windows, aggregation.size_ms)
         closes = _Closes(context, aggregation, self.windows, tumbling=self.tumbling)

@@ -106,7 +106,7 @@ def _record_form(
 ) -> Process:
     store: WindowsForOperators = context.store(aggregation.store)
     get, put, forward = store.get_entry, store.put_entry, context.forward
-    fold = aggregation.fold(store, send_old=aggregation.send_old)
+    fold = aggregation.fold(context, send_old=aggregation.send_old)
     grace, send_old = aggregation.grace_ms, aggregation.send_old
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -134,7 +134,7 @@ def _batch_form(
 ) -> ProcessBatch:
     store: WindowsForOperators = context.store(aggregation.store)
     get, put = store.get_entry, store.put_entry
-    fold = aggregation.fold(store, send_old=aggregation.send_old)
+    fold = aggregation.fold(context, send_old=aggregation.send_old)
     grace, send_old = aggregation.grace_ms, aggregation.send_old
 
     def process_batch(batch: Batch) -> None:
@@ -182,7 +182,7 @@ def _cached_form(
 ) -> Process:
     store: WindowsForOperators = context.store(aggregation.store)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
-    fold = aggregation.fold(store, send_old=False)
+    fold = aggregation.fold(context, send_old=False)
     grace = aggregation.grace_ms
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -87,8 +87,10 @@ class SessionAggregate(Inline):
     """Aggregate into a session store; forward `Windowed(key, window)` and `(new, old | None)`.
 
     Results have the timestamp of the session's end. Sessions that merge, or grow, are deleted
-    first, each with a `(None, old)`; the merged session is then forwarded without an old value.
-    Results have no headers, as in Kafka Streams.
+    first, each with a `(None, old)`; the merged session is then forwarded without an old value. A
+    session of one instant that gets another record of that instant is updated: `(new, old)`. (Kafka
+    Streams without a cache sends no old value there: `NodeContext.kafka_streams_faults`.) Results
+    have no headers, as in Kafka Streams.
     """
 
     def __init__(self, aggregation: SessionAggregation) -> None:
@@ -124,6 +126,8 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
     wait = gap + aggregation.grace_ms
     send_old = aggregation.send_old
     kept = keeper(store, send_old=send_old)
+    # Kafka Streams without a cache sends no old value of a session that stays as long as it was.
+    updates = send_old and not context.kafka_streams_faults
 
     def process(key: Any, value: Any, timestamp: int, _: Headers) -> None:
         if key is None:
@@ -152,8 +156,10 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
                 forward(
                     Windowed(key, Window(first, last)), (None, old if send_old else None), last, ()
                 )
+            olds.clear()
         put(key, start, end, entry)
-        forward(Windowed(key, Window(start, end)), (aggregate, None), end, ())
+        old = olds[0] if olds and updates else None
+        forward(Windowed(key, Window(start, end)), (aggregate, old), end, ())
 
     return process
 
@@ -169,6 +175,8 @@ def _batch_form(
     wait = gap + aggregation.grace_ms
     send_old = aggregation.send_old
     kept = keeper(store, send_old=send_old)
+    # Kafka Streams without a cache sends no old value of a session that stays as long as it was.
+    updates = send_old and not context.kafka_streams_faults
 
     def process_batch(batch: Batch) -> None:
         out = _Columns(batch)
@@ -200,8 +208,9 @@ def _batch_form(
                     for (first, last, _), old in zip(found, olds, strict=True):
                         remove(key, first, last)
                         send(index, key, first, last, (None, old if send_old else None))
+                    olds.clear()
                 put(key, start, end, entry)
-                send(index, key, start, end, (aggregate, None))
+                send(index, key, start, end, (aggregate, olds[0] if olds and updates else None))
             except Exception as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         if dropped:

@@ -83,6 +83,8 @@ class _Sliding:
         )
         self._origins = context.origins()
         self._initial, self._fold = _functions(aggregation)
+        # Kafka Streams without a cache sends the aggregate that a new window begins with.
+        self._initial_is_sent = context.kafka_streams_faults
         # A forwarded window takes no more records.
         self._clock = Clock(context, self._name, aggregation.stream)
         self._now = max(
@@ -154,10 +156,10 @@ class _Sliding:
                 previous = entry[1]
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + length >= now:
-            record.update(previous + 1, self._beginning(now))
+            record.begin(previous + 1, self._beginning(now))
         if not left_exists:
             begun = left is not None and previous is not None and now - length <= previous
-            record.update(
+            record.begin(
                 now - length,
                 (self._taken(left)[0], now) if begun and left is not None else self._beginning(now),
             )
@@ -191,8 +193,11 @@ class _Sliding:
         if not right_exists and right is not None and right[1] > now:
             record.take_over(right)
         if previous is not None and previous + 1 not in starts:
-            record.update(previous + 1, self._beginning(now))
-        record.update(0, self._beginning(now) if combined is None else combined)
+            record.begin(previous + 1, self._beginning(now))
+        if combined is None:
+            record.begin(0, self._beginning(now))
+        else:
+            record.update(0, combined)
 
     def _emit(self, closed: int, headers: Headers) -> None:
         """Forward closed windows before the record at hand is put.
@@ -236,16 +241,19 @@ class _Sliding:
             return deepcopy(entry[0]), entry[1]
         return entry
 
-    def update(self, record: _Record, start: int, entry: Entry) -> None:
-        """Add a record to a window."""
+    def update(self, record: _Record, start: int, entry: Entry, *, new_window: bool) -> None:
+        """Add a record to a window; a new one begins with the entry."""
         end = start + self._length
         if end < record.closed:
             self._context.dropped()
             return
         old, seen = entry
-        before = (
-            self._kept(old) if self._cache is None else self._before(self._cache, record.key, start)
-        )
+        if self._cache is not None:
+            before = self._before(self._cache, record.key, start)
+        elif new_window and not self._initial_is_sent:
+            before = None
+        else:
+            before = self._kept(old)
         new = self._fold(record.key, record.value, old)
         latest = record.timestamp if old is None else max(record.timestamp, seen)
         self._store.put_entry(record.key, start, None if new is None else (new, latest))
@@ -275,10 +283,7 @@ class _Sliding:
             )
 
     def _before(self, cache: Cache, key: Any, start: int) -> Any:
-        """Return the window's value in the store.
-
-        It differs from the initial value of a new window.
-        """
+        """Return the window's value in the store, None for a new window."""
         entry = self._store.get_entry(key, start)
         return (
             None
@@ -304,7 +309,11 @@ class _Record:
 
     def update(self, start: int, entry: Entry) -> None:
         """Add the record to the window that starts at `start` and has this entry so far."""
-        self._windows.update(self, start, entry)
+        self._windows.update(self, start, entry, new_window=False)
+
+    def begin(self, start: int, entry: Entry) -> None:
+        """Make the window that starts at `start` of an entry, and add the record."""
+        self._windows.update(self, start, entry, new_window=True)
 
     def take_over(self, entry: Entry) -> None:
         """Make the window right after the record, from another window's entry."""

@@ -10,7 +10,7 @@ from ks_actors.processors.aggregates._previous_aggregates import as_it_is, keepe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import StoreForOperators
+    from ks_actors.processors.api import NodeContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,11 @@ class WindowAggregation:
     dropped, window by window.
 
     With `initializer` and `aggregator` None it counts. Otherwise the fold is `aggregator(key,
-    value, aggregate)`, where a window without an aggregate begins with `initializer()` (which is
-    sent as the old one). With `initializer` None the fold is `aggregator(aggregate, value)`, from
-    the first value on. A result of None deletes. Records without key are dropped, those without
-    value are not. Aggregates may be changed in place: see StreamAggregate.
+    value, aggregate)`, where a window without an aggregate begins with `initializer()`. With
+    `initializer` None the fold is `aggregator(aggregate, value)`, from the first value on. A result
+    of None deletes. A new window has the old value None, also where Kafka Streams sends an initial
+    one: see StreamAggregate. Records without key are dropped, those without value are not.
+    Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -39,19 +40,20 @@ class WindowAggregation:
     """The number of the stream in a cogroup, in which each has a stream time of its own."""
 
     def fold(
-        self, store: StoreForOperators, *, send_old: bool
+        self, context: NodeContext, *, send_old: bool
     ) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
         """Return a function that folds a value into an entry.
 
         It takes key, value and entry or None, and returns `(old value to send, new value)`.
         """
-        kept = keeper(store, send_old=send_old)
+        kept = keeper(context.store(self.store), send_old=send_old)
         aggregator = self.aggregator
         initializer = self.initializer
+        initial_is_sent = context.kafka_streams_faults
+        no_count = 0 if initial_is_sent else None
 
         def count(_: Any, __: Any, entry: Any) -> tuple[Any, Any]:
-            before = 0 if entry is None else entry[0]
-            return before, before + 1
+            return (no_count, 1) if entry is None else (entry[0], entry[0] + 1)
 
         if aggregator is None:
             return count
@@ -62,14 +64,18 @@ class WindowAggregation:
         if initializer is None:
             return reduce
 
+        def begin(key: Any, value: Any) -> tuple[Any, Any]:
+            initial = initializer()
+            return kept(initial) if initial_is_sent else None, aggregator(key, value, initial)
+
         if kept is as_it_is:  # Save a call.
             return lambda key, value, entry: (
-                old := initializer() if entry is None else entry[0],
-                aggregator(key, value, old),
+                begin(key, value) if entry is None else (entry[0], aggregator(key, value, entry[0]))
             )
 
         def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
-            old = initializer() if entry is None else entry[0]
-            return kept(old), aggregator(key, value, old)
+            if entry is None:
+                return begin(key, value)
+            return kept(entry[0]), aggregator(key, value, entry[0])
 
         return aggregate

@@ -82,7 +82,7 @@ def _record_form(context: NodeContext, aggregation: WindowAggregation, clock: Cl
     get = store.get_entry
     put = store.put_entry
     forward = context.forward
-    fold = aggregation.fold(store, send_old=aggregation.send_old)
+    fold = aggregation.fold(context, send_old=aggregation.send_old)
     size = aggregation.size_ms
     advance = aggregation.advance_ms
     grace = aggregation.grace_ms
@@ -119,11 +119,14 @@ def _tumbling_count_batch_form(
     context: NodeContext, aggregation: WindowAggregation, clock: Clock, hold: HoldCounts | None
 ) -> ProcessBatch:
     store: WindowsForOperators = context.store(aggregation.store)
-    count_up = store.count_up if store.counts else None
+    # The kernel sends None before a new window. So does a cache, which then holds the counts.
+    initial = 0 if context.kafka_streams_faults and hold is None else None
+    by_kernel = store.counts and (initial is None or not aggregation.send_old)
+    count_up = store.count_up if by_kernel else None
     forward_batch = context.forward_batch
     size = aggregation.size_ms
     windows: dict[int, Window] = {}
-    one_by_one = _tumbling_counts(context, aggregation, clock, windows)
+    one_by_one = _tumbling_counts(context, aggregation, clock, windows, initial)
 
     def process_batch(batch: Batch) -> None:
         keys, timestamps = batch.keys, batch.timestamps
@@ -153,9 +156,16 @@ def _tumbling_count_batch_form(
 
 
 def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more than what they do
-    context: NodeContext, aggregation: WindowAggregation, clock: Clock, windows: dict[int, Window]
+    context: NodeContext,
+    aggregation: WindowAggregation,
+    clock: Clock,
+    windows: dict[int, Window],
+    initial: int | None,
 ) -> Callable[..., None]:
-    """Return a function that counts some records of a batch and appends the result of each."""
+    """Return a function that counts some records of a batch and appends the result of each.
+
+    `initial` is sent as the count before a new window.
+    """
     store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
@@ -202,12 +212,12 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
             try:
                 entry = get(key, start)
                 if entry is None:
-                    before, latest = 0, timestamp
+                    before, count, latest = initial, 1, timestamp
                 else:
                     before, latest = entry
+                    count = before + 1
                     if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
                         latest = timestamp
-                count = before + 1
                 put(key, start, (count, latest))
             except Exception as error:  # noqa: BLE001 - the handler decides
                 clock.time = now
@@ -232,7 +242,7 @@ def _tumbling_batch_form(
     get = store.get_entry
     put = store.put_entry
     forward_batch = context.forward_batch
-    fold = aggregation.fold(store, send_old=aggregation.send_old)
+    fold = aggregation.fold(context, send_old=aggregation.send_old)
     size = aggregation.size_ms
     grace = aggregation.grace_ms
     send_old = aggregation.send_old
@@ -285,7 +295,7 @@ def _hopping_batch_form(
     store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     put = store.put_entry
-    fold = aggregation.fold(store, send_old=aggregation.send_old)
+    fold = aggregation.fold(context, send_old=aggregation.send_old)
     size = aggregation.size_ms
     advance = aggregation.advance_ms
     grace = aggregation.grace_ms

@@ -47,7 +47,7 @@ class FinalWindowedAggregate(Inline):
         store: WindowsForOperators = context.store(aggregation.store)
         get = store.get_entry
         put = store.put_entry
-        fold = aggregation.fold(store, send_old=False)
+        fold = aggregation.fold(context, send_old=False)
         size = aggregation.size_ms
         advance = aggregation.advance_ms
         grace = aggregation.grace_ms
@@ -162,7 +162,7 @@ class UnlimitedAggregate(Inline):
         put = store.put_entry
         forward = context.forward
         send_old = self.aggregation.send_old
-        fold = self.aggregation.fold(store, send_old=send_old)
+        fold = self.aggregation.fold(context, send_old=send_old)
         start = self.start_ms
         window = Window(start, LAST_INSTANT)
         cache = context.cache(self.aggregation.store, send_old=send_old)

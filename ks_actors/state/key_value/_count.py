@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.state.key_value._table import Table
 
 NOTHING: Final[Entry] = (0, -(1 << 63))
-"""The count of a missing key; only the kernel sees it."""
+"""The count of a missing key; only the kernel sees it, and sends None as the count before."""
 
 PLAIN: Final = frozenset((str, bytes, int))
 """Key types that compare without user code."""
