@@ -121,3 +121,46 @@ def test_the_context_of_a_transformer_does_all_but_forwarding() -> None:
     assert (context.current_stream_time_ms(), context.current_system_time_ms()) == (-1, 1_000)
     with pytest.raises(TopologyError, match="return the value"):
         context.forward(None)  # type: ignore[arg-type]  # nothing can be forwarded, that is the point
+
+
+async def _async_punctuator(_: int) -> None:
+    """Be refused."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "told"),
+    [
+        ((-5, PunctuationType.STREAM_TIME, print), ValueError, "node NODE cannot punctuate with interval_ms -5"),
+        ((0, PunctuationType.WALL_CLOCK_TIME, print), ValueError, "node NODE cannot punctuate with interval_ms 0"),
+        (("1s", PunctuationType.STREAM_TIME, print), TypeError, "interval_ms of a punctuator of node NODE is '1s'"),
+        ((1, "STREAM_TIME", print), TypeError, "node NODE cannot punctuate by 'STREAM_TIME'"),
+        ((1, PunctuationType.STREAM_TIME, _async_punctuator), TypeError, "of node NODE is 'async def'"),
+        ((1, PunctuationType.STREAM_TIME, lambda: None), TopologyError, "punctuator of node NODE cannot be called"),
+        ((1, PunctuationType.STREAM_TIME, print, -1), ValueError, "node NODE cannot punctuate with start_ms -1"),
+    ],
+)
+def test_a_wrong_schedule_of_a_transformer_is_refused_in_the_call(arguments: tuple[Any, ...], kind: type[Exception], told: str) -> None:
+    """By the errors that processors get; nothing is scheduled."""
+    node = Node({})
+    bound = TableTransformValues(supplier=Numbered).bind(node)
+    with pytest.raises(kind, match=told):
+        MADE[0].context.schedule(*arguments)
+    assert node.scheduled == []
+    bound.close()
+
+
+class Quiet(Numbered):
+    """Overrides `init` without a call of its base."""
+
+    def init(self, context: Any) -> None:
+        self.stream_time = self.context.current_stream_time_ms()
+
+
+def test_a_transformer_has_its_context_without_a_call_of_super() -> None:
+    """Already in its `init`, as processors have."""
+    node = Node({})
+    node.time = 7
+    TableTransformValues(supplier=Quiet).bind(node).close()
+    [made] = MADE
+    assert isinstance(made, Quiet)
+    assert made.stream_time == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final
 
@@ -174,9 +175,14 @@ class _Started:
         self._transformer = self._supplier()
 
     def _init(self) -> None:
-        assert self._transformer is not None
-        self._transformer.init(self._own)
-        self.transform = self._transformer.transform
+        transformer = self._transformer
+        assert transformer is not None
+        # Also for a user's `init` that does not call the one of its base; see `Processor`.
+        if not hasattr(transformer, "context"):
+            with suppress(AttributeError, TypeError, ValueError):
+                transformer.context = self._own
+        transformer.init(self._own)
+        self.transform = transformer.transform
 
     def close(self) -> None:
         assert self._transformer is not None
