@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from ks_actors import Consumed, Processor, Record, StateFull, StreamsBuilder, Topology, blocking, serdes, stores
+from actors import StartFailed
+from ks_actors import Consumed, Processor, PunctuationType, Record, StateFull, StreamsBuilder, Topology, TopologyError, blocking, serdes, stores
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.runtime import InstanceState
 from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 
 if TYPE_CHECKING:
@@ -234,3 +235,42 @@ def test_a_global_table_of_the_dsl_is_on_disk_too() -> None:
         assert [record.value for record in await harness.read("out")] == ["v+n7"]
 
     run_app(test, builder.build(), topics=TOPICS, start=False)
+
+
+def punctuated(punctuation: PunctuationType, calls: list[int]) -> Topology:
+    """Return a topology with a global store whose processor schedules."""
+
+    class Scheduling(Keeps):
+        def init(self, context: ProcessorContext[None, None]) -> None:
+            super().init(context)
+            context.schedule(10, punctuation, calls.append)
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).to("out", STRINGS_OUT)
+    spec = stores.key_value("names", serdes.STRING, serdes.STRING)
+    return builder.build().add_global_store(spec, "global-source", "names", "keeps", Scheduling, key=serdes.STRING, value=serdes.STRING)
+
+
+def test_the_processor_of_a_global_store_cannot_schedule_by_the_wall_clock() -> None:
+    """Nothing would call it: the error names the node and says what is possible, in an app and in the driver."""
+    told = "node keeps of a global store cannot punctuate by the wall clock"
+
+    async def started(harness: AppHarness) -> None:
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+
+    with pytest.raises(TopologyError, match=told), TopologyTestDriver(punctuated(PunctuationType.WALL_CLOCK_TIME, [])):
+        pass
+    with pytest.raises(StartFailed) as failed:
+        run_app(started, punctuated(PunctuationType.WALL_CLOCK_TIME, []), topics=TOPICS)
+    assert told in str(failed.value.__cause__)
+
+
+def test_the_processor_of_a_global_store_is_called_by_stream_time() -> None:
+    """After the records that move it."""
+    calls: list[int] = []
+    with TopologyTestDriver(punctuated(PunctuationType.STREAM_TIME, calls)) as driver:
+        topic = driver.create_input_topic("names", serdes.STRING, serdes.STRING)
+        for timestamp in (5, 500):
+            topic.pipe_input("k", "v", timestamp_ms=timestamp)
+    assert calls == [5, 500]

@@ -278,7 +278,7 @@ class _TaskContext(Context[Any]):
         callback: Callable[[int], None],
         start_ms: int | None = None,
     ) -> Callable[[], None]:
-        check_schedule(interval_ms, punctuation, callback, start_ms, self._context.node)
+        check_schedule(interval_ms, punctuation, callback, start_ms, self._context)
         return self._context.schedule(interval_ms, punctuation, self.within(callback), start_ms)
 
     def commit(self) -> None:

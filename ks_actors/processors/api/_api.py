@@ -65,7 +65,8 @@ class Context(ABC, Generic[Out_contra]):
     ) -> Callable[[], None]:
         """Call back every `interval_ms`, of stream time or wall-clock time.
 
-        The returned function cancels. `start_ms` is the time of the first call.
+        The returned function cancels. `start_ms` is the time of the first call. A processor of a
+        global store cannot schedule by wall-clock time.
         """
 
     @abstractmethod

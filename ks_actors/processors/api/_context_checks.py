@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors._errors import TopologyError
 from ks_actors.processors.api._argument_checks import check_function
 from ks_actors.processors.api._async_options import is_async
 from ks_actors.processors.api._operator import PunctuationType
@@ -12,6 +13,8 @@ from ks_actors.processors.api._record import FixedKeyRecord, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext
 
 LATEST_MS: Final = (1 << 63) - 1
 """The latest timestamp that a record can have: logs keep 8 bytes."""
@@ -75,9 +78,10 @@ def check_schedule(
     punctuation: Any,
     callback: Callable[[int], None],
     start_ms: Any,
-    node: str,
+    context: NodeContext,
 ) -> None:
     """Raise TypeError, ValueError or TopologyError unless a node can be punctuated like this."""
+    node = context.node
     for role, time, least in (("interval_ms", interval_ms, 1), ("start_ms", start_ms, 0)):
         if role == "start_ms" and time is None:
             continue
@@ -99,6 +103,13 @@ def check_schedule(
             f"punctuator {callback!r} of node {node} is 'async def': use a plain function"
         )
     check_function(callback, 1, role="punctuator", of=f"node {node}")
+    # The task of global stores has a negative number; only records that come make it work.
+    if punctuation is PunctuationType.WALL_CLOCK_TIME and context.task_id.subtopology < 0:
+        raise TopologyError(
+            f"node {node} of a global store cannot punctuate by the wall clock, as it works only "
+            "when a record comes: give PunctuationType.STREAM_TIME, or schedule in a processor of "
+            "a stream"
+        )
 
 
 def checked_punctuator(callback: Callable[[int], object]) -> Callable[[int], None]:

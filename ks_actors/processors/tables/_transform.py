@@ -226,7 +226,7 @@ class TransformContext(Context[Never]):
         callback: Callable[[int], None],
         start_ms: int | None = None,
     ) -> Callable[[], None]:
-        check_schedule(interval_ms, punctuation, callback, start_ms, self._context.node)
+        check_schedule(interval_ms, punctuation, callback, start_ms, self._context)
         return self._context.schedule(
             interval_ms, punctuation, checked_punctuator(callback), start_ms
         )
