@@ -21,7 +21,10 @@ VOut = TypeVar("VOut")
 Out_contra = TypeVar("Out_contra", contravariant=True)
 
 Punctuator: TypeAlias = Callable[[int], None]
-"""Called back with the time (ms) that it is due for."""
+"""Called back with the stream time, or the wall-clock time, of the call (ms).
+
+That may be later than it was due: intervals that have gone by meanwhile get one call together.
+"""
 
 
 class Context(ABC, Generic[Out_contra]):
