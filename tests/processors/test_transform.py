@@ -142,7 +142,7 @@ async def _async_punctuator(_: int) -> None:
 def test_a_wrong_schedule_of_a_transformer_is_refused_in_the_call(arguments: tuple[Any, ...], kind: type[Exception], told: str) -> None:
     """By the errors that processors get; nothing is scheduled."""
     node = Node({})
-    bound = TableTransformValues(supplier=Numbered).bind(node)
+    bound = TableTransformValues(supplier=Numbered, transformer=Numbered).bind(node)
     with pytest.raises(kind, match=told):
         MADE[0].context.schedule(*arguments)
     assert node.scheduled == []
@@ -160,7 +160,7 @@ def test_a_transformer_has_its_context_without_a_call_of_super() -> None:
     """Already in its `init`, as processors have."""
     node = Node({})
     node.time = 7
-    TableTransformValues(supplier=Quiet).bind(node).close()
+    TableTransformValues(supplier=Quiet, transformer=Quiet).bind(node).close()
     [made] = MADE
     assert isinstance(made, Quiet)
     assert made.stream_time == 7
