@@ -175,6 +175,36 @@ def test_readers_of_the_record_see_the_last_one() -> None:
     ]
 
 
+def _picky(_: str, value: str, aggregate: str) -> str:
+    if value == "bad":
+        raise ValueError(value)
+    return aggregate + value
+
+
+@pytest.mark.parametrize("grace", [None, 0, 1_000])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_record_that_changes_no_row_leaves_its_headers(grace: int | None, apart: bool) -> None:
+    """A row goes with the headers of the last record that has changed it: none that was dropped, late, or failed, in batches or alone."""
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", WORDS).group_by_key()
+    stored = Materialized(key=STRING, value=STRING)
+    if grace is None:
+        grouped.aggregate(str, _picky, stored).to_stream().to("out", Produced(STRING, STRING))
+    else:
+        windows = grouped.windowed_by(TimeWindows.of_size_and_grace(10, grace))
+        windows.aggregate(str, _picky, stored).to_stream(lambda windowed, _: windowed.key).to("out", Produced(STRING, STRING))
+    config = {"statestore_cache_max_bytes": 1 << 20, "processing_exception_handler": lambda *_: HandlerResponse.RESUME}
+    # Too late without grace; and a failure, and a record without key.
+    rows = [("a", "x", 1), ("b", "y", 30), ("a", "bad" if grace != 0 else "z", 2), (None, "z", 2), ("b", "bad", 30)]
+    headers: list[Any] = [((f"h{at}", b"1"),) for at in range(len(rows))]
+    with TopologyTestDriver(builder.build(), config) as made:
+        piped = Piped(made)
+        for places in [[at] for at in range(len(rows))] if apart else [list(range(len(rows)))]:
+            piped.feed("in", [rows[place] for place in places], [headers[place] for place in places])
+        piped.flush()
+    assert [(row.key, row.value, row.headers) for row in piped.out] == [(b"a", b"x", headers[0]), (b"b", b"y", headers[1])]
+
+
 def test_a_store_may_be_left_out() -> None:
     """With `Materialized(caching=False)` each update goes downstream at once."""
     builder = StreamsBuilder()

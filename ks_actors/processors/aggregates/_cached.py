@@ -220,7 +220,10 @@ def _aggregate_batch_form(
             cache,
             folded,
             firsts,
-            batch if dropped == 0 else batch.select([value is not None for value in batch.values]),
+            # A record that changes no row leaves the row's headers as they are.
+            batch.select([index not in skipped for index in range(len(batch))])
+            if skipped
+            else batch,
         )
 
     return process_batch

@@ -12,7 +12,7 @@ from ks_actors.processors.stateless import failed
 from ks_actors.records import Window, Windowed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
     from ks_actors.processors.api import (
@@ -142,7 +142,7 @@ def _batch_form(
         cache.came(batch, (), late)
         for start, rows in folded.items():
             _hold(store, cache, Window(start, start + size), rows, firsts[start])
-        _note_headers(cache, batch, starts, size)
+        _note_headers(cache, batch, starts, size, late)
         cache.send_excess(updates)
 
     return process_batch
@@ -215,11 +215,23 @@ def _hold(
     rows.news.update(entries)
 
 
-def _note_headers(cache: Cache, batch: Batch, starts: Starts, size: int) -> None:
-    """Remember the headers of the records of cached rows."""
+def _note_headers(
+    cache: Cache, batch: Batch, starts: Starts, size: int, late: Mapping[int, int | None]
+) -> None:
+    """Remember the headers of the records of cached rows.
+
+    A record that changes no row leaves the row's headers as they are: `late` has the time (ms) up
+    to which windows were closed for it, None where that is unknown.
+    """
     if batch.headers is None and not cache.with_headers:
         return
     headers: Iterable[Headers] = repeat(()) if batch.headers is None else batch.headers
-    for key, timestamp, header in zip(batch.keys, batch.timestamps, headers, strict=False):
+    for index, (key, timestamp, header) in enumerate(
+        zip(batch.keys, batch.timestamps, headers, strict=False)
+    ):
+        if key is None:
+            continue
+        closed = late.get(index)
         for start in starts(timestamp):
-            cache.rows(Window(start, start + size)).note_headers((key,), (header,))
+            if closed is None or start + size > closed:
+                cache.rows(Window(start, start + size)).note_headers((key,), (header,))
