@@ -120,7 +120,7 @@ class App(AppOrders):
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
     ) -> None:
-        super().__init__(topology, config, log, {} if topics is None else topics)
+        super().__init__(topology, config, log, {} if topics is None else topics, services)
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority
         )
@@ -132,7 +132,6 @@ class App(AppOrders):
         self._uncaught = uncaught_handler
         self._priority = task_priority
         self._tracing = tracing
-        self._given_services = tuple(services)
         self._services = AsyncExitStack()
         # Open before the log is, which may take long: health is asked for meanwhile.
         self._early_services: tuple[AbstractAsyncContextManager[Any], ...] = ()

@@ -18,6 +18,7 @@ from ks_actors.topology import check_serdes, check_topology, refuse_unnamed, wit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from actors import Ref
@@ -43,7 +44,12 @@ class AppOverHistory:
     """The part of an App that needs no running tasks."""
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, log: Log | None, topics: Mapping[str, int]
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        log: Log | None,
+        topics: Mapping[str, int],
+        services: Iterable[AbstractAsyncContextManager[Any]],
     ) -> None:
         remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one from a dict"
         check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
@@ -61,6 +67,7 @@ class AppOverHistory:
         )
         self._given_log: Log | None = log
         self._topics: Mapping[str, int] = topics
+        self._given_services = tuple(services)
         self._begun: bool = False
 
     def _running_log(self) -> Log | None:
@@ -95,7 +102,8 @@ class AppOverHistory:
     ) -> Backfill:
         """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`.
 
-        Raises NotRunning for an app that was started.
+        A local backfill enters the app's services, too; a later start enters them again. Raises
+        NotRunning for an app that was started.
         """
         if self._begun:
             raise NotRunning(
@@ -117,6 +125,7 @@ class AppOverHistory:
             allow=allow,
             spark=spark,
             progress=progress,
+            services=self._given_services,
             **to,
         )
 

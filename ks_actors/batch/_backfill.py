@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import threading
 import time
-from contextlib import AsyncExitStack
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 from urllib.parse import quote
 
 from ks_actors._errors import ConfigError, JobCancelled, LogClosed
@@ -21,6 +20,7 @@ from ks_actors.batch.backfill import (
     RowFiles,
     Target,
     TaskRun,
+    WorkLoop,
     commit_snapshot,
     make_plan,
     make_setup,
@@ -35,7 +35,8 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.topology import check_serdes, enter_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from actors import Ref
     from ks_actors.batch.backfill import BackfillProgress, Choice, Stage, TaskDone, TaskPlan
@@ -62,12 +63,14 @@ async def backfill(
     spark: SparkSettings | Ref[BridgeMessage] | None = None,
     progress: Callable[[BackfillProgress], None] | None = None,
     directory: Path | None = None,
+    services: Iterable[AbstractAsyncContextManager[Any]] = (),
 ) -> Backfill:
     """Run a topology over the history of its topics, with its own operators, and return the result.
 
     `until` bounds the history. A time (ms) ends each partition before its first record at or after
-    that time. A mapping gives end offsets by topic and partition; partitions that it omits are read
-    to their ends. None reads to the current ends. A task that reads several partitions takes their
+    that time, but does not bound global tables, which are filled from their whole topics as in an
+    app. A mapping gives end offsets by topic and partition; partitions that it omits are read to
+    their ends. None reads to the current ends. A task that reads several partitions takes their
     records in timestamp order.
 
     With `snapshot_uri` the state goes into a snapshot there, with the positions from which a stream
@@ -75,8 +78,10 @@ async def backfill(
     nothing behind. `log` replaces the config's log. `allow` lists the permitted differences from a
     stream; see BackfillRefused.
 
-    The `local` engine runs the tasks one by one in a thread of this process. `spark` runs each in a
-    Spark task and gives the same result; `spark` is either settings or a running bridge. Spark's
+    The `local` engine runs the tasks one by one in a thread of this process, in one event loop of
+    its own. The services of the topology, then `services`, are entered in that loop before the
+    first processor is made, and left at the end. `spark` enters none, and runs each task in a Spark
+    task and gives the same result; `spark` is either settings or a running bridge. Spark's
     processes read the log directly, so it must be Kafka or in a directory. Output and state are on
     disk below `directory` until the end (default: the system's directory for temporary files). All
     Spark machines must share that directory and the location of the snapshot. `progress` is called
@@ -100,15 +105,12 @@ async def backfill(
                 used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None
             )
             recipe = Recipe(topology, config, plan, "wall_clock" in allow)
-            await asyncio.to_thread(probe, recipe)
             if address is not None:
+                await asyncio.to_thread(_probe, recipe)
                 return await on_spark(recipe, address, place, snapshot_uri, progress, spark, began)
-            local = _Local(
-                recipe, SharedLog(used, asyncio.get_running_loop()), place, snapshot_uri, progress
-            )
-            async with AsyncExitStack() as services:
-                await enter_services(services, topology)
-                return await run_in_thread(partial(local.run, began), local.give_up)
+            shared = SharedLog(used, asyncio.get_running_loop())
+            local = _Local(recipe, shared, place, snapshot_uri, progress)
+            return await run_in_thread(partial(local.run, began, tuple(services)), local.give_up)
         except BaseException:
             # Only after an error: a result owns its directory until it is closed.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
@@ -137,6 +139,11 @@ def _bounds(until: int | Mapping[str, Mapping[int, int]] | None) -> Bounds:
     return Bounds(ends=until)
 
 
+def _probe(recipe: Recipe) -> None:
+    with WorkLoop() as loop:
+        probe(recipe, loop)
+
+
 _TELL_SECONDS = 1.0
 
 
@@ -163,15 +170,25 @@ class _Local:
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []
         self._reported_at: float = 0.0
-        self._given_up = threading.Event()
+        self._loop = WorkLoop()
 
     def give_up(self) -> None:
-        """Make `run` raise JobCancelled, also while it waits for the log. Any thread may call."""
-        self._given_up.set()
+        """Make `run` raise JobCancelled, whatever it waits for. Any thread may call."""
+        self._loop.give_up()
         self._log.give_up()
 
-    def run(self, began: float) -> Backfill:
-        """Run all stages."""
+    def run(self, began: float, services: Iterable[AbstractAsyncContextManager[Any]]) -> Backfill:
+        """Enter the services, and run all stages."""
+        topology = self._recipe.topology
+        with self._loop as loop:
+            try:
+                loop.run(enter_services(loop.services, topology, services))
+                probe(self._recipe, loop)
+            except asyncio.CancelledError:
+                raise self._cancelled("before its first task") from None
+            return self._run_stages(began)
+
+    def _run_stages(self, began: float) -> Backfill:
         plan = self._recipe.plan
         manifest: SnapshotManifest | None = None
         try:
@@ -198,9 +215,9 @@ class _Local:
             self._done.append(self._run_task(work))
             tell(self._progress, self._recipe.plan, self._done)
 
-    def _cancelled(self, work: TaskPlan) -> JobCancelled:
+    def _cancelled(self, where: str) -> JobCancelled:
         return JobCancelled(
-            f"the backfill of {self._recipe.config.application_id} stopped in task {work.task}"
+            f"the backfill of {self._recipe.config.application_id} was cancelled {where}"
         )
 
     def _tell(self, run: TaskRun) -> None:
@@ -222,14 +239,15 @@ class _Local:
             snapshot=None if self._snapshot is None else Target(self._snapshot.place),
         )
         try:
-            for written in run.run():
-                if self._given_up.is_set():
-                    raise self._cancelled(work)
-                writer.write(written)
-                self._tell(run)
-        except LogClosed:
-            if self._given_up.is_set():
-                raise self._cancelled(work) from None
+            with closing(run.run(self._loop)) as all_written:
+                for written in all_written:
+                    if self._loop.given_up.is_set():
+                        raise self._cancelled(f"in task {work.task}")
+                    writer.write(written)
+                    self._tell(run)
+        except (LogClosed, asyncio.CancelledError):
+            if self._loop.given_up.is_set():
+                raise self._cancelled(f"in task {work.task}") from None
             raise
         finally:
             writer.close()

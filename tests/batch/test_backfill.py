@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from pyarrow import parquet
 
 from ks_actors import (
+    App,
     BackfillRefused,
     ConfigError,
     Consumed,
@@ -327,6 +328,144 @@ def test_global_tables_are_whole_before_the_first_record() -> None:
     records: list[Input] = [("names", b"k", b"old", 900), ("names", b"k", b"new", 1_000), ("in", b"k", b"v", 1)]
     _, written = ran(builder.build(), {"in": 1, "out": 1, "names": 1}, records)
     assert written == {TopicPartition("out", 0): [(b"k", b"v new", 1, ())]}
+
+
+class Client:
+    """A client as those of asyncio are: it can be used in the event loop in which it was opened, and until it is closed."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self.told.append("opened")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._loop is asyncio.get_running_loop()
+        self._loop = None
+        self.told.append("closed")
+
+    async def get(self, value: str) -> str:
+        assert self._loop is asyncio.get_running_loop()
+        await asyncio.sleep(0)
+        return value.upper()
+
+
+def asked(function: Any, *, repartition: bool = False) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", TEXT)
+    (stream.repartition() if repartition else stream).map_values(function).to("out", Produced(serdes.STRING, serdes.STRING))
+    return builder.build()
+
+
+SOME: list[Input] = [("in", str(number).encode(), b"v%d" % number, number) for number in range(40)]
+
+
+async def test_an_app_opens_its_services_for_a_backfill_in_the_loop_of_its_functions() -> None:
+    """They are open before the first processor is made, used by all tasks, and closed at the end, so the app can open them again at its start."""
+    client = Client()
+
+    class Careful(Processor[Any, Any, Any, Any]):
+        def init(self, context: ProcessorContext[Any, Any]) -> None:
+            assert client.told[-1] == "opened"
+            self._context = context
+
+        def process(self, record: Record[Any, Any]) -> None:
+            self._context.forward(record)
+
+    builder = StreamsBuilder()
+    builder.stream("in", TEXT).process(Careful).map_values(client.get).to("out", Produced(serdes.STRING, serdes.STRING))
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 3), NewTopic("out", 3)])
+        await fill(log, {"in": 3}, SOME)
+        app = App(builder.build(), StreamsConfig.of(SETTINGS), log=log, services=[client])
+        with await app.backfill() as done:
+            written = [row[1] for where in done.partitions for row in rows_of(done.read(where))]
+        assert client.told == ["opened", "closed"]
+        assert sorted(written) == sorted(b"V%d" % number for number in range(40))
+        async with app:
+            await app.wait_until_caught_up()
+        assert client.told == ["opened", "closed"] * 2
+
+
+def test_all_tasks_of_a_local_backfill_share_one_event_loop() -> None:
+    """So a client that a function opens when it is first called serves the tasks after, those of later stages too."""
+    clients: list[Client] = []
+
+    async def lazy(value: str) -> str:
+        if not clients:
+            clients.append(await Client().__aenter__())
+        return await clients[0].get(value)
+
+    _, written = ran(asked(lazy, repartition=True), {"in": 3, "out": 3}, SOME)
+    assert len([row for rows in written.values() for row in rows]) == 40
+
+
+def test_services_of_a_backfill_that_fails_are_closed_after_its_calls() -> None:
+    """The calls in flight are cancelled first, as they may use them until they end."""
+    client = Client()
+
+    async def endless(value: str) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await client.get(value)
+            client.told.append("used")
+        return value
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", TEXT)
+    stream.map_values(endless).to("out", Produced(serdes.STRING, serdes.STRING))
+    stream.map_values(lambda value: value[2]).to("out", Produced(serdes.STRING, serdes.STRING))
+    with pytest.raises(ProcessingFailed):
+        ran(builder.build(), {"in": 1, "out": 1}, [("in", b"k", b"many", 1), ("in", b"k", b"v", 2)], services=[client])
+    assert client.told[-2:] == ["used", "closed"]
+
+
+async def test_a_cancelled_backfill_waits_neither_for_a_call_nor_for_a_service() -> None:
+    """Both are cancelled in their loop, and services that were opened are closed."""
+    client, reached = Client(), threading.Event()
+
+    async def endless(value: str) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        return value
+
+    class Endless(Client):
+        async def __aenter__(self) -> Self:
+            await endless("")
+            return self
+
+    for function, services in ((endless, [client]), (str, [client, Endless()])):
+        reached.clear()
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+            await fill(log, {"in": 1}, SOME)
+            running = asyncio.ensure_future(backfill(asked(function), StreamsConfig.of(SETTINGS), log=log, services=services))
+            await asyncio.to_thread(reached.wait, 30)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert client.told[-2:] == ["opened", "closed"]
+
+
+def test_a_time_does_not_bound_global_tables_but_an_offset_does() -> None:
+    """Reference data has the time of its load: an app fills a global table with all of it before the first record, however old that is."""
+    builder = StreamsBuilder()
+    names = builder.global_table("names", TEXT)
+    builder.stream("in", TEXT).left_join(names, lambda key, _: key, lambda value, name: f"{value} {name}").to(
+        "out", Produced(serdes.STRING, serdes.STRING)
+    )
+    topics = {"in": 1, "out": 1, "names": 1}
+    records: list[Input] = [("names", b"k", b"old", 900_000), ("names", b"k", b"new", 1_000_000), ("in", b"k", b"v", 1), ("in", b"k", b"w", 5_000)]
+    streams, _ = streamed(builder.build(), SETTINGS, topics, records)
+    _, written = ran(builder.build(), topics, records, until=5_000)
+    assert written == {TopicPartition("out", 0): [(b"k", b"v new", 1, ())]}
+    assert streams[TopicPartition("out", 0)][:1] == written[TopicPartition("out", 0)]
+    _, written = ran(builder.build(), topics, records, until={"names": {0: 1}})
+    assert [row[1] for row in written[TopicPartition("out", 0)]] == [b"v old", b"w old"]
 
 
 def test_dead_letters_of_a_global_table_are_written_once() -> None:

@@ -28,6 +28,7 @@ from ks_actors import (
     serdes,
 )
 from ks_actors.batch import SparkBridge, backfill
+from ks_actors.batch.spark._spark_bridge import _Life
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import TestRecord, run_app
@@ -255,18 +256,31 @@ def test_a_cancelled_call_cancels_its_job(session: SparkSession) -> None:
     asyncio.run(main())
 
 
-def test_one_loop_cannot_use_the_open_bridge_of_another(session: SparkSession) -> None:
-    """Functions of an open bridge can be called from any loop."""
+def test_other_loops_share_the_open_bridge_of_one(session: SparkSession) -> None:
+    """They enter it through the loop in which it is open, so it stays open, and its functions can be called from any loop."""
     assert session.is_open
     bridge = SparkBridge(SETTINGS)
 
     async def inside() -> Any:
-        with pytest.raises(BatchError, match="open in another event loop"):
-            await bridge.__aenter__()
-        return await bridge.function(shouted)([Record("k", "v", 1)])
+        async with bridge:
+            return await bridge.function(shouted)([Record("k", "v", 1)])
 
     async def main() -> Any:
         async with bridge:
-            return await asyncio.to_thread(lambda: asyncio.run(inside()))
+            ref = bridge.ref
+            found = await asyncio.to_thread(lambda: asyncio.run(inside()))
+            assert bridge.ref is ref
+            return found
 
     assert asyncio.run(main()) == [Record("k", "v!", 1)]
+    with pytest.raises(BatchError, match="not open"):
+        _ = bridge.ref
+
+
+def test_a_bridge_whose_loop_has_stopped_is_refused() -> None:
+    """Nobody would ever answer."""
+    bridge = SparkBridge(SETTINGS)
+    bridge._life = _Life(asyncio.new_event_loop())
+    with pytest.raises(BatchError, match="open in an event loop that has stopped"):
+        asyncio.run(bridge.__aenter__())
+    bridge._life.loop.close()

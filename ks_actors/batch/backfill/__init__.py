@@ -15,6 +15,7 @@ from ks_actors.batch.backfill._result import Backfill, BackfillProgress, TaskDon
 from ks_actors.batch.backfill._rows import RowFiles
 from ks_actors.batch.backfill._snapshot import Target, commit_snapshot, new_snapshot
 from ks_actors.batch.backfill._task_run import Recipe, TaskRun, probe
+from ks_actors.batch.backfill._work_loop import WorkLoop
 
 __all__ = [
     "CHOICES",
@@ -29,6 +30,7 @@ __all__ = [
     "TaskDone",
     "TaskPlan",
     "TaskRun",
+    "WorkLoop",
     "commit_snapshot",
     "first_source",
     "make_plan",

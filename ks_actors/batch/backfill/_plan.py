@@ -164,13 +164,11 @@ async def make_plan(
     tasks = group_partitions(sources, counts)
     external = [topic for topic in setup.source_topics if topic not in repartitions]
     ranges = {(one.topic, one.partition): one for one in await plan_ranges(log, external, bounds)}
-    # Global tables are read from their beginning, whatever the start bounds.
+    # Apps fill global tables with their whole topics, whatever the times of the records: a bound by
+    # time would empty tables that were loaded later than the history is old.
+    whole = msgspec.structs.replace(bounds, starts={}, from_ms=None, until_ms=None)
     globals_ = (
-        await plan_ranges(
-            log, topology.global_topics, msgspec.structs.replace(bounds, starts={}, from_ms=None)
-        )
-        if topology.global_topics
-        else []
+        await plan_ranges(log, topology.global_topics, whole) if topology.global_topics else []
     )
     _check_ends(bounds, [*ranges.values(), *globals_])
     stages = tuple(

@@ -26,12 +26,13 @@ from ks_actors.task import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from ks_actors.batch._reading import LogRange
     from ks_actors.batch.backfill._plan import Plan, TaskPlan
     from ks_actors.batch.backfill._snapshot import Target
+    from ks_actors.batch.backfill._work_loop import WorkLoop
     from ks_actors.config import StreamsConfig
     from ks_actors.log import OffsetAndMetadata, Outgoing
     from ks_actors.state import TaskStores
@@ -110,43 +111,45 @@ class TaskRun:
         self._stores: TaskStores | None = None
         self._task: Task
 
-    def run(self) -> Iterator[list[Outgoing]]:
-        """Process everything and yield the output in batches.
+    def run(self, loop: WorkLoop) -> Generator[list[Outgoing], None, None]:
+        """Process everything on a loop, and yield the output in batches.
 
         Raises any processing error, and BackfillRefused.
         """
-        with asyncio.Runner() as runner:
+        with ExitStack() as ending:
+            ending.callback(self._close_state)
+            for source in self._sources.values():
+                # Generators hold fetchers and files open until they are closed.
+                ending.callback(source.close)
+            loop.run(self._start())
             try:
-                runner.run(self._start())
                 written: list[Outgoing] | None = self._letters
                 while written is not None:
                     _check_known(written)
                     yield written
-                    written = runner.run(self._step())
+                    written = loop.run(self._step())
                 self._finish()
-            finally:
-                with ExitStack() as ending:
-                    ending.callback(self._close_state)
-                    for source in self._sources.values():
-                        # Generators hold fetchers and files open until they are closed.
-                        ending.callback(source.close)
+            except BaseException:
+                # Calls in flight may use the stores and services, which are closed next.
+                self._task.give_up()
+                loop.settle()
+                raise
 
     @property
     def processed(self) -> int:
         """The number of records processed so far."""
         return self._task.processed
 
-    def probe(self) -> None:
+    def probe(self, loop: WorkLoop) -> None:
         """Create the processors and nothing else.
 
         Raises BackfillRefused for wall-clock punctuators, and any error of a processor's init.
         """
-        with asyncio.Runner() as runner:
-            try:
-                runner.run(self._start())
-                self._task.close()
-            finally:
-                self._close_state()
+        try:
+            loop.run(self._start())
+            self._task.close()
+        finally:
+            self._close_state()
 
     def _close_state(self) -> None:
         for stores in (self._stores, self._globals):
@@ -390,7 +393,7 @@ def _check_known(written: list[Outgoing]) -> None:
         )
 
 
-def probe(recipe: Recipe) -> None:
+def probe(recipe: Recipe, loop: WorkLoop) -> None:
     """Create the processors of each subtopology to check their requests before any work starts.
 
     Raises BackfillRefused with all reasons.
@@ -410,7 +413,7 @@ def probe(recipe: Recipe) -> None:
                 exchanged=dict.fromkeys(work.exchanged, _none()),
             )
             try:
-                run.probe()
+                run.probe(loop)
             except BackfillRefused as refused:
                 reasons += refused.reasons
     if reasons:

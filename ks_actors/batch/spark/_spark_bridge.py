@@ -16,7 +16,7 @@ from ks_actors.batch.spark._messages import RESTART, RunJob, StartQuery, StopQue
 from ks_actors.batch.spark._settings import SparkSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
 
     import pyarrow as pa
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
     from ks_actors.processors import Record
 
 T = TypeVar("T")
+
+
+async def _in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine in a loop, which may be that of another thread."""
+    if loop is asyncio.get_running_loop():
+        return await work
+    if not loop.is_running():
+        work.close()
+        raise BatchError(
+            "this SparkBridge is open in an event loop that has stopped: close it in that loop, or "
+            "make another one"
+        )
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 @final
@@ -65,8 +78,9 @@ class SparkBridge:
 
     For example `stream.batch(bridge.function(scored))`. Create it anywhere; it does nothing until
     entered by `async with`, or by an App or local `backfill` with such a function in its topology.
-    Entering starts Spark. All users in this event loop share it until the last one leaves; then
-    running work is cancelled.
+    Entering starts Spark, in the event loop of the first user. All users share it, also those in
+    other loops, such as a local `backfill`, until the last one leaves; then running work is
+    cancelled. The first user's loop must run until then.
 
     Entering raises SparkUnavailable, also when Spark has not started within `start_timeout_ms`. If
     that start cannot be interrupted, entering waits up to 90 s more, then abandons it.
@@ -88,12 +102,14 @@ class SparkBridge:
         )
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        life = self._life = self._life or _Life(loop)
-        if life.loop is not loop:
-            raise BatchError(
-                "this SparkBridge is open in another event loop: make one for each loop"
-            )
+        life = self._life = self._life or _Life(asyncio.get_running_loop())
+        await _in_loop(life.loop, self._enter(life))
+        return self
+
+    async def _enter(self, life: _Life) -> None:
+        if self._life is not life:
+            # Its last user has left between the call of another loop and now.
+            raise BatchError("this SparkBridge was closed by another event loop: enter it again")
         life.users += 1
         try:
             async with life.changing:
@@ -103,7 +119,6 @@ class SparkBridge:
             life.users -= 1
             self._forget(life)
             raise
-        return self
 
     async def __aexit__(
         self,
@@ -113,6 +128,9 @@ class SparkBridge:
     ) -> None:
         life = self._life
         assert life is not None
+        await _in_loop(life.loop, self._leave(life))
+
+    async def _leave(self, life: _Life) -> None:
         life.users -= 1
         try:
             async with life.changing:
@@ -148,11 +166,8 @@ class SparkBridge:
         """
         ref, life = self.ref, self._life
         assert life is not None
-        asked: Any = run_job(ref, f"{name}-{uuid.uuid4().hex[:8]}", work, deadline_ms)
-        if asyncio.get_running_loop() is not life.loop:
-            asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, life.loop))
-        done: T = await asked
-        return done
+        name = f"{name}-{uuid.uuid4().hex[:8]}"
+        return await _in_loop(life.loop, run_job(ref, name, work, deadline_ms))
 
     async def start_query(
         self,

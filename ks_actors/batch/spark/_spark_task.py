@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import deque
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -15,7 +16,7 @@ from ks_actors._errors import BatchError
 from ks_actors.batch._reading import LogAddress, LogReader
 from ks_actors.batch._shipping import unpacked
 from ks_actors.batch._task_errors import carried
-from ks_actors.batch.backfill import Recipe, Target, TaskDone, TaskRun, first_source
+from ks_actors.batch.backfill import Recipe, Target, TaskDone, TaskRun, WorkLoop, first_source
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.snapshots import Place
 
@@ -116,13 +117,14 @@ class StageTask(msgspec.Struct, frozen=True):
         )
         directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-"))
         try:
-            with LogReader(self.address) as reader:
+            with LogReader(self.address) as reader, WorkLoop() as loop:
                 exchanged = {where: came.of(where) for where in work.exchanged}
                 run = TaskRun(
                     recipe, work, directory, read=reader.read, exchanged=exchanged, snapshot=target
                 )
-                for some in run.run():
-                    yield from map(written.rows, some)
+                with closing(run.run(loop)) as all_written:
+                    for some in all_written:
+                        yield from map(written.rows, some)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         yield written.end(_encode(run.done))
