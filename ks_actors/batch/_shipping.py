@@ -39,7 +39,10 @@ class _Pickler(_Base):  # type: ignore[misc]  # as it says
                 obj.order,
             )
         if isinstance(obj, _DECODERS):
-            return _decoder, (type(obj), obj.type, obj.strict, obj.dec_hook)
+            # Each of the two kinds has one hook that the other one does not have.
+            hook = "float_hook" if isinstance(obj, msgspec.json.Decoder) else "ext_hook"
+            options = {name: getattr(obj, name) for name in ("strict", "dec_hook", hook)}
+            return _decoder, (type(obj), obj.type, options)
         return super().reducer_override(obj)
 
 
@@ -49,8 +52,8 @@ def _encoder(kind: Any, enc_hook: Any, decimal_format: Any, uuid_format: Any, or
     )
 
 
-def _decoder(kind: Any, type_: Any, strict: bool, dec_hook: Any) -> Any:
-    return kind(type_, strict=strict, dec_hook=dec_hook)
+def _decoder(kind: Any, type_: Any, options: dict[str, Any]) -> Any:
+    return kind(type_, **options)
 
 
 def packed(thing: Any) -> bytes:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import enum
+import re
 import threading
+import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -29,11 +32,13 @@ from ks_actors import (
     Topology,
     UnknownStore,
     UnknownTopicOrPartition,
+    UnlimitedWindows,
     serdes,
 )
 from ks_actors.batch import ExportProgress, _reading
 from ks_actors.batch._export_progress import Watch
 from ks_actors.batch._reading import LogRange
+from ks_actors.batch.tables import TopicColumns
 from ks_actors.batch.tables._arrow_types import decoding_of, shape_of
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
@@ -70,11 +75,13 @@ def topology() -> Topology:
     words.count(Materialized("unlogged", serdes.STRING, serdes.LONG, logging=False))
     builder.table("rates", TEXT, Materialized("history", serdes.STRING, serdes.STRING, history_retention_ms=10_000))
     builder.global_table("names", TEXT, Materialized("names", serdes.STRING, serdes.STRING))
+    words.windowed_by(UnlimitedWindows.of()).count(Materialized("forever", serdes.STRING, serdes.LONG))
+    builder.stream(re.compile("orders-.*"), Consumed(serdes.STRING, serdes.json(int))).foreach(lambda *_: None)
     return builder.build()
 
 
 WORDS = [("words", key.encode(), word.encode(), time) for time, (key, word) in enumerate([("a", "bee"), ("b", "cat"), ("a", "horse"), ("a", "ox")])]
-TOPICS = {"words": 2, "totals-out": 2, "hours-out": 2, "names": 1, "stray": 1, "rates": 1}
+TOPICS = {"words": 2, "totals-out": 2, "hours-out": 2, "names": 1, "stray": 1, "rates": 1, "orders-eu": 1}
 RATES: list[tuple[str, bytes, bytes | None, int]] = [
     ("rates", key, value, time)
     for key, value, time in [
@@ -99,7 +106,7 @@ def with_app(directory: Path, look: Callable[[App, Callable[..., Any]], Any], *,
     async def main() -> Any:
         async with EmbeddedLog() as log:
             await log.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
-            await fill(log, TOPICS, [*WORDS, *RATES, ("names", b"a", b"Ann", 5), ("stray", b"\xff", b"\xfe", 7)])
+            await fill(log, TOPICS, [*WORDS, *RATES, ("names", b"a", b"Ann", 5), ("stray", b"\xff", b"\xfe", 7), ("orders-eu", b"k", b"1", 9)])
             app = App(topology(), StreamsConfig(application_id="app", state_dir=directory / "state"), log=log)
             if not run:
                 return await look(app, rows_of(directory))
@@ -248,6 +255,30 @@ def test_topics_are_all_their_records(tmp_path: Path) -> None:
     with_app(tmp_path, look)
 
 
+def test_topics_of_a_pattern_have_the_types_of_its_serdes(tmp_path: Path) -> None:
+    """As those have that a source names."""
+
+    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
+        assert await app.export(tmp_path / "out", topics=["orders-eu"]) == {"orders-eu": 1}
+        assert read("orders-eu", "key", "value") == [{"key": "k", "value": 1}]
+
+    with_app(tmp_path, look, run=False)
+
+
+def test_times_that_no_reader_can_show_are_null(tmp_path: Path) -> None:
+    """Such are the end of an unlimited window, raw or not, and timestamps after the year 9999."""
+
+    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
+        for raw in (False, True):
+            assert await app.export(tmp_path / "out", tables=["forever"], raw=raw) == {"forever": 2}
+            assert [(row["window_start"], row["window_end"]) for row in read("forever")] == [(at(0), None)] * 2
+
+    with_app(tmp_path, look)
+    columns = TopicColumns(pa.schema([("timestamp", pa.timestamp("us", "UTC"))]), None, None)
+    found = columns.of(Batch([None] * 3, [b"v"] * 3, [1, -1, (1 << 63) - 1]), LogRange("t", 0, 0, 3))
+    assert found.to_pylist() == [{"timestamp": at(1)}, {"timestamp": None}, {"timestamp": None}]
+
+
 def test_tables_that_cannot_be_exported_are_named(tmp_path: Path) -> None:
     """Missing names, missing changelogs, and bad data with its place; an app need not run."""
 
@@ -258,6 +289,8 @@ def test_tables_that_cannot_be_exported_are_named(tmp_path: Path) -> None:
             ({"tables": ["unlogged"]}, ConfigError, "table unlogged: it has no changelog"),
             ({"tables": ["names"], "topics": ["names"]}, ConfigError, "names: is named twice, and both would be written to"),
             ({"topics": ["words"], "types": {"names": str}}, ConfigError, "names is not exported"),
+            ({"topics": ["words"], "types": {"words": str}, "raw": True}, ConfigError, "types: words has a type, but raw leaves all as bytes"),
+            ({"topics": ["stray"], "types": {"stray": str}}, ConfigError, "neither reads nor writes topic 'stray', so it has no serde for it"),
             ({"topics": ["nowhere"]}, UnknownTopicOrPartition, "nowhere"),
             ({"topics": ["words"], "types": {"words": int}}, SerializationError, r"words-\d: the value at offset 0 is not of its serde's type"),
         ):
@@ -321,13 +354,70 @@ def test_types_have_a_form_in_arrow() -> None:
         {
             "size": {"width": 3},
             "corners": [{"x": 1, "y": 2.0}],
-            "colour": '"red"',
+            "colour": "red",
             "seen": at(1),
             "price": 2.0,
             "what": '"x"',
             "rest": '{"a":[1]}',
         }
     ]
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Plain(msgspec.Struct):
+    price: Decimal
+    id: uuid.UUID
+    level: Level
+    mixed: Literal[1, "two"]
+    side: Literal["buy", "sell"] | None
+    rank: Literal[1, 2]
+    noon: dt.time
+    took: dt.timedelta
+    by_colour: dict[Colour, Decimal]
+
+
+def test_types_that_json_has_as_text_are_text_without_quotation_marks() -> None:
+    """Decimals, UUIDs, times, durations, and enums and literals of text, so they can be compared and cast; enums and literals of int are numbers."""
+    shape = shape_of(Plain)
+    text = pa.string()
+    assert [(field.name, field.type) for field in shape.type] == [
+        ("price", text), ("id", text), ("level", pa.int64()), ("mixed", text), ("side", text), ("rank", pa.int64()), ("noon", text),
+        ("took", text), ("by_colour", pa.map_(text, text)),
+    ]  # fmt: skip
+    assert shape.convert is not None
+    some = uuid.UUID(int=1)
+    plain = Plain(Decimal("1.50"), some, Level.LOW, "two", "buy", 2, dt.time(12), dt.timedelta(hours=1), {Colour.RED: Decimal(2)})
+    assert pa.array([shape.convert(plain)], shape.type).to_pylist() == [
+        {
+            "price": "1.50", "id": str(some), "level": 1, "mixed": '"two"', "side": "buy", "rank": 2, "noon": "12:00:00", "took": "PT3600S",
+            "by_colour": [("red", "2")],
+        }
+    ]  # fmt: skip
+
+
+class Sparse(msgspec.Struct):
+    a: int | msgspec.UnsetType = msgspec.UNSET
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "value"),
+    [
+        (Total | None, b"null", None),
+        (list[int] | None, b"null", None),
+        (dict[str, int] | None, b"null", None),
+        (int | float | None, b"null", None),
+        (Sparse, b"{}", {"a": None}),
+        (Sparse, b'{"a": 1}', {"a": 1}),
+    ],
+)
+def test_none_and_unset_are_null(type_: Any, data: bytes, value: Any) -> None:
+    """Of all optional types, as a value and as a field."""
+    decoding = decoding_of(serdes.json(type_), "t")
+    assert decoding.decode is not None
+    assert pa.array([decoding.decode(data)], decoding.type).to_pylist() == [value]
 
 
 class Node(msgspec.Struct):

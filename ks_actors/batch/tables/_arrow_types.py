@@ -1,4 +1,4 @@
-"""Arrow types of Python types: structs, lists, maps and scalars; JSON text for anything else."""
+"""Arrow types of Python types: structs, lists, maps and scalars; text for anything else."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ def _shape(around: frozenset[int], info: inspect.Type) -> Shape:
     scalar = next((kind for each, kind in _SCALARS if isinstance(info, each)), None)
     if scalar is not None:
         return Shape(scalar, None)
+    if isinstance(info, _PLAIN):
+        return _TEXT
+    if isinstance(info, inspect.EnumType | inspect.LiteralType):
+        return _chosen(info)
     if id(info) in around:
         return _JSON
     inner = partial(_shape, around | {id(info)})
@@ -74,6 +78,21 @@ def _text(value: Any) -> str:
 
 
 _JSON = Shape(pa.string(), _text)
+# As they are in JSON, but without quotation marks, which no comparison or cast would expect.
+_TEXT = Shape(pa.string(), msgspec.to_builtins)
+_PLAIN = (inspect.DecimalType, inspect.UUIDType, inspect.TimeType, inspect.TimeDeltaType)
+
+
+def _chosen(info: inspect.EnumType | inspect.LiteralType) -> Shape:
+    """Return the shape of an enum or literal: that of its values."""
+    values = (
+        [each.value for each in info.cls]
+        if isinstance(info, inspect.EnumType)
+        else [each for each in info.values if each is not None]
+    )
+    if all(isinstance(each, int) for each in values):
+        return Shape(pa.int64(), msgspec.to_builtins)
+    return _TEXT if all(isinstance(each, str) for each in values) else _JSON
 
 
 def _item(value: Any, name: str) -> Any:
@@ -91,7 +110,9 @@ def _members(fields: list[tuple[str, Shape]], get: Callable[[Any, str], Any]) ->
 
 
 def _converted(shape: Shape, value: Any) -> Any:
-    return value if value is None or shape.convert is None else shape.convert(value)
+    if value is None or value is msgspec.UNSET:
+        return None
+    return value if shape.convert is None else shape.convert(value)
 
 
 def _many(item: Shape) -> Shape:
@@ -170,12 +191,12 @@ def decoding_of(
     if type_ is None:
         return Decoding(pa.binary(), None)
     shape = shape_of(type_)
-    return Decoding(shape.type, decode if shape.convert is None else _both(decode, shape.convert))
+    return Decoding(shape.type, decode if shape.convert is None else _both(decode, shape))
 
 
-def _both(decode: Callable[[bytes], Any], convert: Callable[[Any], Any]) -> Callable[[bytes], Any]:
+def _both(decode: Callable[[bytes], Any], shape: Shape) -> Callable[[bytes], Any]:
     def run(data: bytes) -> Any:
-        return convert(decode(data))
+        return _converted(shape, decode(data))
 
     return run
 
@@ -192,13 +213,16 @@ def _windowed(serde: Any, topic: str, *, is_key: bool) -> Decoding:
         plain = encode(found.key)
         return {
             "key": plain if inner.decode is None else inner.decode(plain),
-            "start": _time(found.window.start),
-            "end": _time(found.window.end),
+            "start": micros(found.window.start),
+            "end": micros(found.window.end),
         }
 
     return Decoding(pa.struct([("key", inner.type), ("start", _TIME), ("end", _TIME)]), run)
 
 
-def _time(time_ms: int) -> int | None:
-    # A window without end lies beyond the last time that Python can show.
+def micros(time_ms: int) -> int | None:
+    """Return a time for a column of timestamps, None for one that no reader could show.
+
+    Such are the end of a window without end, and times after the year 9999.
+    """
     return None if time_ms > _LAST_MS else time_ms * 1000

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from ks_actors.batch.tables._arrow_types import micros
 from ks_actors.records import Batch, window_at
 from ks_actors.snapshots import SUFFIXES
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _SUFFIXES = {"window": SUFFIXES["window"], "session": SUFFIXES["session"]}
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_MICROS = 1000
 
 
 def headers_column(batch: Batch) -> pa.Array:
@@ -84,13 +84,11 @@ class TopicColumns:
             "topic": lambda: [where.topic] * len(batch),
             "partition": lambda: [where.partition] * len(batch),
             "offset": lambda: list(batch.offsets) if len(batch.offsets) else [None] * len(batch),
-            "timestamp": lambda: [
-                None if time < 0 else time * _MICROS for time in batch.timestamps
-            ],
+            "timestamp": lambda: [None if time < 0 else micros(time) for time in batch.timestamps],
             "window_start": lambda: [
-                found[1 if self._sessions else 0] * _MICROS for found in self._windows
+                micros(found[1 if self._sessions else 0]) for found in self._windows
             ],
-            "window_end": lambda: [self._ends(found[0]) * _MICROS for found in self._windows],
+            "window_end": lambda: [micros(self._ends(found[0])) for found in self._windows],
         }
         return pa.array(columns[name](), field.type)
 

@@ -97,6 +97,11 @@ class Exporter:
             )
         if strange := sorted(set(self._types) - set(names)):
             raise ConfigError(f"types: {', '.join(strange)} is not exported")
+        if self._raw and self._types:
+            raise ConfigError(
+                f"types: {', '.join(sorted(self._types))} has a type, but raw leaves all as bytes: "
+                "give one of both"
+            )
         places = [plan.topic for plan in plans]
         ranges = await run_in_thread(partial(log.ranges, places, Bounds()), log.give_up)
         counts = {}
@@ -147,18 +152,36 @@ class Exporter:
 
     def _topic(self, name: str) -> _Plan:
         topic = self._setup.topic(name)
-        for node in self._topology.nodes.values():
-            if (isinstance(node, SourceNode) and name in node.topics) or (
-                isinstance(node, SinkNode) and node.topic == name
-            ):
-                return _Plan(
-                    name, topic, False, *self._decodings(name, topic, node.key, node.value)
-                )
+        nodes = self._topology.nodes.values()
+        # A topic's own name comes before the patterns, as it does in a topology's sources.
+        for matches in (_names, _matches):
+            for node in nodes:
+                if isinstance(node, SourceNode | SinkNode) and matches(node, name):
+                    return _Plan(
+                        name, topic, False, *self._decodings(name, topic, node.key, node.value)
+                    )
         filled = self._topology.global_topics.get(name)
         if filled is not None:
             spec = self._topology.global_stores[filled.store]
             return _Plan(name, topic, False, *self._decodings(name, topic, spec.key, spec.value))
+        if name in self._types:
+            raise ConfigError(
+                f"types: the topology neither reads nor writes topic {name!r}, so it has no serde "
+                "for it: export it without a type, as bytes"
+            )
         return _Plan(name, topic, False, _RAW, _RAW)
+
+
+def _names(node: SourceNode | SinkNode, topic: str) -> bool:
+    return topic in node.topics if isinstance(node, SourceNode) else node.topic == topic
+
+
+def _matches(node: SourceNode | SinkNode, topic: str) -> bool:
+    return (
+        isinstance(node, SourceNode)
+        and node.pattern is not None
+        and node.pattern.fullmatch(topic) is not None
+    )
 
 
 def _schema(plan: _Plan) -> pa.Schema:

@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from ks_actors._errors import BatchError
+from ks_actors.batch.tables._arrow_types import micros
 from ks_actors.processors import Record
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _COLUMNS: Final = ("key", "value", "timestamp", "headers")
-_MICROS = 1000
 
 
 def table_of(
@@ -30,7 +30,7 @@ def table_of(
     columns = [
         _column("key", [record.key for record in records], key),
         _column("value", [record.value for record in records], value),
-        pa.array([record.timestamp * _MICROS for record in records], _TIME),
+        pa.array([micros(record.timestamp) for record in records], _TIME),
         pa.array(headers, _HEADERS),
     ]
     return pa.Table.from_arrays(columns, names=list(_COLUMNS))
