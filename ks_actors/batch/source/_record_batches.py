@@ -40,18 +40,27 @@ class Records:
             if options.value_serde is None
             else serde_of(options.value_serde).deserializer(topic)
         )
-        self._columns = TopicColumns(schema, self._decode, value, options.store_kind)
+        self._columns = TopicColumns(
+            schema,
+            self._decode,
+            value,
+            options.store_kind,
+            advice="Give the serde and the type that it has, read it without a serde, as bytes, or "
+            "leave its offset out",
+        )
 
     def of(self, batches: Iterable[Batch], where: LogRange) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of the wanted keys."""
         for batch in batches:
-            wanted = (
-                batch
-                if self._keys is None
-                else batch.select([self._wants(key) for key in batch.keys])
-            )
+            wanted = batch if self._keys is None else self._wanted(batch, where)
             if len(wanted):
                 yield self._columns.of(wanted, where)
+
+    def _wanted(self, batch: Batch, where: LogRange) -> Batch:
+        try:
+            return batch.select([self._wants(key) for key in batch.keys])
+        except Exception as error:
+            raise self._columns.blamed(batch, where, error) from error
 
     def _wants(self, key: bytes | None) -> bool:
         if key is None or self._keys is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 
+from ks_actors._errors import ConfigError, SerializationError
 from ks_actors.batch.tables._arrow_types import micros
+from ks_actors.batch.tables._objects import plain
 from ks_actors.records import Batch, window_at
 from ks_actors.snapshots import SUFFIXES
 
@@ -35,7 +36,8 @@ class TopicColumns:
 
     The schema selects the columns; a column without a decoder stays bytes. Keys of a windowed store
     of this `kind` are split into key and window. Windows last `windows` ms, or compute their ends;
-    session keys contain them.
+    session keys contain them. With `ready` the decoders give values that Arrow takes. `advice` ends
+    the errors of data that cannot be decoded.
     """
 
     def __init__(
@@ -45,16 +47,51 @@ class TopicColumns:
         decode_value: Callable[[bytes], Any] | None,
         kind: str = "",
         windows: int | CustomWindows = 0,
+        *,
+        ready: bool = False,
+        advice: str = "",
     ) -> None:
         self._schema = schema
         self._decoders = {"key": decode_key, "value": decode_value}
+        self._ready = ready
+        self._advice = advice
         self._suffix = _SUFFIXES.get(kind)
         self._sessions = kind == "session"
         self._ends = cache(lambda start: _end(windows, start))
         self._windows: list[tuple[int, int]] = []
 
     def of(self, batch: Batch, where: LogRange) -> pa.RecordBatch:
-        """Return the columns of a batch."""
+        """Return the columns of a batch.
+
+        Raises SerializationError with the place of the data that cannot be decoded, and ConfigError
+        for a type that does not fit the objects of a serde.
+        """
+        try:
+            return self._of(batch, where)
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise self.blamed(batch, where, error) from error
+
+    def blamed(self, batch: Batch, where: LogRange, error: Exception) -> SerializationError:
+        """Return the error about the first key or value of a batch that cannot be decoded."""
+        place = f"{where.topic}-{where.partition}"
+        for number, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
+            for field in self._schema:
+                if field.name not in self._decoders:
+                    continue
+                data = value if field.name == "value" or key is None else self.key_of(key)
+                try:
+                    self._decoded(field.name, [data], field.type)
+                except Exception as found:  # noqa: BLE001 - the error tells it
+                    at = f"offset {batch.offsets[number]}" if len(batch.offsets) else f"key {key!r}"
+                    return SerializationError(
+                        f"{place}: the {field.name} at {at} is not of its serde's type, or not of "
+                        f"the type {field.type}: {type(found).__name__}: {found}. {self._advice}"
+                    )
+        return SerializationError(f"{place}: {type(error).__name__}: {error}")
+
+    def _of(self, batch: Batch, where: LogRange) -> pa.RecordBatch:
         suffix = self._suffix
         if suffix is not None:
             keys: list[Any] = batch.keys
@@ -97,9 +134,7 @@ class TopicColumns:
         if decode is None:
             return pa.array(column, kind)
         objects = [None if data is None else decode(data) for data in column]
-        if isinstance(next((each for each in objects if each is not None), None), msgspec.Struct):
-            objects = [msgspec.to_builtins(each, builtin_types=(bytes,)) for each in objects]
-        return pa.array(objects, kind)
+        return pa.array(objects if self._ready else plain(f"{name}_type", objects, kind), kind)
 
 
 def _end(windows: int | CustomWindows, start: int) -> int:

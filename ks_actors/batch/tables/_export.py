@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import pyarrow as pa
 
-from ks_actors._errors import ConfigError, SerializationError, UnknownStore
+from ks_actors._errors import ConfigError, UnknownStore
 from ks_actors.batch._export_progress import Watch
 from ks_actors.batch._loop_calls import LoopCalls
 from ks_actors.batch._reading import Bounds, LogReader, SharedLog, address_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ks_actors.batch._reading import LogRange
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
-    from ks_actors.records import Batch, CustomWindows
+    from ks_actors.records import CustomWindows
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, Topology
 
@@ -217,49 +217,24 @@ def _write(
     place, count = directory / plan.name, 0
     place.mkdir(parents=True, exist_ok=True)
     schema, versioned = _schema(plan), plan.kind == StoreKind.VERSIONED.value
-    columns = TopicColumns(schema, plan.key.decode, plan.value.decode, plan.kind, plan.windows)
+    columns = TopicColumns(
+        schema,
+        plan.key.decode,
+        plan.value.decode,
+        plan.kind,
+        plan.windows,
+        ready=True,
+        advice="Export it raw, or give its type",
+    )
     for one in ranges:
         # Close the generator here. Garbage collection could close it in the log's own thread, and
         # that would block.
         with closing(log.read(one)) as read:
             told = watch.over(plan.name, one, read)
             batches = (latest(told, versioned=versioned),) if plan.table else told
-            rows = (_columns(columns, plan, batch, one) for batch in batches if len(batch))
+            rows = (columns.of(batch, one) for batch in batches if len(batch))
             count += write_file(place / f"{one.partition}.parquet", schema, rows)
     return count
-
-
-def _columns(columns: TopicColumns, plan: _Plan, batch: Batch, where: LogRange) -> pa.RecordBatch:
-    """Return a batch as columns.
-
-    Raises SerializationError with the location of the undecodable data.
-    """
-    try:
-        return columns.of(batch, where)
-    except Exception as error:
-        for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True):
-            for what, decoding, data in (
-                ("key", plan.key, columns.key_of(key) if key is not None else None),
-                ("value", plan.value, value),
-            ):
-                try:
-                    pa.array(
-                        [
-                            None
-                            if data is None or decoding.decode is None
-                            else decoding.decode(data)
-                        ],
-                        decoding.type,
-                    )
-                except Exception as found:
-                    raise SerializationError(
-                        f"{where.topic}-{where.partition}: the {what} at offset {offset} is not of "
-                        f"its serde's type, or not of the type {decoding.type}: "
-                        f"{type(found).__name__}: {found}. Export it raw, or give its type"
-                    ) from found
-        raise SerializationError(
-            f"{where.topic}-{where.partition}: {type(error).__name__}: {error}"
-        ) from error
 
 
 async def export(

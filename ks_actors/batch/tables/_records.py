@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import pyarrow as pa
 
 from ks_actors._errors import BatchError
 from ks_actors.batch.tables._arrow_types import micros
+from ks_actors.batch.tables._objects import objects_of, plain
 from ks_actors.processors import Record
 
 if TYPE_CHECKING:
@@ -37,16 +36,17 @@ def table_of(
 
 
 def _column(name: str, objects: list[Any], kind: pa.DataType | None) -> pa.Array:
-    first = next((each for each in objects if each is not None), None)
-    if isinstance(first, msgspec.Struct) or dataclasses.is_dataclass(first):
-        objects = [msgspec.to_builtins(each, builtin_types=(bytes,)) for each in objects]
+    values = plain(f"{name}_type", objects, kind)
     try:
-        return pa.array(objects, kind)
+        return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        wanted = "a column of their own type" if kind is None else f"of type {kind}"
+        wanted, advice = (
+            ("a column of their own type", f"give their type as {name}_type")
+            if kind is None
+            else (f"of type {kind}", f"give another {name}_type")
+        )
         raise BatchError(
-            f"the {name}s of these records cannot be {wanted}: {error}; give their type as "
-            f"{name}_type"
+            f"the {name}s of these records cannot be {wanted}: {error}; {advice}"
         ) from error
 
 
@@ -62,7 +62,7 @@ def records_of(rows: pa.Table, timestamp: int) -> list[Record[Any, Any]]:
             "optional timestamp and headers, and nothing else; put several columns into one by "
             "struct(...)"
         )
-    keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
+    keys, values = objects_of(rows.column("key")), objects_of(rows.column("value"))
     times = [timestamp] * len(keys)
     if "timestamp" in names:
         times = [timestamp if time is None else time for time in _times(rows.column("timestamp"))]
