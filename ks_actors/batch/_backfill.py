@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.topology import check_serdes, enter_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from actors import Ref
@@ -131,11 +132,20 @@ def _address(config: StreamsConfig, log: Log | None) -> LogAddress:
     return address
 
 
-def _bounds(until: int | Mapping[str, Mapping[int, int]] | None) -> Bounds:
-    if until is None or isinstance(until, int):
-        if until is not None and until < 0:
+def _bounds(until: object) -> Bounds:
+    if until is None:
+        return Bounds()
+    if isinstance(until, int) and not isinstance(until, bool):
+        if until < 0:
             raise ConfigError(f"until: is {until}: give 0 or more")
         return Bounds(until_ms=until)
+    if not isinstance(until, Mapping) or not all(
+        isinstance(topic, str) and isinstance(ends, Mapping) for topic, ends in until.items()
+    ):
+        raise ConfigError(
+            f"until: is {until!r}: give a time in ms as an int, int(moment.timestamp() * 1000) for "
+            'a datetime, or end offsets by topic and partition, {"orders": {0: 100}}'
+        )
     return Bounds(ends=until)
 
 
@@ -200,7 +210,8 @@ class _Local:
             if self._snapshot is not None:
                 self._snapshot.abort()
             raise
-        sinks = frozenset(where.topic for where in self._files.partitions) - plan.repartitions
+        written = frozenset(where.topic for where in self._files.partitions) - plan.repartitions
+        sinks = plan.sinks | written
         return Backfill(
             tuple(self._done),
             manifest,

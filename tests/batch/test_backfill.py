@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
@@ -204,6 +205,31 @@ def test_output_goes_to_parquet(tmp_path: Path) -> None:
     assert sorted(int(row["key"]) for rows in found for row in rows) == list(range(20))
     assert [row["value"] for rows in found for row in rows if row["key"] == b"3"] == [None]
     assert [row["offset"] for row in found[0]] == list(range(len(found[0])))
+
+
+def test_no_parquet_file_of_an_earlier_run_stays_beside_the_new_ones(tmp_path: Path) -> None:
+    """Who reads the directory of a topic gets the last run's output alone, also where that has none; files with other names stay."""
+    records: list[Input] = [("in", str(number).encode(), b"v", number) for number in range(20)]
+
+    async def main() -> None:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in", 2), NewTopic("out", 2)])
+            await fill(log, {"in": 2}, records)
+            for until, files in ((None, {"0", "1"}), ({"in": {1: 0}}, {"0"}), ({"in": {0: 0, 1: 0}}, set[str]())):
+                with await backfill(copied(), StreamsConfig.of(SETTINGS), log=log, until=until) as done:
+                    counts = done.to_parquet(tmp_path)
+                assert {file.stem for file in (tmp_path / "out").iterdir()} == files | {"mine"} if until else files
+                assert set(counts) == ({"out"} if files else set())
+                (tmp_path / "out" / "mine.parquet").touch()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("until", [5000.0, True, "2020-01-01", dt.datetime(2020, 1, 1, tzinfo=dt.UTC), {TopicPartition("in", 0): 1}, {"in": 1}, -1])
+def test_ends_of_other_types_are_refused_by_name(until: Any) -> None:
+    """With what to give instead; none is taken for something else."""
+    with pytest.raises(ConfigError, match=r"^until: is .*give "):
+        ran(doubled(), {"in": 1, "out": 1}, [], until=until)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from actors import System
-from ks_actors import ConfigError, JobTimeout, SparkUnavailable
+from ks_actors import ConfigError, JobCancelled, JobTimeout, SparkUnavailable
 from ks_actors.batch import BatchBridge, SparkBridge, SparkSettings
 from ks_actors.batch.spark import _bridge
+from ks_actors.batch.spark._bridge import run_job
 from ks_actors.batch.spark._session import SparkSession
 from ks_actors.batch.spark._spark_bridge import _Life
 
@@ -62,3 +63,28 @@ def test_a_bridge_needs_time_to_start() -> None:
     """None at all is refused when the bridge is made."""
     with pytest.raises(ConfigError, match="start_timeout_ms: is 0"):
         SparkBridge(start_timeout_ms=0)
+
+
+async def test_a_job_that_hangs_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a job's thread nor the one that starts Spark is waited for when the interpreter ends."""
+    hangs, let_go = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def hang(_: object) -> None:
+        threads.append(threading.current_thread())
+        hangs.set()
+        let_go.wait()
+
+    monkeypatch.setattr(_bridge, "_opened", lambda _: threads.append(threading.current_thread()))
+    monkeypatch.setattr(SparkSession, "spark", property(hang))
+    monkeypatch.setattr(_bridge, "_GIVE_UP_SECONDS", 0.01)
+    async with System("test") as system:
+        bridge = await system.spawn(BatchBridge.spec(SparkSettings()), "bridge")
+        asked = asyncio.ensure_future(run_job(bridge, "job", lambda _: None))
+        await asyncio.to_thread(hangs.wait)
+    with pytest.raises(JobCancelled):
+        await asked
+    assert [thread.name for thread in threads] == ["ks-batch-session-0", "ks-batch-job-0"]
+    assert threads[1].is_alive()
+    assert all(thread.daemon for thread in threads)
+    let_go.set()

@@ -14,6 +14,7 @@ import pytest
 from ks_actors import (
     App,
     Batch,
+    BatchError,
     LogTimeout,
     Materialized,
     NotRunning,
@@ -199,6 +200,36 @@ async def test_other_records_are_refused() -> None:
             with await backfill(topology, CONFIG, log=log, until=until) as other, pytest.raises(PublishRefused, match="Nothing was written"):
                 await publish(other, CONFIG, log=log)
         assert await written(log) == before
+
+
+async def test_more_records_than_a_finished_job_had_are_refused_with_advice_for_that() -> None:
+    """The topic has grown: another job would write everything twice, so the error asks for the ends of the run before."""
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("lines", 1), NewTopic("loud", 1)])
+        await fill(log, {"lines": 1}, LINES[:5])
+        with await backfill(loud("lines", "loud"), CONFIG, log=log) as done:
+            await publish(done, CONFIG, log=log)
+        await fill(log, {"lines": 1}, LINES[5:7])
+        with await backfill(loud("lines", "loud"), CONFIG, log=log) as done:
+            with pytest.raises(PublishRefused, match=r"loud-0 has all 5 records of this job, and this run gives more .* Give `until`") as refused:
+                await publish(done, CONFIG, log=log)
+            assert "another job" not in str(refused.value)
+        with await backfill(loud("lines", "loud"), CONFIG, log=log, until={"lines": {0: 5}}) as done:
+            assert await publish(done, CONFIG, log=log) == {"loud": 0}
+
+
+async def test_a_closed_backfill_is_refused() -> None:
+    """Its output is deleted."""
+    async with EmbeddedLog() as log:
+        await filled(log)
+        done = await backfill(words(), CONFIG, log=log)
+        where = done.partitions[0]
+        done.close()
+        with pytest.raises(BatchError, match="this backfill is closed, and its output is deleted: use it within its `with` block"):
+            await publish(done, CONFIG, log=log)
+        with pytest.raises(BatchError, match="is closed"):
+            done.read(where)
+        assert done.records > 0
 
 
 async def test_a_topic_that_was_deleted_is_no_topic_that_has_it_all() -> None:

@@ -71,7 +71,8 @@ class Plan(msgspec.Struct, frozen=True):
     """All stages with the partition counts of all topics.
 
     Each stage comes after those that write its repartition topics. `resume` has the end offsets of
-    the repartition topics in the log: the streaming app must not read anything before them.
+    the repartition topics in the log: the streaming app must not read anything before them. `sinks`
+    are the topics with fixed names that the topology writes to.
     """
 
     stages: tuple[Stage, ...]
@@ -79,6 +80,7 @@ class Plan(msgspec.Struct, frozen=True):
     globals: tuple[LogRange, ...]
     resume: Mapping[TopicPartition, int]
     repartitions: frozenset[str]
+    sinks: frozenset[str]
 
     @property
     def records(self) -> int:
@@ -195,7 +197,8 @@ async def make_plan(
     ]
     # Uncommitted: the stream must skip the records of transactions that are still open, too.
     ends = await log.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
-    return Plan(stages, counts, tuple(globals_), dict(ends), repartitions)
+    sinks = frozenset(_writers(setup)) - repartitions
+    return Plan(stages, counts, tuple(globals_), dict(ends), repartitions, sinks)
 
 
 def _task_plan(

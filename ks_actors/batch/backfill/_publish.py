@@ -202,10 +202,17 @@ class _Publisher:
             )
             # A checksum of all records so far, because a changed function may give as many other
             # ones.
-            if records != marker.records or checksum != marker.checksum or (marker.whole and more):
+            if records != marker.records or checksum != marker.checksum:
                 raise self._refused(
                     where,
                     f"has {marker.records:,} records of this job, which this run does not produce",
+                )
+            if marker.whole and more:
+                raise PublishRefused(
+                    f"job {self._job!r} of {self._config.application_id} is not published: {where} "
+                    f"has all {marker.records:,} records of this job, and this run gives more "
+                    "after the same ones: its topics have grown. Nothing was written. Give `until` "
+                    "the ends of the run before; the started app reads what came later"
                 )
 
     def _refused(self, where: TopicPartition, why: str) -> PublishRefused:

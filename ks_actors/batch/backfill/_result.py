@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import msgspec
 
+from ks_actors._errors import BatchError
 from ks_actors.log import OffsetAndMetadata  # noqa: TC001 - as above
 from ks_actors.records import TaskId, TopicPartition  # noqa: TC001 - as above
 from ks_actors.snapshots import StoreSnapshot  # noqa: TC001 - as above
@@ -74,6 +75,7 @@ class Backfill:
         self._written = written
         self._sinks = sinks
         self._directory = directory
+        self._closed: bool = False
 
     def __enter__(self) -> Backfill:
         return self
@@ -85,6 +87,14 @@ class Backfill:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _check_open(self) -> None:
+        """Raise BatchError after `close`, which deletes the output."""
+        if self._closed:
+            raise BatchError(
+                "this backfill is closed, and its output is deleted: use it within its `with` "
+                "block, before `close`"
+            )
 
     @property
     def records(self) -> int:
@@ -99,23 +109,28 @@ class Backfill:
     @property
     def partitions(self) -> list[TopicPartition]:
         """The partitions with output, except those of repartition topics."""
+        self._check_open()
         return [where for where in self._written.partitions if where.topic in self._sinks]
 
     def read(self, where: TopicPartition) -> Generator[Batch, None, None]:
         """Yield the output of a partition. Blocks."""
+        self._check_open()
         return self._written.read(where)
 
     def to_parquet(self, directory: Path) -> dict[str, int]:
         """Write the output to `<topic>/<partition>.parquet`; return the number of records by topic.
 
-        Blocks; needs pyarrow.
+        Files of an earlier run are replaced, and removed for partitions without output now. Blocks;
+        needs pyarrow.
         """
         from ks_actors.batch.tables import write_parquet  # noqa: PLC0415 - optional package
 
-        return write_parquet(directory, ((where, self.read(where)) for where in self.partitions))
+        written = ((where, self.read(where)) for where in self.partitions)
+        return write_parquet(directory, written, self._sinks)
 
     def close(self) -> None:
         """Delete the output; the snapshot stays. Blocks."""
+        self._closed = True
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never, final
 
 from actors import HANDLED, Actor, ActorsError, Spec, Stopping, Terminated
+from actors.loop import ThreadLane
 from ks_actors._errors import BatchError, JobCancelled, JobTimeout
 from ks_actors.batch._task_errors import died, translated
 from ks_actors.batch.spark._messages import (
@@ -57,9 +57,8 @@ class _Job:
         self.refusal: BatchError | None = None
         self.answered: bool = False
         self.stages: Stages = {}
-        self.thread: ThreadPoolExecutor = ThreadPoolExecutor(
-            1, thread_name_prefix=f"ks-batch-{order.name}"
-        )
+        # Threads of the standard pool would keep the process until the job ends, if it ever does.
+        self.thread: ThreadLane = ThreadLane(f"ks-batch-{order.name}", 1)
 
     def run(self, session: SparkSession, connects: bool) -> Any:
         """Run the work in the job's thread. Raises BatchError for every failure."""
@@ -107,7 +106,7 @@ class BatchBridge(Actor[BridgeMessage]):
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
         self._session = SparkSession(settings)
-        self._opening = ThreadPoolExecutor(1, thread_name_prefix="ks-batch-session")
+        self._opening = ThreadLane("ks-batch-session", 1)
         self._jobs: dict[str, _Job] = {}
         self._waiting: deque[RunJob] = deque()
         self._looking: bool = False

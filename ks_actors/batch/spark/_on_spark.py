@@ -80,7 +80,7 @@ async def on_spark(
             raise
     rows = await asyncio.to_thread(engine.ParquetRows, directory, len(plan.stages))
     written = await asyncio.to_thread(lambda: rows.partitions)
-    sinks = frozenset(where.topic for where in written) - plan.repartitions
+    sinks = plan.sinks | (frozenset(where.topic for where in written) - plan.repartitions)
     return Backfill(tuple(run.done), manifest, rows, sinks, directory, time.perf_counter() - began)
 
 

@@ -11,7 +11,7 @@ from ks_actors.batch._reading import LogRange
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from ks_actors.log import TopicPartition
@@ -30,24 +30,31 @@ SCHEMA = pa.schema(
 
 
 def write_parquet(
-    directory: Path, partitions: Iterable[tuple[TopicPartition, Iterable[Batch]]]
+    directory: Path,
+    partitions: Iterable[tuple[TopicPartition, Iterable[Batch]]],
+    topics: Collection[str] = (),
 ) -> dict[str, int]:
     """Write one file per partition, and return the number of records by topic. Blocks.
 
-    Each file appears only when it is complete. Offsets count from 0 in each partition.
+    Each file appears only when it is complete. Offsets count from 0 in each partition. Files of
+    other partitions of these `topics`, which an earlier run has left, are removed at the end.
     """
     columns = TopicColumns(SCHEMA, None, None)
     counts: dict[str, int] = {}
+    new: set[Path] = set()
     for where, batches in partitions:
         topic = directory / where.topic
         topic.mkdir(parents=True, exist_ok=True)
         place = LogRange(where.topic, where.partition, 0, 0)
-        rows = write_file(
-            topic / f"{where.partition}.parquet",
-            SCHEMA,
-            (columns.of(batch, place) for batch in batches),
-        )
+        file = topic / f"{where.partition}.parquet"
+        rows = write_file(file, SCHEMA, (columns.of(batch, place) for batch in batches))
         counts[where.topic] = counts.get(where.topic, 0) + rows
+        new.add(file)
+    for topic in (directory / name for name in {*topics, *counts}):
+        for file in set(topic.glob("*.parquet")) - new:
+            # Who reads the directory would take the rows of an earlier run for those of this one.
+            if file.stem.isdecimal():
+                file.unlink(missing_ok=True)
     return counts
 
 
