@@ -208,7 +208,7 @@ def test_output_goes_to_parquet(tmp_path: Path) -> None:
 
 
 def test_no_parquet_file_of_an_earlier_run_stays_beside_the_new_ones(tmp_path: Path) -> None:
-    """Who reads the directory of a topic gets the last run's output alone, also where that has none; files with other names stay."""
+    """A reader of the directory of a topic gets only the output of the last run, also where that has none; files with other names stay."""
     records: list[Input] = [("in", str(number).encode(), b"v", number) for number in range(20)]
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What goes to Spark's tasks works there as it does here."""
+"""Serdes and their decoders work in the tasks of Spark as they do here."""
 
 from __future__ import annotations
 
