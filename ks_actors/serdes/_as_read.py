@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
+import enum
 import uuid
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, get_origin
@@ -60,21 +63,6 @@ def of_serde(serde: Any) -> AsRead | None:
     return found
 
 
-def of_type(type_: Any) -> AsRead | None:
-    """Return a check for objects that msgspec reads back unchanged, written as a `type_`.
-
-    Returns None where no quick check exists. The check is one expression: a call for each part of
-    an object would take as long as writing it.
-    """
-    names: dict[str, Any] = {"is_text": is_text}
-    expression = _condition(inspect.type_info(type_), "value", names, frozenset())
-    found: AsRead | None = (
-        # The evaluated text has only names of fields and types, never data.
-        None if expression is None else eval(f"lambda value: {expression}", names)  # noqa: S307 - of fixed parts
-    )
-    return found
-
-
 SCALARS: Final[tuple[tuple[inspect.Type, str], ...]] = (
     (inspect.IntType(), f"type({{0}}) is int and {-1 << 63} <= {{0}} < {1 << 63}"),
     (inspect.StrType(), "type({0}) is str and ({0}.isascii() or is_text({0}))"),
@@ -82,51 +70,144 @@ SCALARS: Final[tuple[tuple[inspect.Type, str], ...]] = (
     (inspect.BoolType(), "{0} is True or {0} is False"),
     (inspect.BytesType(), "type({0}) is bytes"),
     (inspect.NoneType(), "{0} is None"),
+    (inspect.UUIDType(), "type({0}) is uuid_"),
+    (inspect.DateType(), "type({0}) is date"),
+    (
+        inspect.DateTimeType(),
+        "type({0}) is datetime_ and not {0}.fold and ({0}.tzinfo is None or {0}.tzinfo is utc)",
+    ),
+    (inspect.DecimalType(), "type({0}) is decimal_ and {0}.is_finite()"),
 )
 """Types without bounds or patterns, and the conditions for their objects.
 
 Bounds and patterns would be checked by decoding only.
 """
 
+EXACT_FLOATS: Final = 1 << 53
+"""The whole numbers up to this are floats without a loss."""
 
-def _condition(
-    info: inspect.Type, place: str, names: dict[str, Any], around: frozenset[int]
-) -> str | None:
-    """Return an expression that is true when the object at a place is read back unchanged.
+WHOLE_FLOAT: Final = (
+    "({0} - {0} == 0 if type({0}) is float else "
+    f"type({{0}}) is int and {-EXACT_FLOATS} <= {{0}} <= {EXACT_FLOATS})"
+)
+"""The condition for a float that may be given as an int."""
 
-    Types that it refers to are added to `names`.
+NAMES: Final[dict[str, Any]] = {
+    "is_text": is_text,
+    "uuid_": uuid.UUID,
+    "date": dt.date,
+    "datetime_": dt.datetime,
+    "utc": dt.UTC,
+    "decimal_": decimal.Decimal,
+}
+
+
+class Conditions:
+    """The conditions under which objects are read back from JSON or MessagePack.
+
+    A condition is one expression: a call for each part of an object would take as long as writing
+    it. It refers to names in `names`. An object that meets it is read back unchanged; with `equal`
+    it is enough that it is read back equal. With `free` there may be anything in parts of type Any.
     """
-    if id(info) in around:
-        return None  # A recursive type.
-    around |= {id(info)}
-    parts: list[str | None]
-    match info:
-        case inspect.TupleType():
-            parts = [f"type({place}) is tuple and len({place}) == {len(info.item_types)}"]
-            parts += [
-                _condition(item, f"{place}[{index}]", names, around)
-                for index, item in enumerate(info.item_types)
-            ]
-        case inspect.VarTupleType(min_length=None, max_length=None):
-            each = _condition(info.item_type, "each", names, around)
-            parts = [f"type({place}) is tuple", each and f"all([{each} for each in {place}])"]
-        case inspect.StructType() | inspect.DataclassType() if (
-            not hasattr(info.cls, "__post_init__") and get_origin(info.cls) is None
-        ):
-            name = f"cls{len(names)}"
-            names[name] = info.cls
-            parts = [
-                f"type({place}) is {name}",
-                *(
-                    _condition(field.type, f"{place}.{field.name}", names, around)
+
+    def __init__(self, *, equal: bool = False, free: bool = False) -> None:
+        self.names: dict[str, Any] = dict(NAMES)
+        self._equal: bool = equal
+        self._free: bool = free
+
+    def of(self, type_: Any, place: str) -> str | None:
+        """Return the condition for the object at a place, None where there is no quick one."""
+        return self._condition(inspect.type_info(type_), place, frozenset())
+
+    def _condition(self, info: inspect.Type, place: str, around: frozenset[int]) -> str | None:
+        if id(info) in around:
+            return None  # A recursive type.
+        around |= {id(info)}
+        if isinstance(info, inspect.UnionType):
+            each = [self._condition(part, place, around) for part in info.types]
+            return None if None in each else f"({' or '.join(f'({part})' for part in each)})"
+        parts = self._loose(info, place) or self._composed(info, place, around)
+        if not parts:
+            known = (template.format(place) for plain, template in SCALARS if info == plain)
+            return next(known, None)
+        if None in parts:
+            return None
+        return " and ".join(f"({part})" for part in parts if part != "True") or "True"
+
+    def _loose(self, info: inspect.Type, place: str) -> list[str | None]:
+        """Return the conditions for an object that need not be read back unchanged."""
+        match info:
+            case inspect.AnyType() if self._free:
+                return ["True"]
+            case inspect.FloatType(gt=None, ge=None, lt=None, le=None, multiple_of=None) if (
+                self._equal
+            ):
+                return [WHOLE_FLOAT.format(place)]
+            # Where items have types, to look at each takes longer than to read them all again.
+            case inspect.ListType(
+                item_type=inspect.AnyType(), min_length=None, max_length=None
+            ) if self._free:
+                return [f"type({place}) is list"]
+            case inspect.DictType(
+                value_type=inspect.AnyType(), min_length=None, max_length=None
+            ) if self._free:
+                if isinstance(info.key_type, inspect.AnyType):
+                    return [f"type({place}) is dict"]
+                if info.key_type == inspect.StrType():
+                    return [
+                        f"type({place}) is dict",
+                        f"not {place} or set(map(type, {place})) == {{str}}",
+                    ]
+        return []
+
+    def _composed(self, info: inspect.Type, place: str, around: frozenset[int]) -> list[str | None]:
+        """Return the conditions for an object of a class of the user's, or a tuple."""
+        parts: list[str | None] = []
+        match info:
+            case inspect.TupleType():
+                parts = [f"type({place}) is tuple and len({place}) == {len(info.item_types)}"]
+                parts += [
+                    self._condition(item, f"{place}[{index}]", around)
+                    for index, item in enumerate(info.item_types)
+                ]
+            case inspect.VarTupleType(min_length=None, max_length=None) if not self._equal:
+                item = self._condition(info.item_type, "each", around)
+                parts = [
+                    f"type({place}) is tuple",
+                    item and f"all([{item} for each in {place}])",
+                ]
+            case inspect.TypedDictType() if all(field.required for field in info.fields):
+                parts = [f"type({place}) is dict and len({place}) == {len(info.fields)}"]
+                for field in info.fields:
+                    parts.append(f"{field.name!r} in {place}")
+                    parts.append(self._condition(field.type, f"{place}[{field.name!r}]", around))
+            case inspect.StructType() | inspect.DataclassType() | inspect.NamedTupleType() if (
+                not hasattr(info.cls, "__post_init__") and get_origin(info.cls) is None
+            ):
+                parts = [f"type({place}) is {self._name(info.cls)}"]
+                parts += [
+                    self._condition(field.type, f"{place}.{field.name}", around)
                     for field in info.fields
-                ),
-            ]
-        case inspect.UnionType():
-            parts = [_condition(part, place, names, around) for part in info.types]
-            return None if None in parts else f"({' or '.join(f'({part})' for part in parts)})"
-        case _:
-            parts = [
-                next((template.format(place) for plain, template in SCALARS if info == plain), None)
-            ]
-    return None if None in parts else " and ".join(f"({part})" for part in parts)
+                ]
+            case inspect.EnumType() if not issubclass(info.cls, enum.Flag):
+                parts = [f"type({place}) is {self._name(info.cls)}"]
+        return parts
+
+    def _name(self, cls: type[Any]) -> str:
+        name = f"cls{len(self.names)}"
+        self.names[name] = cls
+        return name
+
+
+def of_type(type_: Any) -> AsRead | None:
+    """Return a check for objects that msgspec reads back unchanged, written as a `type_`.
+
+    Returns None where no quick check exists.
+    """
+    conditions = Conditions()
+    expression = conditions.of(type_, "value")
+    found: AsRead | None = (
+        # The evaluated text has only names of fields and types, never data.
+        None if expression is None else eval(f"lambda value: {expression}", conditions.names)  # noqa: S307 - of fixed parts
+    )
+    return found

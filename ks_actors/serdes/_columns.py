@@ -13,11 +13,18 @@ if TYPE_CHECKING:
 
 _FORMS: Final[list[tuple[Callable[[Any], Any], Callable[[list[Any]], list[Any]]]]] = []
 
+_OWN: Final = "_ks_actors_column_form"
+
 
 def has_form(convert: Callable[[Any], Any], name: str) -> None:
     """Register the kernel's function `name` as the column form of `convert`."""
     if HAS_KERNEL:
         _FORMS.append((convert, getattr(_kernel, name)))
+
+
+def has_column(convert: Callable[[Any], Any], form: Callable[[list[Any]], list[Any]]) -> None:
+    """Attach the column form of a function that one serde has made for itself."""
+    setattr(convert, _OWN, form)
 
 
 def for_column(convert: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
@@ -29,7 +36,8 @@ def for_column(convert: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]
     for known, form in _FORMS:
         if known is convert:
             return form
-    return partial(_kernel.convert if HAS_KERNEL else _one_by_one, convert)
+    own: Callable[[list[Any]], list[Any]] | None = getattr(convert, _OWN, None)
+    return own or partial(_kernel.convert if HAS_KERNEL else _one_by_one, convert)
 
 
 def _one_by_one(convert: Callable[[Any], Any], column: list[Any]) -> list[Any]:

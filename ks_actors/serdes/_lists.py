@@ -31,8 +31,9 @@ SIZES: dict[Serde[Any], int] = {
 def list_of(inner: Serde[T]) -> Serde[list[T]]:
     """Return the serde of lists with items of `inner`, in the format of Kafka's ListSerde.
 
-    None in a list is kept. Numbers and UUIDs follow each other without their lengths, after the
-    indexes of the nulls; any other item has its length before it.
+    A tuple is written as a list, and nothing else is. None in a list is kept. Numbers and UUIDs
+    follow each other without their lengths, after the indexes of the nulls; any other item has its
+    length before it.
     """
     return _ListSerde(checked_inner(inner, "list_of"))
 
@@ -48,6 +49,7 @@ class _ListSerde(Serde[list[T]]):
         item, count = self._inner.serializer(topic, is_key=is_key), COUNT.pack
 
         def serialize_constant(values: list[T]) -> bytes:
+            _check(values)
             nulls = [i for i, value in enumerate(values) if value is None]
             items = [item(value) for value in values if value is not None]
             return b"".join(
@@ -55,6 +57,7 @@ class _ListSerde(Serde[list[T]]):
             )
 
         def serialize_variable(values: list[T]) -> bytes:
+            _check(values)
             parts = [VARIABLE_SIZE, count(len(values))]
             for value in values:
                 if value is None:
@@ -82,6 +85,12 @@ class _ListSerde(Serde[list[T]]):
 
     def __repr__(self) -> str:
         return f"<Serde list_of({self._inner!r})>"
+
+
+def _check(values: object) -> None:
+    # A text, a dict or a set would be taken apart, and read back as a list of its parts.
+    if not isinstance(values, list | tuple):
+        raise SerializationError(f"list_of writes a list, got {values!r:.200}")
 
 
 class _Reader:

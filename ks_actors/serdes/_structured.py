@@ -10,6 +10,7 @@ from ks_actors.serdes._as_read import of_type
 from ks_actors.serdes._immutable import is_immutable
 from ks_actors.serdes._known import unknown_types
 from ks_actors.serdes._serde import FunctionSerde, Serde
+from ks_actors.serdes._typed_writer import Decode, Encode, key_writer, value_writer
 
 T = TypeVar("T")
 
@@ -22,19 +23,24 @@ def json(type_: Any = Any, /) -> Serde[Any]:
     """Return the serde of JSON for a `type_` that msgspec knows; other JSON is bad data.
 
     Examples of types are a Struct, a dataclass and `dict[str, int]`. Without a type any JSON is
-    read, as dicts, lists and scalars. Keys are written with the members of objects in order, so
-    that equal keys get equal bytes. Raises TypeError for a type that msgspec does not know.
+    read, as dicts, lists and scalars. Raises TypeError for a type that msgspec does not know.
+
+    With a type, an object that would not be read back equal is refused with SerializationError: one
+    of another type, or a NaN, which JSON does not have. Parts of type Any are not looked at.
+
+    The bytes of a key are its identity. Keys are written with the members of objects in order, and
+    numbers as the type has them: an int in the place of a float is written as that float. Without a
+    type 1, 1.0 and True are three keys; so are equal times of different zones, and equal Decimals
+    with different digits, with a type, too.
     """
     _check(type_, "json")
-    return FunctionSerde(
+    return _typed(
+        type_,
+        f"json({_name(type_)})",
         msgspec.json.Encoder().encode,
+        msgspec.json.Encoder(order="deterministic").encode,
         msgspec.json.Decoder(type_).decode,
-        serialize_key=msgspec.json.Encoder(order="deterministic").encode,
-        faithful=False,  # 1 == 1.0 == True, and all three are written differently
-        immutable=is_immutable(type_),
-        name=f"json({_name(type_)})",
-        as_read=of_type(type_) if is_immutable(type_) else None,
-        reads_back=type_ is not Any,  # all that is written is JSON
+        free=True,
     )
 
 
@@ -45,14 +51,30 @@ def msgpack(type_: Any = ..., /) -> Serde[Any]: ...
 def msgpack(type_: Any = Any, /) -> Serde[Any]:
     """Return the serde of MessagePack for a `type_`; as `json`, but smaller and faster."""
     _check(type_, "msgpack")
-    return FunctionSerde(
+    return _typed(
+        type_,
+        f"msgpack({_name(type_)})",
         msgspec.msgpack.Encoder().encode,
+        msgspec.msgpack.Encoder(order="deterministic").encode,
         msgspec.msgpack.Decoder(type_).decode,
-        serialize_key=msgspec.msgpack.Encoder(order="deterministic").encode,
-        faithful=False,
-        immutable=is_immutable(type_),
-        name=f"msgpack({_name(type_)})",
-        as_read=of_type(type_) if is_immutable(type_) else None,
+        free=False,  # a dict's keys may be objects that cannot be read
+    )
+
+
+def _typed(
+    type_: Any, name: str, encode: Encode, encode_key: Encode, decode: Decode, *, free: bool
+) -> Serde[Any]:
+    immutable = is_immutable(type_)
+    typed = type_ is not Any
+    return FunctionSerde(
+        value_writer(type_, name, encode, decode, free=free) if typed else encode,
+        decode,
+        serialize_key=key_writer(type_, name, encode_key, decode) if typed else encode_key,
+        faithful=False,  # 1 == 1.0 == True, and all three are written differently
+        immutable=immutable,
+        name=name,
+        as_read=of_type(type_) if immutable else None,
+        reads_back=not (typed or free),  # a typed one has read its own bytes
     )
 
 

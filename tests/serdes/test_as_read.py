@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import enum
+import uuid
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -26,6 +30,15 @@ class Pair:
     flag: bool
 
 
+class Row(NamedTuple):
+    name: str
+    size: float
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
 class Chain(msgspec.Struct, frozen=True):
     size: int
     rest: Chain | None = None
@@ -44,7 +57,7 @@ SERDES: tuple[Any, ...] = (
     *(
         make(type_)
         for make in (serdes.json, serdes.msgpack)
-        for type_ in (int, float, str, bytes, bool, Point, Pair, Chain, tuple[int, str], int | None)
+        for type_ in (int, float, str, bytes, bool, Point, Pair, Chain, tuple[int, str], int | None, Row, Colour, uuid.UUID, date, datetime, Decimal)
     ),
 )
 ATOMS = st.one_of(
@@ -58,9 +71,21 @@ ATOMS = st.one_of(
     st.binary(),
     st.binary().map(bytearray),
     st.uuids(),
+    st.dates(),
+    st.datetimes(timezones=st.none() | st.just(UTC)),
+    st.decimals(),
+    st.just(Colour.RED),
 )
 POINTS = st.builds(Point, ATOMS, ATOMS, st.lists(ATOMS, max_size=2) | st.lists(ATOMS, max_size=2).map(tuple))
-VALUES = ATOMS | POINTS | st.builds(Pair, POINTS, ATOMS) | st.builds(Chain, ATOMS) | st.tuples(ATOMS, ATOMS) | st.lists(ATOMS, max_size=2)
+VALUES = (
+    ATOMS
+    | POINTS
+    | st.builds(Pair, POINTS, ATOMS)
+    | st.builds(Chain, ATOMS)
+    | st.builds(Row, ATOMS, ATOMS)
+    | st.tuples(ATOMS, ATOMS)
+    | st.lists(ATOMS, max_size=2)
+)
 
 
 @given(VALUES)
