@@ -92,11 +92,13 @@ class Codec:
         # a serde that is not faithful has bytes as dict keys
         self.key_form: int | None = _form(spec.key) if self.faithful else 0
         self.value_form: int | None = _form(spec.value)
-        self.key: Callable[[Any], bytes] = checked_serializer(spec.key, topic, is_key=True)
+        self._write_key: Callable[[Any], bytes] = checked_serializer(spec.key, topic, is_key=True)
+        # of faithful keys columns are written, in the kernel: no frame around each of them
+        self.key: Callable[[Any], bytes] = self._write_key if self.faithful else self.key_bytes
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
         self.value: Callable[[Any], bytes] = checked_serializer(spec.value, topic)
         self.as_read: AsRead = of_serde(spec.value) or _never
-        self.keys: Callable[[list[Any]], list[bytes]] = for_column(self.key)
+        self.keys: Callable[[list[Any]], list[bytes]] = for_column(self._write_key)
         self.values: Callable[[list[Any]], list[bytes]] = for_column(self.value)
         # whether engine rows are made from whole columns: of dict keys, and of values and times
         self.by_column: bool = True
@@ -154,11 +156,15 @@ class Codec:
 
     def check_key(self, index: Any) -> None:
         """Raise SerializationError when a dict key cannot be written."""
+        self.index_bytes(index)
+
+    def key_bytes(self, key: Any) -> bytes:
+        """Return the bytes of a key; raises SerializationError that names the store and the key."""
         try:
-            self.index_bytes(index)
+            return self._write_key(key)
         except Exception as error:
             raise SerializationError(
-                f"store {self.name}: the serde cannot write key {index!r:.200}: {error!r}"
+                f"store {self.name}: the serde cannot write key {key!r:.200}: {error!r}"
             ) from error
 
     def raw(self, entry: Entry) -> bytes:
@@ -203,8 +209,8 @@ class Codec:
         return self.object_key(encoded) if self.faithful else encoded
 
     def index_bytes(self, index: Any) -> bytes:
-        """Return the bytes of a dict key."""
-        encoded: bytes = self.key(index) if self.faithful else index
+        """Return the bytes of a dict key; raises SerializationError."""
+        encoded: bytes = self.key_bytes(index) if self.faithful else index
         return encoded
 
     def to_engine(self, raw: bytes) -> bytes:

@@ -44,7 +44,7 @@ class Reader(Generic[S]):
         """Return the bytes of a key, by which keys are ordered and partitioned."""
         if key is None:
             raise TypeError(f"store {self.store.name}: a key cannot be None")
-        encoded: bytes = self.store._codec.key(key)
+        encoded: bytes = self.store._codec.key_bytes(key)
         return encoded
 
     def _index(self, key: Any) -> Any:

@@ -66,7 +66,8 @@ class KeyValueBase(Table[K], Generic[K, P]):
     def get(self, key: K) -> P | None:
         """Return the value of `key`, or None.
 
-        A mutable value is yours to change; put it to change the store.
+        A mutable value is yours to change; put it to change the store. Raises SerializationError
+        for a key that the store could not have: its serde cannot write it.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
@@ -85,8 +86,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
 
     def key_bytes(self, key: K) -> bytes:
         """Return the bytes of a key, by which keys are ordered."""
-        encoded: bytes = self._codec.key(key)
-        return encoded
+        return self._codec.key_bytes(key)
 
     def index(self, key: K) -> Any:
         """Return the dict key of a key: itself when equal keys have equal bytes, else its bytes."""
@@ -133,7 +133,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         return self._range(low, high, reverse=True)
 
     def _range(self, low: K | None, high: K | None, *, reverse: bool) -> StoreIterator[tuple[K, P]]:
-        encode = self._codec.key
+        encode = self._codec.key_bytes
         first = b"" if low is None else encode(low)
         end = b"" if high is None else encode(high) + b"\0"
         if end and end <= first:

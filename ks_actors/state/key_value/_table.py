@@ -110,9 +110,9 @@ class Table(Transactional[Any], Generic[K]):
     def _load(self, key: Any) -> Any:
         engine = self.engine
         raw: bytes | None
-        encoded = None
+        # Here, and not at a hit: a key of another type than the store's would never be found.
+        encoded = self._codec.index_bytes(key)
         if self._restored or self._restored_writing:
-            encoded = self._codec.index_bytes(key)
             raw = self._restored.get(encoded, MISSING)
             if raw is MISSING:
                 raw = self._restored_writing.get(encoded, MISSING)
@@ -122,7 +122,7 @@ class Table(Transactional[Any], Generic[K]):
                 return None if raw is None else self._remember(key, raw)
         if engine is None or self.bare:
             return None
-        raw = engine.get(self.prefix + (encoded or self._codec.index_bytes(key)))
+        raw = engine.get(self.prefix + encoded)
         return None if raw is None else self._remember(key, self._codec.from_engine(raw))
 
     def below(self, handle: Any) -> bytes | None:

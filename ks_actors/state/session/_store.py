@@ -86,12 +86,15 @@ class SessionStore(TimedStore, Generic[K, V]):
     def remove(self, session: Windowed[K]) -> None:
         """Delete a session; do nothing if it has expired or does not exist."""
         key, (start, end) = self._checked(session)
+        self._codec.key_bytes(key)
         self.remove_entry(key, start, end)
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
         """Return the aggregate of the session of `key` from `start` to `end`, or None."""
         self._check_key(key)
         entry = self.get_entry(key, start, end)
+        if entry is None:  # A key of another type than the store's would never be found.
+            self._codec.key_bytes(key)
         return None if entry is None else self._show(entry)
 
     def fetch(self, key: K) -> StoreIterator[tuple[Windowed[K], V]]:
@@ -449,6 +452,8 @@ class SessionStore(TimedStore, Generic[K, V]):
     ) -> StoreIterator[tuple[Windowed[K], V]]:
         self._check_key(key)
         found = self.find_entries(key, earliest_end, latest_start)
+        if not found:
+            self._codec.key_bytes(key)
         if reverse:
             found.reverse()
         return StoreIterator(
@@ -459,7 +464,7 @@ class SessionStore(TimedStore, Generic[K, V]):
     def _in_range(
         self, low: K | None, high: K | None, earliest_end: int, latest_start: int
     ) -> list[_Row]:
-        encode = self._codec.key
+        encode = self._codec.key_bytes
         first, last = None if low is None else encode(low), None if high is None else encode(high)
         found = [
             row

@@ -48,8 +48,8 @@ class VersionCodec(Codec):
         return key if self.faithful else self.key(key)
 
     def log_key(self, index: Any) -> bytes:
-        """Return the bytes of a key, as in the changelog."""
-        encoded: bytes = self.key(index) if self.faithful else index
+        """Return the bytes of a key, as in the changelog; raises SerializationError."""
+        encoded: bytes = self.key_bytes(index) if self.faithful else index
         return encoded
 
     def index_of(self, encoded: bytes) -> Any:

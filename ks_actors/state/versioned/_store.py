@@ -196,7 +196,8 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         track = self._tracks.get(index)
         if track is None:
             track = self._track(index)
-        if not track:
+        if not track:  # A key of another type than the store's would never be found.
+            self._versions.log_key(index)
             return None
         entry = self.entry_at(index, track[-1])
         return None if entry[0] is TOMBSTONE else entry
@@ -214,6 +215,8 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         if place < len(track) and time < self._observed - self._retention:
             return None
         if place == 0:
+            if not track:
+                self._versions.log_key(index)
             return None
         entry = self.entry_at(index, track[place - 1])
         return (
@@ -233,8 +236,8 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
             return PUT_RETURN_CODE_NOT_PUT
         index = self._versions.index(key)
         track = self._tracks.get(index)
-        if track is None:
-            self._codec.check_key((index, time))
+        if not track:  # a read has left an empty one
+            self._versions.log_key(index)
             track = self._track(index)
         self._observed = max(self._observed, time)
         handle = (index, time)

@@ -83,27 +83,32 @@ class WindowBase(ABC, Generic[K, P]):
         """Return the value of the window that starts at `time_from`, or None.
 
         With `time_to`, iterate over start and value of the windows that start from `time_from` to
-        `time_to`, both included, in time order.
+        `time_to`, both included, in time order. Raises SerializationError for a key that the store
+        could not have.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
         if time_to is None:
             entry = self.get_entry(key, time_from)
+            if entry is None:
+                self._codec.key_bytes(key)
             return None if entry is None else self._show(entry)
-        return self._iterate(
-            (start, self._show(entry))
-            for start, entry in self.fetch_entries(key, time_from, time_to)
-        )
+        found = self._of_key(key, time_from, time_to)
+        return self._iterate((start, self._show(entry)) for start, entry in found)
 
     def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]:
         """Iterate over start and value of the windows in a time range, the latest first.
 
         They start from `time_from` to `time_to`, both included.
         """
-        return self._iterate(
-            (start, self._show(entry))
-            for start, entry in reversed(self.fetch_entries(key, time_from, time_to))
-        )
+        found = reversed(self._of_key(key, time_from, time_to))
+        return self._iterate((start, self._show(entry)) for start, entry in found)
+
+    def _of_key(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
+        found = self.fetch_entries(key, time_from, time_to)
+        if not found:  # A key of another type than the store's would never be found.
+            self._codec.key_bytes(key)
+        return found
 
     def fetch_range(
         self, low: K | None, high: K | None, time_from: int, time_to: int
@@ -112,7 +117,7 @@ class WindowBase(ABC, Generic[K, P]):
 
         Keys are compared by their bytes; None is no bound.
         """
-        encode = self._codec.key
+        encode = self._codec.key_bytes
         first, last = None if low is None else encode(low), None if high is None else encode(high)
         within = (
             found
