@@ -115,8 +115,8 @@ def _compare(path: str, info: Any, kind: Any) -> None:
                 _compare(f"{path}.{one.name}", fields[one.name], one.type)
     elif isinstance(info, inspect.DictType) and pa.types.is_map(kind):
         _compare(path, info.value_type, kind.item_type)
-    elif hasattr(info, "item_type") and pa.types.is_list(kind):
-        _compare(path, info.item_type, kind.value_type)
+    elif pa.types.is_list(kind) and (item := getattr(info, "item_type", None)) is not None:
+        _compare(path, item, kind.value_type)
 
 
 def objects_of(column: pa.ChunkedArray) -> list[Any]:
