@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -25,6 +27,9 @@ Use: TypeAlias = Literal[
     "source", "sink", "source and sink", "global", "repartition", "changelog", "dead letters"
 ]
 
+# The sizes that the TopologyError about internal topics names.
+_WRONG_SIZE: Final = re.compile(r" (\S+) has \d+ partitions and needs ")
+
 
 class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One topic of an app."""
@@ -34,7 +39,9 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     use: Use
     """The app's use of the topic."""
     internal: bool = False
-    """Whether the app creates it."""
+    """Whether it is a changelog or a repartition topic."""
+    created: bool = False
+    """Whether the start of the app creates it, if it is missing."""
     partitions: int | None = None
     """The partitions that it has, or that it needs; None if unknown."""
     state: Literal["exists", "missing", "does not fit"]
@@ -46,12 +53,16 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_app_topics(
-    topology: Topology, config: StreamsConfig, log: Log
+    topology: Topology,
+    config: StreamsConfig,
+    log: Log,
+    topics: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[TopicPlan, ...]:
     """Return all topics of an app, sorted by use and name; change nothing.
 
-    Without its source topics the sizes of internal topics are unknown. Raises LogError,
-    NotAuthorized.
+    `topics` are those of the App, which its start creates. Without its source topics the sizes of
+    internal topics are unknown. Raises LogError, NotAuthorized, and TopologyError for topics that
+    do not fit each other, such as joined ones with different numbers of partitions.
     """
     setup = Environment(
         topology,
@@ -64,21 +75,25 @@ async def plan_app_topics(
     wanted: list[NewTopic] = []
     wrong = ""
     try:
-        _, wanted, _ = await plan_topics(log, setup)
+        _, wanted, _ = await plan_topics(log, setup, also=topics)
     except MissingSourceTopics:
         pass  # their own rows tell
     except TopologyError as error:
         wrong = str(error)
+        if not _WRONG_SIZE.search(wrong):
+            raise  # no internal topic's row can tell it
     known = {topic.name for topic in wanted}
     internal = [*wanted, *(NewTopic(name, 0) for name in _internal(setup) if name not in known)]
     plans = [
-        *_outside(setup, existing),
+        *_outside(setup, existing, topics),
         *(_inside(each, setup, existing, wrong) for each in internal),
     ]
     return tuple(sorted(plans, key=lambda each: (each.internal, each.use, each.topic)))
 
 
-def _outside(setup: Environment, existing: Mapping[str, TopicDescription]) -> Iterator[TopicPlan]:
+def _outside(
+    setup: Environment, existing: Mapping[str, TopicDescription], topics: Mapping[str, int]
+) -> Iterator[TopicPlan]:
     topology, internal = setup.topology, setup.topology.internal_topics
     sinks = {
         node.topic
@@ -91,7 +106,7 @@ def _outside(setup: Environment, existing: Mapping[str, TopicDescription]) -> It
         for each in topology.subtopologies()
         for topic in each.source_topics
         if topic not in internal
-    } | set(setup.matching(existing))
+    } | set(setup.matching({*existing, *topics}))
     uses |= {topic: "source and sink" if topic in sinks else "source" for topic in sources}
     uses |= dict.fromkeys(sinks - uses.keys(), "sink")
     letters = setup.config.errors_dead_letter_queue_topic_name
@@ -102,7 +117,8 @@ def _outside(setup: Environment, existing: Mapping[str, TopicDescription]) -> It
         yield TopicPlan(
             topic=topic,
             use=use,
-            partitions=None if there is None else there.partitions,
+            created=topic in topics,
+            partitions=topics.get(topic) if there is None else there.partitions,
             state="missing" if there is None else "exists",
         )
 
@@ -121,7 +137,7 @@ def _inside(
 ) -> TopicPlan:
     there = existing.get(wanted.name)
     problems = [] if there is None else misfits(wanted, there.configs)
-    if wanted.name in wrong:
+    if wanted.name in _WRONG_SIZE.findall(wrong):
         problems.append(wrong)
     repartitions = set(map(setup.topic, setup.topology.internal_topics))
     state: Literal["exists", "missing", "does not fit"] = (
@@ -132,6 +148,7 @@ def _inside(
         topic=wanted.name,
         use="repartition" if wanted.name in repartitions else "changelog",
         internal=True,
+        created=True,
         partitions=count,
         state=state,
         configs=wanted.configs,

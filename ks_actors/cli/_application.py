@@ -24,7 +24,7 @@ from ks_actors.log import ManagesGroups
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from ks_actors.app import App
     from ks_actors.log import Log
@@ -44,6 +44,11 @@ class Application(NamedTuple):
     def topology(self) -> Topology | None:
         """The topology, where the command line names one."""
         return None if self.app is None else self.app._topology
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """The topics that the start of the app creates, with their numbers of partitions."""
+        return {} if self.app is None else self.app._topics
 
     @property
     def missing(self) -> Path | None:

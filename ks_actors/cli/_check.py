@@ -17,7 +17,7 @@ from ks_actors.log import ManagesGroups, TellsOperations
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ks_actors.app import TopicPlan
     from ks_actors.cli._application import Application
@@ -63,6 +63,7 @@ class _Checks:
         self._app = application.app
         assert application.topology is not None
         self._topology = application.topology
+        self._given_topics: Mapping[str, int] = application.topics
         self._found: list[_Finding] = []
         # Which check an error belongs to: the first failing step ends all of them.
         self._step = "broker"
@@ -99,14 +100,14 @@ class _Checks:
 
     async def _look(self, log: Log) -> None:
         self._step = "topics"
-        plans = await plan_app_topics(self._topology, self._config, log)
+        plans = await plan_app_topics(self._topology, self._config, log, self._given_topics)
         for plan in plans:
             if plan.state == "does not fit":
                 self._note("topics", "failed", f"{plan.use} {plan.topic}: {plan.problem}")
-            elif plan.state == "missing" and not plan.internal:
+            elif plan.state == "missing" and not plan.created:
                 self._note("topics", "failed", f"{plan.use} {plan.topic} does not exist: create it")
         there = sum(plan.state == "exists" for plan in plans)
-        missing = [plan.topic for plan in plans if plan.internal and plan.state == "missing"]
+        missing = [plan.topic for plan in plans if plan.created and plan.state == "missing"]
         self._note("topics", "ok", f"{there} of {len(plans)} topics exist")
         if missing:
             self._note("topics", "note", f"the start will create {', '.join(missing)}")
@@ -142,7 +143,7 @@ class _Checks:
             lacking.append(f"READ on group {application_id}")
         if found.transactional_id is not None and "WRITE" not in found.transactional_id:
             lacking.append(f"WRITE on transactional ids {application_id}-*")
-        missing = any(plan.internal and plan.state == "missing" for plan in plans)
+        missing = any(plan.created and plan.state == "missing" for plan in plans)
         # A note only: the right to create may also be given by a prefix of names, which no broker
         # tells.
         if found.cluster is not None and missing and "CREATE" not in found.cluster:
@@ -150,7 +151,7 @@ class _Checks:
                 "permissions",
                 "note",
                 "CREATE on the cluster is not permitted: CREATE on the names of the missing "
-                "internal topics is needed, or they have to be created before",
+                "topics is needed, or they have to be created before",
             )
         if lacking:
             self._note("permissions", "failed", f"not permitted: {'; '.join(lacking)}")

@@ -42,7 +42,7 @@ def plan(application: Application, *, as_json: bool) -> None:
 
 async def _planned(log: Log, application: Application) -> Sequence[TopicPlan]:
     assert application.topology is not None
-    return await plan_app_topics(application.topology, application.config, log)
+    return await plan_app_topics(application.topology, application.config, log, application.topics)
 
 
 def rows_of(found: Sequence[TopicPlan]) -> list[dict[str, Any]]:
@@ -103,13 +103,13 @@ def create(application: Application, *, given: tuple[str, ...], as_json: bool) -
         await log.create_topics(own)
         made.extend(topic.name for topic in own)
         found = await _planned(log, application)
-        internal = [
+        missing = [
             NewTopic(each.topic, each.partitions, each.configs)
             for each in found
-            if each.state == "missing" and each.internal and each.partitions is not None
+            if each.state == "missing" and each.created and each.partitions is not None
         ]
-        await log.create_topics(internal)
-        made.extend(topic.name for topic in internal)
+        await log.create_topics(missing)
+        made.extend(topic.name for topic in missing)
         return await _planned(log, application)
 
     with reported(application.config.application_id):

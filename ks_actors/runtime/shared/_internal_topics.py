@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import (
@@ -13,7 +14,7 @@ from ks_actors._errors import (
     TopologyError,
 )
 from ks_actors.lifecycle import component_log, in_background
-from ks_actors.log import NewTopic
+from ks_actors.log import NewTopic, TopicDescription
 from ks_actors.runtime.shared._topic_configs import (
     AFTER_MAX,
     changelog_configs,
@@ -25,7 +26,7 @@ from ks_actors.topology import SinkNode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from ks_actors.log import Log, TopicDescription
+    from ks_actors.log import Log
     from ks_actors.task import Environment
     from ks_actors.topology import InternalTopic, Subtopology
 
@@ -60,14 +61,16 @@ async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[st
 
 
 async def plan_topics(
-    log: Log, setup: Environment
+    log: Log, setup: Environment, *, also: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
     """Return partition counts, the required internal topics and all existing topics.
 
-    The counts include the topics to create. Changes nothing. Raises MissingSourceTopics,
-    NotAuthorized, and TopologyError for wrong sizes.
+    The counts include the topics to create. The topics of `also`, with these numbers of partitions,
+    count as existing. Changes nothing. Raises MissingSourceTopics, NotAuthorized, and TopologyError
+    for wrong sizes.
     """
-    existing = await log.describe_topics(configs=False)
+    planned = {name: TopicDescription(name, count, {}) for name, count in also.items()}
+    existing = {**planned, **await log.describe_topics(configs=False)}
     subtopologies = setup.topology.subtopologies()
     await _check_sources(log, setup, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
