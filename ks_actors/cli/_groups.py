@@ -39,9 +39,10 @@ def lag(application: Application, *, over: int | None, as_json: bool) -> None:
     The seconds are the age of the first of them, by its timestamp; - where it could not be read, or
     has none.
     With --app the partitions are those that the topology reads, else those that the group has
-    committed. Records of open transactions do not count. Works while the app runs or not.
+    committed. Records of open transactions do not count. Works while the app runs or not. Exit code
+    3: more is left than --over, an input topic is missing, or there is no such group.
     """
-    rows = application.ask(lambda log: _lags(log, application))
+    rows, problem = application.ask(lambda log: _lags(log, application))
     total = sum(row["lag"] for row in rows)
     show(
         rows,
@@ -50,24 +51,42 @@ def lag(application: Application, *, over: int | None, as_json: bool) -> None:
     )
     if not as_json:
         click.echo(f"{total:,} records in {len(rows):,} partitions")
+    if problem is not None:
+        tell(problem)
+        raise SystemExit(3)
     if over is not None and total > over:
         raise SystemExit(3)
 
 
-async def _lags(log: Log, application: Application) -> list[dict[str, Any]]:
+async def _lags(log: Log, application: Application) -> tuple[list[dict[str, Any]], str | None]:
+    """Return a row for each partition, and the reason why that is not all, if there is one."""
     groups, group_id = groups_of(log), application.config.application_id
     offsets = await groups.group_offsets(group_id)
-    partitions = set(offsets)
+    members = await groups.group_members(group_id)
+    partitions, problem = set(offsets), None
+    if application.topology is None and not offsets and not members:
+        # A mistyped id must not look like an application that has read everything.
+        problem = (
+            f"group {group_id} has neither committed offsets nor members: check the id of the "
+            "application, and the log"
+        )
     if application.topology is not None:
         sizes = {
             name: one.partitions for name, one in (await log.describe_topics(configs=False)).items()
         }
+        read = inputs(application.topology, group_id, sizes)
         partitions = {
-            TopicPartition(topic, number)
-            for topic in inputs(application.topology, group_id, sizes)
-            for number in range(sizes[topic])
+            TopicPartition(topic, number) for topic in read for number in range(sizes[topic])
         }
-    owners = _owners(await groups.group_members(group_id))
+        internal = application.topology.internal_topics  # the first start creates these
+        lacking = sorted(
+            _named(application.topology, group_id)
+            - {f"{group_id}-{topic}" for topic in internal}
+            - set(read)
+        )
+        if lacking:
+            problem = f"{group_id} reads topics that do not exist: {', '.join(lacking)}"
+    owners = _owners(members)
     ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
     begins = await log.begin_offsets(partitions)
     committed = {each: offsets[each].offset if each in offsets else None for each in partitions}
@@ -78,7 +97,7 @@ async def _lags(log: Log, application: Application) -> list[dict[str, Any]]:
     # Records before the first offset are gone: the first that is left is the one that waits.
     behind = {each: max(begins[each], committed[each] or 0) for each, left in lags.items() if left}
     waiting = await _ages(log, {each: at for each, at in behind.items() if at < ends[each]})
-    return [
+    rows = [
         {
             "topic": each.topic,
             "partition": each.partition,
@@ -90,6 +109,7 @@ async def _lags(log: Log, application: Application) -> list[dict[str, Any]]:
         }
         for each in sorted(partitions)
     ]
+    return rows, problem
 
 
 async def _ages(
@@ -133,16 +153,21 @@ def _tell_unknown(reason: str, partitions: Iterable[TopicPartition]) -> None:
 
 def inputs(topology: Topology, application_id: str, existing: Iterable[str]) -> list[str]:
     """Return the existing topics that the tasks of a topology read, by their names in the log."""
-    found = set()
+    found = _named(topology, application_id)
     names = list(existing)
     for subtopology in topology.subtopologies():
-        found |= {
-            f"{application_id}-{topic}" if topic in topology.internal_topics else topic
-            for topic in subtopology.source_topics
-        }
         for pattern in subtopology.source_patterns:
             found |= {name for name in names if pattern.fullmatch(name)}
     return sorted(found & set(names))
+
+
+def _named(topology: Topology, application_id: str) -> set[str]:
+    """Return the topics that the tasks of a topology read, but for those of patterns."""
+    return {
+        f"{application_id}-{topic}" if topic in topology.internal_topics else topic
+        for subtopology in topology.subtopologies()
+        for topic in subtopology.source_topics
+    }
 
 
 def _owners(members: Sequence[GroupMember]) -> dict[TopicPartition, str]:

@@ -323,7 +323,10 @@ def _table(plan: ResetPlan) -> list[str]:
 
 def _headline(plan: ResetPlan, *, changes: bool) -> str:
     if not changes:
-        return "there is nothing to reset"
+        return (
+            "there is nothing to reset: no committed offsets, internal topics or local state are "
+            "found by this id"
+        )
     if plan.executed:
         return "done"
     return "plan (nothing has changed; --execute carries it out)"
