@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
 
-from ks_actors._errors import KsActorsError
+from ks_actors._errors import ConfigError, KsActorsError
 from ks_actors.app import plan_app_topics
 from ks_actors.cli._application import of_target
 from ks_actors.cli._output import show
 from ks_actors.config import ProcessingGuarantee, opened
-from ks_actors.log import ManagesGroups, TellsOperations
+from ks_actors.log import ManagesGroups, NewTopic, TellsOperations
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.runtime.shared import check_new_topics
+from ks_actors.snapshots import Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ks_actors.app import TopicPlan
     from ks_actors.cli._application import Application
@@ -74,6 +78,7 @@ class _Checks:
         self._note("config", "ok", f"{len(given)} settings are given: {', '.join(sorted(given))}")
         if config.ignored:
             self._note("config", "note", f"ignored settings: {', '.join(config.ignored)}")
+        await self._directories()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 # An app that was made with a log of its own runs there, whatever its settings say.
@@ -98,6 +103,23 @@ class _Checks:
     def _note(self, check: str, result: Literal["ok", "failed", "note"], detail: str) -> None:
         self._found.append(_Finding(check, result, detail))
 
+    async def _directories(self) -> None:
+        """Look at the places of local state and of snapshots."""
+        state = self._config.state_dir / self._config.application_id
+        problem = _unwritable(state)
+        if problem is None:
+            self._note("state", "ok", f"{state} can be written")
+        else:
+            detail = f"{problem}: set state_dir to a directory that the app can write"
+            self._note("state", "failed", detail)
+        if self._config.snapshot_uri is not None:
+            try:
+                place = await asyncio.to_thread(Place.of, self._config.snapshot_uri)
+            except ConfigError as error:
+                self._note("snapshots", "failed", f"snapshot_uri: {error}")
+            else:
+                self._note("snapshots", "ok", f"{place} is a place for snapshots")
+
     async def _look(self, log: Log) -> None:
         self._step = "topics"
         plans = await plan_app_topics(self._topology, self._config, log, self._given_topics)
@@ -106,11 +128,16 @@ class _Checks:
                 self._note("topics", "failed", f"{plan.use} {plan.topic}: {plan.problem}")
             elif plan.state == "missing" and not plan.created:
                 self._note("topics", "failed", f"{plan.use} {plan.topic} does not exist: create it")
+        missing = [plan for plan in plans if plan.created and plan.state == "missing"]
+        # Their sizes are unknown without the source topics; names and configs are known.
+        await check_new_topics(
+            log, [NewTopic(plan.topic, plan.partitions or 1, plan.configs) for plan in missing]
+        )
         there = sum(plan.state == "exists" for plan in plans)
-        missing = [plan.topic for plan in plans if plan.created and plan.state == "missing"]
         self._note("topics", "ok", f"{there} of {len(plans)} topics exist")
         if missing:
-            self._note("topics", "note", f"the start will create {', '.join(missing)}")
+            names = ", ".join(plan.topic for plan in missing)
+            self._note("topics", "note", f"the start will create {names}")
         self._step = "group"
         if isinstance(log, ManagesGroups):
             members = await log.group_members(self._config.application_id)
@@ -160,6 +187,17 @@ class _Checks:
         else:
             ids = ", group and transactional ids" if transactions else " and group"
             self._note("permissions", "ok", f"topics{ids} are permitted")
+
+
+def _unwritable(path: Path) -> str | None:
+    """Return why a directory can neither be made nor written, if so; nothing is changed."""
+    # Unlike Path.exists, os.path.exists is False for paths that may not be looked at.
+    nearest = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))  # noqa: PTH110
+    if not nearest.is_dir():
+        return f"{nearest} is not a directory"
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return f"{nearest} cannot be written by this user"
+    return None
 
 
 def _needed(plan: TopicPlan) -> tuple[str, ...]:

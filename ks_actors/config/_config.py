@@ -449,12 +449,15 @@ class StreamsConfig:
             found.add(source)
         latest = found.latest
         values = _parsed(latest, found.problems)
+        configs: dict[str, str] = {}
         for config, entry in found.topics.items():
             found.problems += unfilled(f"{TOPIC}{config.replace('.', '_')}", entry)
+            try:
+                configs |= SETTINGS["topic_configs"].parse({config: entry.value})
+            except ValueError as error:
+                found.problems.append(f"{entry.name} ({entry.origin}): {error}")
         if found.topics:
-            values["topic_configs"] = SETTINGS["topic_configs"].parse(
-                {name: entry.value for name, entry in found.topics.items()}
-            )
+            values["topic_configs"] = SETTINGS["topic_configs"].parse(configs)
             latest["topic_configs"] = list(found.topics.values())[-1]
         if "application_id" not in latest:
             found.problems.append("application_id: is required")

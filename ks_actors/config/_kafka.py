@@ -69,6 +69,12 @@ def servers(value: Any) -> str:
     )
     if not isinstance(text, str) or not text.strip():
         raise ValueError("is not a list of servers: expected host:port,host:port")
+    if "@" in text:
+        # Name no entry: a password may have a comma of its own.
+        raise ValueError(
+            "is not a list of servers: it has a login, which belongs into sasl_username and "
+            "sasl_password"
+        )
     found = []
     for each in filter(None, map(str.strip, text.split(","))):
         match = _SERVER.fullmatch(each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ks_actors.snapshots import without_login
@@ -19,6 +20,8 @@ ALIASES: dict[str, str] = {
 }
 """Other names of settings."""
 
+# The beginning of a list of servers, as repr shows it, up to the last login in it.
+_SERVERS = re.compile(r"([\[(]?['\"](?:kafka://)?)(?!\w+:///).*@", re.DOTALL)
 SECRET = ("password", "secret", "token", "jaas", "user_info", "keystore_key")
 
 
@@ -34,4 +37,10 @@ def is_secret(name: str) -> bool:
 
 def shown(name: str, value: Any) -> str:
     """Return the repr of a setting's value, without secrets."""
-    return "***" if is_secret(name) else without_login(repr(value))
+    if is_secret(name):
+        return "***"
+    text = repr(value)
+    match = _SERVERS.match(text) if name.endswith(("bootstrap_servers", "log")) else None
+    if match is not None:
+        return f"{match[1]}***@{text[match.end() :]}"
+    return without_login(text)

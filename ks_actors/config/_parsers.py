@@ -181,14 +181,20 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def topic_configs(value: Any) -> Mapping[str, str]:
-    """Accept configs of topics by their names: `{"retention.ms": 1000}`."""
+    """Accept configs of topics by their names: `{"retention.ms": 1000}`, or `retention_ms`."""
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
         raise ValueError("is not a mapping of configs: expected {'retention.ms': '1000'}")
-    shown = {
-        name: str(each).lower() if isinstance(each, bool) else str(each)
-        for name, each in value.items()
-    }
-    return MappingProxyType(dict(sorted(shown.items())))
+    found: dict[str, str] = {}
+    for given, each in value.items():
+        name = given.replace("_", ".")  # Kafka's names have no underscores
+        if not isinstance(each, str | int | float):
+            raise ValueError(  # noqa: TRY004 - as all wrong settings
+                f"has {given}={each!r}, which is neither a text nor a number"
+            )
+        if name in found:
+            raise ValueError(f"has {name} twice, as {given}, too")
+        found[name] = str(each).lower() if isinstance(each, bool) else str(each)
+    return MappingProxyType(dict(sorted(found.items())))
 
 
 def directory(value: Any) -> Path:

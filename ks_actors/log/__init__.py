@@ -17,6 +17,7 @@ from ks_actors.log._port import (
     Writer,
     WritesBytes,
 )
+from ks_actors.log._port import ChecksTopics as ChecksTopics
 from ks_actors.log._port import TakesClientId as TakesClientId
 from ks_actors.log._port import TellsOperations as TellsOperations
 from ks_actors.log._port import TellsOutages as TellsOutages

@@ -261,6 +261,18 @@ class TellsOperations(Protocol):
 
 
 @runtime_checkable
+class ChecksTopics(Protocol):
+    """A log that tells whether it would create topics."""
+
+    async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
+        """Raise the first error that `create_topics` would; create nothing.
+
+        Topics that exist are right.
+        """
+        ...
+
+
+@runtime_checkable
 class TakesClientId(Protocol):
     """A log that shows a client id to brokers with requests that belong to no reader or writer."""
 

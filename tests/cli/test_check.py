@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,3 +97,62 @@ def test_the_lag_of_a_group_that_is_not_there_is_a_finding(tmp_path: Path) -> No
     assert "shop reads topics that do not exist: orders" in place.run("lag", "--app", SHOP, "--over=10", code=3)
     create(place, orders=2)
     assert place.run("lag", "--app", SHOP, "--over=10").endswith("0 records in 2 partitions\n")
+
+
+def test_a_state_directory_that_cannot_be_used_fails_the_check(tmp_path: Path) -> None:
+    """The start would raise StateError; the check makes no directory."""
+    place = Place(tmp_path)
+    create(place, orders=2, totals=1)
+    (ok,) = [row for row in place.json("check", SHOP) if row["check"] == "state"]
+    assert ok["result"] == "ok"
+    assert not (tmp_path / "state").exists()
+    file = tmp_path / "file"
+    file.touch()
+    for state_dir in (file, file / "below"):
+        place.settings["state_dir"] = str(state_dir)
+        (wrong,) = failures(place, SHOP)
+        assert wrong["check"] == "state"
+        assert wrong["detail"] == f"{file} is not a directory: set state_dir to a directory that the app can write"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_state_directory_without_permission_fails_the_check(tmp_path: Path) -> None:
+    """Also where it would be made in one that the user may not write."""
+    place = Place(tmp_path)
+    create(place, orders=2, totals=1)
+    place.settings["state_dir"] = "/proc/none"
+    (wrong,) = failures(place, SHOP)
+    assert wrong["detail"].startswith("/proc cannot be written by this user")
+
+
+def test_a_place_of_snapshots_that_cannot_be_fails_the_check(tmp_path: Path) -> None:
+    """The start would raise the same ConfigError."""
+    place = Place(tmp_path)
+    create(place, orders=2, totals=1)
+    place.settings["snapshot_uri"] = str(tmp_path / "snapshots")
+    assert ("snapshots", "ok") in [(row["check"], row["result"]) for row in place.json("check", SHOP)]
+    assert not (tmp_path / "snapshots").exists()
+    place.settings["snapshot_uri"] = "nope://user:hunter2@bucket/x"
+    (wrong,) = failures(place, SHOP)
+    assert wrong["detail"].startswith("snapshot_uri: 'nope://***@bucket/x' is not a place for snapshots")
+
+
+@pytest.mark.parametrize(
+    ("job", "settings", "reason"),
+    [
+        ("unknown_config", {}, "topic shop-counts-changelog: Kafka has no topic config 'retention'"),
+        ("shop", {"topic.retention": "5"}, "Kafka has no topic config 'retention'"),
+        ("shop", {"topic.retention.ms": "x"}, "retention.ms must be"),
+        ("long_name", {}, "249"),
+        ("alike", {}, "collides with topic"),
+    ],
+)
+def test_internal_topics_that_cannot_be_created_fail_the_check(tmp_path: Path, job: str, settings: dict[str, str], reason: str) -> None:
+    """With the error that the start would raise; nothing is created."""
+    place = Place(tmp_path)
+    create(place, orders=2, totals=1)
+    place.settings |= settings
+    (wrong,) = failures(place, f"{JOBS}:{job}")
+    assert wrong["check"] == "topics"
+    assert reason in wrong["detail"]
+    assert {row["topic"] for row in place.json("topics", "plan", SHOP, code=3) if row["state"] == "exists"} == {"orders", "totals"}

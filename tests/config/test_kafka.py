@@ -10,6 +10,7 @@ import pytest
 from ks_actors import ConfigError, StreamsConfig
 from ks_actors.config._kafka import CONNECTION
 from ks_actors.config._open_log import open_configured
+from ks_actors.log import open_log
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 
@@ -225,3 +226,49 @@ def test_passwords_are_never_shown() -> None:
     assert "hunter2" not in f"{made!r} {open_configured(made)!r} {options(made)!r}"
     line = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": JAAS})
     assert "hunt" not in repr(line)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"log": "kafka://user:hunter2@host:9092"},
+        {"log": "kafka://user:hunt/er2@host:9092,other:1"},
+        {"bootstrap_servers": "user:hunter2@host:9092"},
+        {"bootstrap_servers": "user:hunt/er2@host:9092"},
+        {"bootstrap_servers": "other:1,user:x,hunter2@host:9092"},
+        {"bootstrap_servers": ["SASL_SSL://user:hunter2@host:9092"]},
+        {"bootstrap_servers": ("user:hunter2@host:9092", "other:1")},
+        {"consumer.bootstrap.servers": "user:hunter2@host:9092"},
+    ],
+)
+def test_a_login_among_servers_is_never_shown(settings: dict[str, Any]) -> None:
+    """The error says where logins belong, and shows no part of one."""
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig.of({"application_id": "a", **settings})
+    for secret in ("hunt", "er2", "user:"):
+        assert secret not in str(caught.value)
+    if "consumer.bootstrap.servers" not in settings:
+        assert "it has a login, which belongs into sasl_username and sasl_password" in str(caught.value)
+
+
+def test_a_login_in_the_url_of_a_log_is_never_shown() -> None:
+    """`open_log` shows the servers without it."""
+    with pytest.raises(ConfigError, match=r"'kafka://\*\*\*@host:9092' names no servers"):
+        open_log("kafka://user:hunt/er2@host:9092")
+
+
+@pytest.mark.parametrize("value", [None, ["compact", "delete"], b"5"])
+@pytest.mark.parametrize("name", ["topic_configs", "topic.cleanup.policy"])
+def test_a_topic_config_is_a_text_or_a_number(name: str, value: Any) -> None:
+    """Other values would become texts that Kafka refuses at the start."""
+    given = {"cleanup.policy": value} if name == "topic_configs" else value
+    with pytest.raises(ConfigError, match=r"cleanup.policy=.* which is neither a text nor a number"):
+        StreamsConfig.of({"application_id": "a", name: given})
+
+
+def test_a_topic_config_has_one_name() -> None:
+    """`retention_ms` is `retention.ms`, as it is behind `topic.`; both together are refused."""
+    made = StreamsConfig(application_id="a", topic_configs={"retention_ms": 5, "unclean.leader.election.enable": False})
+    assert made.topic_configs == {"retention.ms": "5", "unclean.leader.election.enable": "false"}
+    with pytest.raises(ConfigError, match=r"has retention.ms twice"):
+        StreamsConfig(application_id="a", topic_configs={"retention_ms": 5, "retention.ms": 6})

@@ -98,7 +98,7 @@ def test_an_operators_day(shop: Shop, tmp_path: Path) -> None:
     assert {f"{shop.id}-counts-changelog", f"{shop.id}-counts-repartition"} <= {row["topic"] for row in made if row["created"]}
     found = shop.json("check", target)
     assert [(row["check"], row["result"]) for row in found] == [
-        ("config", "ok"), ("broker", "ok"), ("topics", "ok"), ("group", "ok"), ("permissions", "ok"),
+        ("config", "ok"), ("state", "ok"), ("snapshots", "ok"), ("broker", "ok"), ("topics", "ok"), ("group", "ok"), ("permissions", "ok"),
     ]  # fmt: skip
     before = sum(json.loads(shop.run("send", "orders", "--key=a", "--value=ann", "--json"))["next_offsets"].values())
     shop.run("send", "orders", stdin="b\tbob\nc\tann\n")
@@ -142,6 +142,20 @@ def test_a_changed_source_starts_the_app_again(shop: Shop, tmp_path: Path) -> No
         assert str(watched / "job.py") in told[-1]
         until(process, state="NOT_RUNNING")
         until(process, state="RUNNING")
+
+
+def test_brokers_tell_whether_they_would_create_internal_topics(shop: Shop) -> None:
+    """The check asks them, and creates none: configs and names that they refuse are told."""
+    shop.run("topics", "create", SHOP, "--topic=orders=2", "--topic=totals=1")
+    shop.settings["application_id"] = f"{shop.id}-other"
+    found = shop.json("check", SHOP)
+    assert {row["result"] for row in found} == {"ok", "note"}
+    shop.settings["topic.retention"] = "5"
+    (wrong,) = [row for row in shop.json("check", SHOP, code=1) if row["result"] == "failed"]
+    assert wrong["check"] == "topics"
+    assert "retention" in wrong["detail"]
+    del shop.settings["topic.retention"]
+    assert {row["state"] for row in shop.json("topics", "plan", SHOP, code=3) if row["topic"].startswith(f"{shop.id}-other")} == {"missing"}
 
 
 @pytest.mark.extended

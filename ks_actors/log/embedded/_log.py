@@ -261,6 +261,15 @@ class EmbeddedLog:
         if existing:
             raise TopicExists(f"topics {', '.join(existing)} already exist")
 
+    async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
+        """Raise the first error that `create_topics` would, ConfigError or LogError; create none.
+
+        Topics that exist are right.
+        """
+        await self._begin("describe_topics")
+        existing = self._broker.topics
+        check_topics([topic for topic in topics if topic.name not in existing], existing)
+
     async def create_partitions(self, counts: Mapping[str, int], /) -> None:
         """Give each topic the given number of partitions, more than it has; its groups rebalance.
 

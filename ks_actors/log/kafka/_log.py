@@ -258,6 +258,14 @@ class KafkaLog:
         self._check()
         await self._admin.create_topics(topics)
 
+    async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
+        """Raise the first error that `create_topics` would, such as ConfigError; create none.
+
+        Topics that exist are right.
+        """
+        self._check()
+        await self._admin.check_new_topics(topics)
+
     async def create_partitions(self, counts: Mapping[str, int], /) -> None:
         """Raise the number of partitions of each topic, and wait until they can be used.
 

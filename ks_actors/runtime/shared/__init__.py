@@ -1,6 +1,7 @@
 """Parts that several actors share."""
 
 from ks_actors.runtime.shared._internal_topics import (
+    check_new_topics,
     check_sizes,
     plan_topics,
     prepare_topics,
@@ -35,6 +36,7 @@ __all__ = [
     "UncaughtHandler",
     "UncaughtResponse",
     "WorkerState",
+    "check_new_topics",
     "check_sizes",
     "misfits",
     "plan_topics",

@@ -14,7 +14,7 @@ from ks_actors._errors import (
     TopologyError,
 )
 from ks_actors.lifecycle import component_log, in_background
-from ks_actors.log import NewTopic, TopicDescription
+from ks_actors.log import ChecksTopics, NewTopic, TopicDescription
 from ks_actors.runtime.shared._topic_configs import (
     AFTER_MAX,
     changelog_configs,
@@ -96,21 +96,36 @@ async def _create(
     except ConfigError as error:
         if AFTER_MAX not in str(error) or all(AFTER_MAX not in one.configs for one in topics):
             raise
-        # Brokers before Kafka 3.6 have no such setting, and no such bound.
-        plain = [
-            NewTopic(
-                one.name,
-                one.partitions,
-                {name: value for name, value in one.configs.items() if name != AFTER_MAX},
-            )
-            for one in topics
-        ]
-        await _create(log, setup, plain, counts)
+        await _create(log, setup, _without_bound(topics), counts)
     except TopicExists:
         described = await log.describe_topics([topic.name for topic in topics], configs=False)
         _check_internal(
             setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get
         )
+
+
+def _without_bound(topics: Iterable[NewTopic]) -> list[NewTopic]:
+    """Return topics for brokers before Kafka 3.6, which have no such setting, and no such bound."""
+    return [
+        NewTopic(
+            one.name,
+            one.partitions,
+            {name: value for name, value in one.configs.items() if name != AFTER_MAX},
+        )
+        for one in topics
+    ]
+
+
+async def check_new_topics(log: Log, topics: Sequence[NewTopic]) -> None:
+    """Raise the error that the creation of internal topics would, if the log can tell it."""
+    if not isinstance(log, ChecksTopics):
+        return
+    try:
+        await log.check_new_topics(topics)
+    except ConfigError as error:
+        if AFTER_MAX not in str(error) or all(AFTER_MAX not in one.configs for one in topics):
+            raise
+        await log.check_new_topics(_without_bound(topics))
 
 
 async def _check_sources(

@@ -85,14 +85,8 @@ class Admin:
 
         async def attempt() -> None:
             nonlocal lost
-            replicas = self._client.options.replication_factor
-            asked: list[Any] = [
-                (name, topic.partitions, replicas, [], list(topic.configs.items()))
-                for name, topic in left.items()
-            ]
-            request = CreateTopicsRequest(asked, self._client.options.request_timeout_ms, False)
             try:
-                response = await self._client.ask_controller(request)
+                response = await self._client.ask_controller(self._creation(left.values()))
             except LogError:
                 lost = True
                 raise
@@ -120,6 +114,41 @@ class Admin:
                 raise error
         if existing:
             raise TopicExists(f"topics {', '.join(sorted(existing))} already exist")
+
+    async def check_new_topics(self, topics: Iterable[NewTopic]) -> None:
+        """Raise the first error that the creation of missing topics would; create none."""
+        wanted = {topic.name: topic for topic in topics}
+        if not wanted:
+            return
+        existing = await self._client.metadata(wanted)
+        left = {name: topic for name, topic in wanted.items() if name not in existing}
+        failed: dict[str, LogError] = {}
+
+        async def attempt() -> None:
+            request = self._creation(left.values(), only_check=True)
+            response = await self._client.ask_controller(request)
+            again = self._sort_out(response.topic_errors, left, failed, done={TOPIC_ALREADY_EXISTS})
+            if again:
+                raise Unavailable(again)
+
+        if left:
+            await self._client.retry(f"to check {', '.join(left)}", attempt)
+        for error in failed.values():
+            raise error
+
+    def _creation(self, topics: Iterable[NewTopic], *, only_check: bool = False) -> Any:
+        options = self._client.options
+        asked: list[Any] = [
+            (
+                topic.name,
+                topic.partitions,
+                options.replication_factor,
+                [],
+                list(topic.configs.items()),
+            )
+            for topic in topics
+        ]
+        return CreateTopicsRequest(asked, options.request_timeout_ms, only_check)
 
     @staticmethod
     def _sort_out(
