@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 ENVIRONMENT: Final = "KS_ACTORS_"
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
-_LITERAL: Final = ("environment", "keyword")
 
 
 def unfilled(name: str, entry: Given) -> list[str]:
@@ -20,7 +19,7 @@ def unfilled(name: str, entry: Given) -> list[str]:
 
     The environment and keywords may have such a text, so that a password can.
     """
-    if entry.origin.startswith(_LITERAL) or not _has_placeholder(entry.value):
+    if entry.literal or not _has_placeholder(entry.value):
         return []
     told = f"{name} ({entry.origin}): {shown(name, entry.value)}"
     return [

@@ -18,10 +18,11 @@ from ks_actors.config._clients import (
 from ks_actors.config._names import ALIASES, canonical, shown
 from ks_actors.config._refused import refusal
 from ks_actors.config._settings import SETTINGS
-from ks_actors.config._sources import Given
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+
+    from ks_actors.config._sources import Given
 
 HINT = "settings that are not supported are accepted, and ignored, if ignored_settings lists them"
 
@@ -75,9 +76,7 @@ class Recognized:
         except ValueError as error:
             self.problems.append(f"topic_configs ({entry.origin}): {entry.value!r} {error}")
             return
-        self.topics |= {
-            name: Given(entry.name, value, entry.origin) for name, value in configs.items()
-        }
+        self.topics |= {name: entry._replace(value=value) for name, value in configs.items()}
 
     def _add_prefixed(
         self, found: dict[str, tuple[int, Given]], client: Prefixed, entry: Given

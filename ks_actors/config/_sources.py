@@ -27,6 +27,8 @@ class Given(NamedTuple):
     name: str
     value: Any
     origin: str
+    literal: bool = False
+    """Whether a placeholder in the value is meant as text: in the environment and in keywords."""
 
     def __repr__(self) -> str:
         # The value may be a secret, and tracebacks of some tools show locals.
@@ -38,7 +40,9 @@ def from_mapping(settings: Mapping[str, Any], origin: str) -> tuple[Given, ...]:
 
     Nested mappings are parts of a name: TOML reads dots so.
     """
-    return tuple(Given(canonical(name), value, origin) for name, value in _flat(settings))
+    # The origin of a file is its name, which has a suffix.
+    literal = origin == "keyword"
+    return tuple(Given(canonical(name), value, origin, literal) for name, value in _flat(settings))
 
 
 def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ...]:
@@ -48,7 +52,7 @@ def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ..
     """
     names = sorted(name for name in environ if name.startswith(prefix) and name not in SWITCHES)
     return tuple(
-        Given(name.removeprefix(prefix).lower(), environ[name], f"environment {name}")
+        Given(name.removeprefix(prefix).lower(), environ[name], f"environment {name}", literal=True)
         for name in names
     )
 

@@ -272,3 +272,12 @@ def test_a_topic_config_has_one_name() -> None:
     assert made.topic_configs == {"retention.ms": "5", "unclean.leader.election.enable": "false"}
     with pytest.raises(ConfigError, match=r"has retention.ms twice"):
         StreamsConfig(application_id="a", topic_configs={"retention_ms": 5, "retention.ms": 6})
+
+
+@pytest.mark.parametrize("name", ["environment.properties", "keywords.toml", "environment KS.properties"])
+def test_a_placeholder_in_a_file_is_refused_whatever_the_name_of_the_file(name: str, tmp_path: Path) -> None:
+    """Only the environment and keywords may have such a text."""
+    path = tmp_path / name
+    path.write_text('application_id = "${NAME}"\n')
+    with pytest.raises(ConfigError, match="has a placeholder"):
+        StreamsConfig.load(path, environ={})
