@@ -192,7 +192,7 @@ class _Checks:
 def _unwritable(path: Path) -> str | None:
     """Return why a directory can neither be made nor written, if so; nothing is changed."""
     # Unlike Path.exists, os.path.exists is False for paths that may not be looked at.
-    nearest = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))  # noqa: PTH110
+    nearest = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))  # noqa: PTH110 - see above
     if not nearest.is_dir():
         return f"{nearest} is not a directory"
     if not os.access(nearest, os.W_OK | os.X_OK):
