@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +24,11 @@ from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import (
     Closing,
     LogClient,
+    awaited_by_app,
+    called_from_within,
     component_log,
+    leave_user_code,
+    passes,
     shielded,
     steady_time,
     try_step,
@@ -142,6 +147,8 @@ class App(AppOrders):
         self._bare_log: Log | None = None
         self._log: Log | None = None
         self._closing = Closing()
+        self._closer: asyncio.Task[Any] | None = None
+        self._closing_apart: asyncio.Task[None] | None = None
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
         self._setup: Environment | None = None
@@ -341,7 +348,10 @@ class App(AppOrders):
         if self._on_state is not None:
             try:
                 self._on_state(new, old)
-            except Exception:  # noqa: BLE001 - a user's code; the event has happened anyway
+            except BaseException as error:
+                if passes(error):
+                    raise
+                # A user's code; the event has happened anyway.
                 _log.exception("the state listener raised, about %s", new.name)
 
     async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
@@ -353,8 +363,9 @@ class App(AppOrders):
         steps together. It gives up requests without an answer by then, and a warning names the
         tasks that are not committed; stores are closed properly all the same. While long async
         calls are in flight, other tasks continue for most of that time: the app stays RUNNING until
-        those calls have ended. While another call closes the app, a smaller `timeout_ms` counts
-        from now on; this call does not wait for the end then.
+        those calls have ended. While another call closes the app, this one waits for the same end,
+        and the earlier deadline counts. Awaited in the uncaught handler, or in an async function of
+        the topology, it only begins the close, which waits for that code.
 
         A start in progress, or a later one, fails with NotRunning at any stage. Only the opening of
         a log is waited for, within the same limit, and a service that is being entered. With a
@@ -363,13 +374,32 @@ class App(AppOrders):
         """
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout_ms is {timeout_ms}: give 0 or more")
-        with self._log_client.named():
-            await self._close(leave_group=leave_group, timeout_ms=timeout_ms)
-
-    async def _close(self, *, leave_group: bool, timeout_ms: int | None) -> None:
         self._closing.begin(
             (self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         )
+        if not called_from_within(self._log_client):
+            with self._log_client.named():
+                await self._close(leave_group=leave_group)
+            return
+        # The close ends this code, or waits for it: it must not be cancelled with it.
+        if self._closing_apart is None:
+            context = copy_context()
+            context.run(leave_user_code)
+            self._closing_apart = asyncio.create_task(
+                self._close_apart(leave_group=leave_group), context=context
+            )
+        if not awaited_by_app(self._log_client):
+            await self._gone.wait()
+            if self.error is not None:
+                raise self.error
+
+    async def _close_apart(self, *, leave_group: bool) -> None:
+        try:
+            await self._close(leave_group=leave_group)
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task; the block raises it
+            _log.debug("the close that the app's own code has begun: %s", error)
+
+    async def _close(self, *, leave_group: bool) -> None:
         starting = self._starting
         if self._stack is None:
             # A start in progress, or a later one, looks at these.
@@ -380,6 +410,7 @@ class App(AppOrders):
             await starting.wait()
         stack, self._stack = self._stack, None
         if stack is not None:
+            self._closer = asyncio.current_task()
             try:
                 async with stack:
                     if self._ref is not None and self.state is not InstanceState.ERROR:
@@ -389,7 +420,10 @@ class App(AppOrders):
             finally:
                 self._note_gone()
         elif starting is None:
-            return
+            # A service of the app may close it while it is exited.
+            if self._gone.is_set() or not self._begun or self._closer is asyncio.current_task():
+                return
+            await self._gone.wait()
         if self.error is not None:
             raise self.error
 

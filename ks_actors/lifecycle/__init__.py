@@ -14,6 +14,13 @@ from ks_actors.lifecycle._component_log import (
 from ks_actors.lifecycle._shield import run_in_thread, shielded
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, warn_if_slow, with_names
 from ks_actors.lifecycle._state_machine import Cycle, Transitions
+from ks_actors.lifecycle._user_code import (
+    awaited_by_app,
+    called_from_within,
+    enter_user_code,
+    leave_user_code,
+)
+from ks_actors.lifecycle._user_errors import as_exception, passes
 
 __all__ = [
     "CALLS",
@@ -28,10 +35,16 @@ __all__ = [
     "RetryBackoff",
     "TaskBackoff",
     "Transitions",
+    "as_exception",
+    "awaited_by_app",
+    "called_from_within",
     "component_log",
     "elapsed_time",
+    "enter_user_code",
     "in_background",
+    "leave_user_code",
     "name_client",
+    "passes",
     "run_in_thread",
     "shielded",
     "steady_time",

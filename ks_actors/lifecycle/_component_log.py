@@ -35,6 +35,11 @@ class LogClient:
 _client: ContextVar[LogClient | None] = ContextVar("ks_actors client", default=None)
 
 
+def current_client() -> LogClient | None:
+    """Return the client of this context."""
+    return _client.get()
+
+
 def name_client(name: str) -> None:
     """Give the client of this context another name, also where tasks have begun already."""
     client = _client.get()

@@ -11,6 +11,7 @@ from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, ne
 from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry
 from ks_actors.task._task import Task
 from ks_actors.task._topic_sizes import TopicSizes
+from ks_actors.task._uncaught import uncaught
 from ks_actors.task._unreadable_batch import left_out, passed_over
 from ks_actors.task.figures import Emission
 from ks_actors.task.times import BACK_MS
@@ -45,4 +46,5 @@ __all__ = [
     "new_life",
     "nodes_of",
     "passed_over",
+    "uncaught",
 ]

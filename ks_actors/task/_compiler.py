@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ks_actors.lifecycle import as_exception
 from ks_actors.processors.api import WrappedOperator, checked, wrapped_node
 from ks_actors.processors.foreign_keys import (
     ForeignTableJoin,
@@ -79,8 +80,8 @@ class Plan(NamedTuple):
         for close in self.closers:
             try:
                 close()
-            except Exception as error:  # noqa: BLE001 - a user's close; the others close as well
-                errors.append(error)
+            except BaseException as error:  # noqa: BLE001 - a user's close; others close, too
+                errors.append(as_exception(error))
         return errors
 
 

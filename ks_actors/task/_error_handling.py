@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import (
@@ -13,6 +14,7 @@ from ks_actors._errors import (
     StreamsError,
 )
 from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse, Response
+from ks_actors.lifecycle import as_exception, passes
 from ks_actors.records import partition
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
 from ks_actors.tracing import UNTRACED
@@ -87,7 +89,7 @@ class ExceptionHandlers:
     def processing(
         self,
         node: str,
-        error: Exception,
+        error: BaseException,
         key: Any,
         value: Any,
         timestamp: int,
@@ -108,7 +110,7 @@ class ExceptionHandlers:
             headers,
         )
 
-    def punctuation(self, node: str, error: Exception, now: int) -> None:
+    def punctuation(self, node: str, error: BaseException, now: int) -> None:
         """Decide about a punctuator that raised at time `now`."""
         # A handler's decision about a record that a node downstream got is among them.
         if isinstance(error, OWN_ERRORS):
@@ -163,11 +165,18 @@ class ExceptionHandlers:
         handler: Callable[..., Any],
         context: ErrorContext,
         record: FailedRecord | None,
-        error: Exception,
+        error: BaseException,
         failure: StreamsError,
         origin: Headers,
     ) -> None:
         self._tracing.failed(origin, error)
+        if not isinstance(error, Exception):
+            if passes(error):
+                raise error
+            if not isinstance(error, asyncio.CancelledError):
+                # As in Kafka Streams, handlers decide about exceptions, not about what is worse.
+                raise failure from error
+            error = as_exception(error)
         try:
             response = Response.of(handler(context, record, error))
         except Exception as raised:

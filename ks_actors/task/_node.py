@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors._errors import StoreNotConnected
-from ks_actors.lifecycle import component_log
+from ks_actors._errors import KsActorsError, StoreNotConnected, StreamsError
+from ks_actors.lifecycle import component_log, passes
 from ks_actors.task._error_handling import OWN_ERRORS
 from ks_actors.task.figures import emissions_of
 from ks_actors.task.origins import RecordOrigins
@@ -104,7 +105,22 @@ class NodeWork:
 
         They are called in the topology's order of nodes.
         """
-        self.beginnings.append((make, init))
+        self.beginnings.append(
+            (partial(self._begin, "create", make), partial(self._begin, "initialize", init))
+        )
+
+    def _begin(self, verb: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except BaseException as error:
+            # The framework's own errors name the node, and the uncaught handler may know them.
+            if isinstance(error, KsActorsError) or passes(error):
+                raise
+            raise StreamsError(
+                f"could not {verb} a processor: {type(error).__name__}: {error}",
+                task=self.task_id,
+                node=self.node,
+            ) from error
 
     def lead_to(
         self,
@@ -202,7 +218,7 @@ class NodeWork:
 
     def failed(
         self,
-        error: Exception,
+        error: BaseException,
         key: Any,
         value: Any,
         timestamp: int,
@@ -250,7 +266,7 @@ def guarded(process: Process, work: NodeWork) -> Process:
     def guard(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         try:
             process(key, value, timestamp, headers)
-        except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+        except BaseException as error:  # noqa: BLE001 - whatever a user's code raises
             work.failed(error, key, value, timestamp, headers)
 
     return guard

@@ -574,7 +574,7 @@ class Task:
             began = clock()
             try:
                 callback(now)
-            except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
+            except BaseException as error:  # noqa: BLE001 - a user's code; the handler decides
                 self._handlers.punctuation(node, error, now)
             self.punctuator_times.add(clock() - began)
 

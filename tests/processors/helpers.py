@@ -178,7 +178,7 @@ class Node:
     def dropped(self, count: int = 1, *, told: bool = True) -> None:
         self.dropped_count += count
 
-    def failed(self, error: Exception, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
+    def failed(self, error: BaseException, key: Any, value: Any, timestamp: int, headers: Headers, offset: int | None = None) -> None:
         if isinstance(error, StreamsError):
             raise error
         self.failures.append(Failure(str(error), key, value, timestamp, headers, self.offset if offset is None else offset))

@@ -30,11 +30,11 @@ class _Work:
     def __init__(self) -> None:
         self.node: str = "node"
         self.out: list[tuple[Any, Any]] = []
-        self.failures: list[Exception] = []
+        self.failures: list[BaseException] = []
         self.forward: Process = lambda key, value, _timestamp, _headers: self.out.append((key, value))
         self.forward_batch: None = None
 
-    def failed(self, error: Exception, *_: object) -> None:
+    def failed(self, error: BaseException, *_: object) -> None:
         self.failures.append(error)
 
 

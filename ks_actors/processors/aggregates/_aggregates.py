@@ -156,7 +156,7 @@ class StreamCount(Inline):
                         if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
                             latest = timestamp
                     put(key, (count, latest))
-                except Exception as error:  # noqa: BLE001 - the handler decides
+                except BaseException as error:  # noqa: BLE001 - the handler decides
                     index = len(changes) + len(left_out)
                     failed(context, batch, index, error)
                     left_out.append(index)
@@ -279,7 +279,7 @@ class StreamAggregate(Inline):
                     else:
                         new = aggregator(old, value)
                     put(key, None if new is None else (new, latest))
-                except Exception as error:  # noqa: BLE001 - the handler decides
+                except BaseException as error:  # noqa: BLE001 - the handler decides
                     index = len(changes) + len(left_out)
                     failed(context, batch, index, error)
                     left_out.append(index)

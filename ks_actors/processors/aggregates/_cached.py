@@ -209,7 +209,7 @@ def _aggregate_batch_form(
                     )
                 new = admit(key, new)
                 folded[key] = (new, timestamp if seen < timestamp or new is None else seen)
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
                 skipped.add(index)
         if dropped:
@@ -330,7 +330,7 @@ def one_at_a_time(context: NodeContext, cache: Cache, process: Process) -> Proce
             current.offset = offset
             try:
                 process(key, value, timestamp, header)
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         cache.send_excess()
 

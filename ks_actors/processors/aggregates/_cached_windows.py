@@ -134,7 +134,7 @@ def _batch_form(
                         if entry[0] is None or entry[1] < timestamp or new is None
                         else entry[1],
                     )
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
                 late[index] = none_of_them
         if dropped:

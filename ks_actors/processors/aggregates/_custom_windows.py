@@ -164,7 +164,7 @@ def _batch_form(
                     add_key(Windowed(key, window))
                     add_change((new, old if send_old else None))
                     add_timestamp(latest)
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         if dropped:
             context.dropped(dropped)

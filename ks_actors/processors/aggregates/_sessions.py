@@ -211,7 +211,7 @@ def _batch_form(
                     olds.clear()
                 put(key, start, end, entry)
                 send(index, key, start, end, (aggregate, olds[0] if olds and updates else None))
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         if dropped:
             context.dropped(dropped)

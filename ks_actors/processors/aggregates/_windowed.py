@@ -219,7 +219,7 @@ def _tumbling_counts(  # noqa: PLR0915 - one flat loop: calls would cost more th
                     if latest < timestamp:  # noqa: PLR1730 - `max` takes five times as long
                         latest = timestamp
                 put(key, start, (count, latest))
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 clock.time = now
                 index = len(found) + len(left_out)
                 failed(context, batch, index, error)
@@ -273,7 +273,7 @@ def _tumbling_batch_form(
                 old, new = fold(key, value, entry)
                 latest = timestamp if entry is None or entry[1] < timestamp else entry[1]
                 put(key, start, None if new is None else (new, latest))
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 index = len(keys) + len(left_out)
                 failed(context, batch, index, error)
                 left_out.append(index)
@@ -331,7 +331,7 @@ def _hopping_batch_form(
                     )
                     add_change((new, old if send_old else None))
                     add_timestamp(latest)
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
         if dropped:
             context.dropped(dropped)

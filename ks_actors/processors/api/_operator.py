@@ -153,7 +153,7 @@ class NodeContext(Protocol):
 
     def failed(
         self,
-        error: Exception,
+        error: BaseException,
         key: Any,
         value: Any,
         timestamp: int,
@@ -164,7 +164,7 @@ class NodeContext(Protocol):
 
         Returns to continue without the record, raises ProcessingFailed to end. Call it with the
         record at hand, from an `except` block. `offset` identifies the source record when working
-        on a batch.
+        on a batch. An error that is no Exception ends, and the handler is not asked.
         """
         ...
 

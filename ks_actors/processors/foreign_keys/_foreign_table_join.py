@@ -64,7 +64,7 @@ class ForeignTableJoin(Inline):
                         for primary_key, response in subscribers(key, change[0]):
                             keys.append(primary_key)
                             responses.append(response)
-                    except Exception as error:  # noqa: BLE001 - the handler decides
+                    except BaseException as error:  # noqa: BLE001 - the handler decides
                         failed(context, batch, len(counts), error)
                 counts.append(len(keys) - before)
                 before = len(keys)

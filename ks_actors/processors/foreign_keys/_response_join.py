@@ -161,7 +161,7 @@ def _batch_form(context: NodeContext, resolve: Resolve) -> Callable[[Batch], Non
         ):
             try:
                 result = resolve(key, response, bool(header) and IF_STALE in header)
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
                 left_out.append(index)
                 continue

@@ -70,7 +70,7 @@ def _batch_form(context: NodeContext, respond: Respond) -> Callable[[Batch], Non
             found = None
             try:
                 found = respond(key, subscription, timestamp)
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 failed(context, batch, index, error)
             chosen.append(found is not None)
             if found is not None:

@@ -63,7 +63,7 @@ class SubscriptionReceive(Inline):
                         kept.append(subscription)
                         continue
                     dropped += 1
-                except Exception as error:  # noqa: BLE001 - the handler decides
+                except BaseException as error:  # noqa: BLE001 - the handler decides
                     failed(context, batch, index, error)
                 left_out.append(index)
             if dropped:

@@ -87,7 +87,7 @@ class SubscriptionSend(Inline):
                 else:
                     try:
                         messages = tell(key, change)
-                    except Exception as error:  # noqa: BLE001 - the handler decides
+                    except BaseException as error:  # noqa: BLE001 - the handler decides
                         failed(context, batch, len(counts), error)
                 for foreign_key, subscription in messages:
                     foreign_keys.append(foreign_key)

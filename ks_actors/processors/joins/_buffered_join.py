@@ -163,7 +163,7 @@ class _Waiting:
         self._origins.go_to(known, buffered.timestamp, buffered.headers)
         try:
             self._emit(place.key, buffered.new, buffered.timestamp, buffered.headers)
-        except Exception as error:  # noqa: BLE001 - the handler decides about this record
+        except BaseException as error:  # noqa: BLE001 - the handler decides about this record
             self._context.failed(
                 error, place.key, buffered.new, buffered.timestamp, buffered.headers
             )

@@ -260,7 +260,7 @@ class JoinPair:
                     timestamps.append(timestamp if timestamp > start else start)  # noqa: FURB136 - `max` takes five times as long
                     ranks.append(rank)
                 break
-            except Exception as error:  # noqa: BLE001 - whatever a user's code raises
+            except BaseException as error:  # noqa: BLE001 - whatever a user's code raises
                 self._hand_on(keys, values, timestamps, ranks, left, right)
                 keys, values, timestamps, ranks = [], [], [], []
                 self._fail(rank, error, left, right)
@@ -286,7 +286,7 @@ class JoinPair:
             headers = [by_rank.get(rank, ()) for rank in ranks]
         self._forward(Batch(keys, values, timestamps, headers, ranks))
 
-    def _fail(self, rank: int, error: Exception, left: RankedBatch, right: RankedBatch) -> None:
+    def _fail(self, rank: int, error: BaseException, left: RankedBatch, right: RankedBatch) -> None:
         at = bisect_left(left.ranks, rank)
         of_left = at < len(left.ranks) and left.ranks[at] == rank
         side = left if of_left else right

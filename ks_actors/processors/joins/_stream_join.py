@@ -283,7 +283,7 @@ class _Side:
                 self._joiner(place.key, left, right) if self._keyed else self._joiner(left, right)
             )
             self._forward(place.key, joined, place.timestamp, headers)
-        except Exception as error:  # noqa: BLE001 - the handler decides about this record
+        except BaseException as error:  # noqa: BLE001 - the handler decides about this record
             self._context.failed(error, place.key, value, place.timestamp, ())
         finally:
             self._origins.back(here)

@@ -124,7 +124,7 @@ class StreamTableJoin(Inline):
                     else:
                         joined = joiner(key, value, row)
                     values.append(joined)
-                except Exception as error:  # noqa: BLE001 - the handler decides
+                except BaseException as error:  # noqa: BLE001 - the handler decides
                     index = len(values) + len(left_out)
                     failed(context, batch, index, error)
                     left_out.append(index)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch
 
 
-def failed(context: NodeContext, batch: Batch, index: int, error: Exception) -> None:
+def failed(context: NodeContext, batch: Batch, index: int, error: BaseException) -> None:
     """Ask the handler about one record of a batch; return to continue without it.
 
     Call it from an `except` block.
@@ -69,7 +69,7 @@ def collect(
             out.extend(results)
             if len(out) < length:  # A function that raises StopIteration looks like the end.
                 raise StopIteration
-        except Exception as error:  # noqa: BLE001 - likewise
+        except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
             failed(context, batch, len(out), error)
             failed_at.append(len(out))
             out.append(None)

@@ -69,7 +69,7 @@ class FlatMap(Stateless):
                     for new_key, new_value in mapper(key, value):
                         keys.append(new_key)
                         values.append(new_value)
-                except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
+                except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
                     failed(context, records, len(counts), error)
                 counts.append(len(keys) - before)
                 before = len(keys)
@@ -111,7 +111,7 @@ class FlatMapValues(MapValues):
             for key, value in zip(records.keys, records.values, strict=True):
                 try:
                     values.extend(mapper(key, value) if with_key else mapper(value))
-                except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
+                except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
                     failed(context, records, len(counts), error)
                 counts.append(len(values) - before)
                 before = len(values)

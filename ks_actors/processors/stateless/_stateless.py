@@ -251,7 +251,7 @@ class Map(Stateless):
             for key, value in zip(records.keys, records.values, strict=True):
                 try:
                     new_key, new_value = mapper(key, value)
-                except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
+                except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
                     # Every earlier record either has a key or has failed, so both give this
                     # record's index.
                     index = len(keys) + len(failed_at)

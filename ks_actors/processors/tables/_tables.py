@@ -91,7 +91,7 @@ class TableSource(Inline):
                     # the most here.
                     entry = get(key) if send_old else None
                     put(key, None if value is None else (value, timestamp))
-                except Exception as error:  # noqa: BLE001 - the handler decides
+                except BaseException as error:  # noqa: BLE001 - the handler decides
                     index = len(changes) + len(left_out)
                     failed(context, batch, index, error)
                     left_out.append(index)
@@ -331,7 +331,7 @@ def _change_batch_form(
         for key, change, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             try:
                 computed = compute(key, change, timestamp)
-            except Exception as error:  # noqa: BLE001 - the handler decides
+            except BaseException as error:  # noqa: BLE001 - the handler decides
                 index = len(changes) + len(left_out)
                 failed(context, batch, index, error)
                 left_out.append(index)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
 from ks_actors._errors import StateError, StreamsError
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import component_log, passes
 from ks_actors.records import Batch, TaskId
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.messages import Arrived, FetchFailed
 from ks_actors.runtime.stores import Flusher
-from ks_actors.task import Position, Role, Task, contained, passed_over
+from ks_actors.task import Position, Role, Task, contained, passed_over, uncaught
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -233,8 +233,10 @@ class GlobalTables(Actor[GlobalMessage]):
         task = self._task
         try:
             task.process(_SLICE)
-        except Exception as error:  # noqa: BLE001 - raised when its dead letters are written
-            self._fault = error
+        except BaseException as error:
+            if passes(error):
+                raise
+            self._fault = error if isinstance(error, Exception) else uncaught(task, error)
         self._metrics.global_dropped += task.dropped - self._dropped
         self._dropped = task.dropped
         if letters := task.take_output() + task.parting.take():

@@ -18,7 +18,7 @@ from ks_actors._errors import (
     StreamsError,
     TopologyError,
 )
-from ks_actors.lifecycle import component_log, shielded
+from ks_actors.lifecycle import as_exception, component_log, enter_user_code, shielded
 from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import TasksBroken
@@ -83,6 +83,8 @@ class Instance(Actor[InstanceMessage]):
         self._assigned_once: bool = False
         self._prepared: bool = False
         self._watch: Watch | None = None
+        # The errors of dead workers about which the handler has not decided yet.
+        self._undecided: list[Exception] = []
 
     @property
     def state(self) -> InstanceState:
@@ -309,6 +311,9 @@ class Instance(Actor[InstanceMessage]):
                 await self._wiring.close(clean=True, leave=stop.leave)
             except Exception as error:  # noqa: BLE001 - the closer is told; the rest still closes
                 self.error = error
+            # Their handler, which ends with this actor, may never decide.
+            for undecided in self._undecided:
+                self._note_late(undecided)
             self._forget_workers()
             self._to(InstanceState.NOT_RUNNING)
         self.ctx.self_ref.tell(m.Stopped(stop.reply))
@@ -449,6 +454,8 @@ class Instance(Actor[InstanceMessage]):
     def _decide(self, error: Exception, *, worker: str | None, rolled_back: bool) -> None:
         """Ask the handler outside the mailbox: it may itself ask for workers."""
         if self._running():
+            if worker is not None:
+                self._undecided.append(error)
             self.ctx.pipe(
                 self._ask_handler(error),
                 partial(_decided, error, worker=worker, rolled_back=rolled_back),
@@ -466,10 +473,19 @@ class Instance(Actor[InstanceMessage]):
             self.error = error
 
     async def _ask_handler(self, error: Exception) -> UncaughtResponse:
-        answer = self._uncaught(error)
-        return await answer if inspect.isawaitable(answer) else answer
+        enter_user_code()
+        try:
+            answer = self._uncaught(error)
+            return await answer if inspect.isawaitable(answer) else answer
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as raised:
+            # Only an Exception reaches this actor.
+            raise as_exception(raised) from raised
 
     async def _carry_out(self, decided: m.Decided) -> None:
+        if decided.error in self._undecided:
+            self._undecided.remove(decided.error)
         if not self._running():
             if decided.response is UncaughtResponse.SHUTDOWN_CLIENT and decided.worker is not None:
                 self._note_late(decided.error)

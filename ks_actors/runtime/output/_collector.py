@@ -13,7 +13,7 @@ from ks_actors._errors import (
     ProductionFailed,
     TransactionAborted,
 )
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import as_exception, component_log
 from ks_actors.log import Outgoing, WritesBytes
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.records import partition as default_partition
@@ -226,8 +226,8 @@ class Collector(Actor[CollectorMessage]):
             return
         try:
             placed = outgoing.placed(size)
-        except Exception as error:  # noqa: BLE001 - a user's function chooses partitions
-            self._fail(error)
+        except BaseException as error:  # noqa: BLE001 - a user's function chooses partitions
+            self._fail(as_exception(error))
         else:
             self._pending.change(sum(len(each.batch) for each in placed) - len(outgoing.batch))
             self._ready.extend(placed)

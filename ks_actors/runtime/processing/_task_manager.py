@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors import HANDLED, Actor, Handled, Mailbox, Signal, Stopping, Terminated
 from ks_actors._errors import TaskTimeout
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import as_exception, component_log
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Drains, TasksBroken, Uncommitted
 from ks_actors.runtime.messages import TaskManagerMessage
@@ -307,9 +307,11 @@ class TaskManager(Actor[TaskManagerMessage]):
         )
         try:
             task.start()
-        except Exception as error:  # noqa: BLE001 - a user's init; the handler decides
+        except BaseException as error:  # noqa: BLE001 - a user's init; the handler decides
             _end_unstored(message)
-            self._instance.tell(m.Fatal(error, rolled_back=False))
+            # No actor fails here, so nobody else logs the traceback.
+            _log.error("could not start task %s: %s", task.id, error, exc_info=error)
+            self._instance.tell(m.Fatal(as_exception(error), rolled_back=False))
             return
         # Only after `start`: a task whose init failed must not be scheduled or committed.
         self._tasks[task.id] = task
@@ -377,8 +379,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._uncommitted.forget(task_id)
         try:
             task.close()
-        except Exception as error:  # noqa: BLE001 - a user's close; told to whoever asked
-            return error
+        except BaseException as error:  # noqa: BLE001 - a user's close; told to whoever asked
+            return as_exception(error)
         return None
 
     # --- commit and rollback ----------------------------------------------------------------------
@@ -474,10 +476,10 @@ class TaskManager(Actor[TaskManagerMessage]):
                 if task.stores is not None:
                     task.stores.drop()
                 task.rewind(positions)
-            except Exception as error:  # noqa: BLE001 - user code or a store; the asker is told
+            except BaseException as error:  # noqa: BLE001 - user code or a store; the asker is told
                 # Half rewound: only a new assignment gives it a clean state.
                 task.broken = True
-                errors.append(error)
+                errors.append(as_exception(error))
             else:
                 self._untouch(task)
             # Where one task has failed only that one waits: the others go on at once.

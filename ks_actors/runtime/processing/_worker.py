@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import component_log, passes
 from ks_actors.metrics import Timing
 from ks_actors.runtime.messages import (
     CloseWorker,
@@ -18,6 +18,7 @@ from ks_actors.runtime.messages import (
     TaskDone,
     WorkerMessage,
 )
+from ks_actors.task import uncaught
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,14 +159,18 @@ class Worker(Actor[WorkerMessage]):
                     now = clock()
                     self.figures.note(task, new, now - began, calls, spent)
                     records += new
-                except BaseException as error:
+                except BaseException as raised:
                     # Set before anything else can see the task: its state may be in the middle of a
                     # record.
                     task.broken = True
                     self._give_back(lease, done, records, output, failed=task)
-                    if isinstance(error, Exception):
-                        await self._write_parting(task, error)
-                    raise
+                    if passes(raised):
+                        raise
+                    error = raised if isinstance(raised, Exception) else uncaught(task, raised)
+                    await self._write_parting(task, error)
+                    if error is raised:
+                        raise
+                    raise error from raised
             done.append(task.id)
         self._give_back(lease, done, records, output)
 
@@ -180,9 +185,7 @@ class Worker(Actor[WorkerMessage]):
             records = await self.ctx.blocking(work)
         except BaseException as error:
             task.broken = True
-            task.thread_guard.end(
-                quiet=isinstance(error, Exception)
-            )  # otherwise the thread still runs
+            task.thread_guard.end(quiet=not passes(error))  # otherwise the thread still runs
             raise
         task.thread_guard.end()
         return records

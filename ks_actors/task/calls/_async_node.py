@@ -8,6 +8,7 @@ from contextvars import copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.lifecycle import enter_user_code, passes
 from ks_actors.metrics import STILL, Timing
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Call:
         self.late: bool = False
         self.task: asyncio.Task[None] | None = None
         self.result: Any = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.over: bool = False
 
     @property
@@ -249,6 +250,7 @@ class AsyncNode:
             self._sweep = loop.call_later(self._timeout, self._cancel_late, loop)
 
     async def _run(self, call: Call) -> None:
+        enter_user_code()
         retry, attempt, timeout = self._options.retry, 1, self._timeout
         while True:
             if timeout is not None:
@@ -266,6 +268,11 @@ class AsyncNode:
                 call.error = self._too_late(call)
             except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
                 call.error = error
+            except BaseException as error:
+                if passes(error):
+                    raise
+                call.error = error
+                break
             call.deadline = inf
             if call.late:
                 call.late = False
@@ -346,7 +353,7 @@ class AsyncNode:
             if call.error is not None:
                 raise call.error
             self._emit(call.result, call.key, call.value, call.timestamp, call.headers)
-        except Exception as error:  # noqa: BLE001 - whatever a user's code raised
+        except BaseException as error:  # noqa: BLE001 - whatever a user's code raised
             self._work.failed(error, call.key, call.value, call.timestamp, call.headers)
 
     # --- time -------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ class BatchNode:
         """Queue the rows of a batch, to be handed on."""
         self._rows.append((batch, iter(rows)))
 
-    def failed(self, error: Exception, batch: _Collected) -> None:
+    def failed(self, error: BaseException, batch: _Collected) -> None:
         """Ask the handler about each record of a batch; raises the error that ends the task."""
         for index, record in enumerate(batch.records):
             self._go_to(batch, index)
@@ -223,7 +223,7 @@ class BatchNode:
                 return done
             try:
                 forward(row.key, row.value, row.timestamp, row.headers)
-            except Exception as error:  # noqa: BLE001 - whatever a user's code raised
+            except BaseException as error:  # noqa: BLE001 - whatever a user's code raised
                 self._work.failed(error, row.key, row.value, row.timestamp, row.headers)
         return limit
 
@@ -285,7 +285,12 @@ class _LotWork:
         self._owner = owner
 
     def failed(
-        self, error: Exception, _key: Any, batch: _Collected, _timestamp: int, _headers: Headers
+        self,
+        error: BaseException,
+        _key: Any,
+        batch: _Collected,
+        _timestamp: int,
+        _headers: Headers,
     ) -> None:
         """Report a failed batch."""
         self._owner.failed(error, batch)

@@ -1,0 +1,37 @@
+"""Errors out of users' code that are no Exception.
+
+Panics of Rust extensions are such, as those of polars are, and failed tests of pytest. They end
+what they concern as other errors do. Only what ends the program, or cancels the running task,
+passes through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+def passes(error: BaseException) -> bool:
+    """Return whether an error ends the program, or is the running task's own cancellation."""
+    if not isinstance(error, asyncio.CancelledError):
+        return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # a thread without a loop: nobody can cancel it
+        return False
+    return task is not None and task.cancelling() > 0
+
+
+def as_exception(error: BaseException) -> Exception:
+    """Return an error of a user's code as an Exception; re-raise one that passes through."""
+    if isinstance(error, Exception):
+        return error
+    if passes(error):
+        raise error
+    text = (
+        "a future that was cancelled"
+        if isinstance(error, asyncio.CancelledError) and not str(error)
+        else str(error)
+    )
+    found = RuntimeError(f"{type(error).__name__}: {text}")
+    found.__cause__ = error
+    return found
