@@ -164,7 +164,11 @@ class App(AppOrders):
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
         self._local = LocalStores(
-            self._topology, config, setup=lambda: self._setup, state=lambda: self.state
+            self._topology,
+            config,
+            setup=lambda: self._setup,
+            state=lambda: self.state,
+            check_loop=self._check_loop,
         )
         add_sources(
             self._metrics,
@@ -216,7 +220,7 @@ class App(AppOrders):
             )
         self._check_wanted()
         tell_if_missing()
-        self._begun = True
+        self._begun, self._loop = True, asyncio.get_running_loop()
         with self._log_client.named():
             await self._start()
 
@@ -374,6 +378,8 @@ class App(AppOrders):
         """
         if timeout_ms is not None and timeout_ms < 0:
             raise ValueError(f"timeout_ms is {timeout_ms}: give 0 or more")
+        if not self._gone.is_set():
+            self._check_loop()
         self._closing.begin(
             (self.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         )

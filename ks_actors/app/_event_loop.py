@@ -28,3 +28,16 @@ def refuse_running_loop(*, of: str, remedy: str) -> None:
         f"{of} makes an event loop of its own, but one runs here already, as in a notebook or in "
         f"an asynchronous test: {remedy}"
     )
+
+
+def check_loop(loop: asyncio.AbstractEventLoop, of: str) -> None:
+    """Raise RuntimeError unless `loop` runs in this thread: nothing else may touch what it runs."""
+    try:
+        found = asyncio.get_running_loop()
+    except RuntimeError:
+        found = None
+    if found is not loop:
+        raise RuntimeError(
+            f"{of} runs on another event loop: call it there, from another thread by "
+            "asyncio.run_coroutine_threadsafe(…, loop).result()"
+        )

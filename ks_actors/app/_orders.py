@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from actors import ActorsError, AskTimeout
 from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
 from ks_actors.app._checks import NOT_STARTED
+from ks_actors.app._event_loop import check_loop
 from ks_actors.app._queries import AppQueries
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
@@ -49,6 +50,7 @@ class AppOrders(AppQueries):
     _instance: Instance | None = None
     _ref: Ref[m.InstanceMessage] | None = None
     _metrics: Metrics
+    _loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def state(self) -> InstanceState:
@@ -60,12 +62,18 @@ class AppOrders(AppQueries):
         """The error that ended the app; None until then."""
         return None if self._instance is None else self._instance.error
 
+    def _check_loop(self) -> None:
+        """Raise RuntimeError on another event loop than the app's, or on none."""
+        if self._loop is not None:
+            check_loop(self._loop, f"app {self.config.application_id}")
+
     async def add_worker(self, timeout_ms: int = 60_000) -> str | None:
         """Start one more worker; return its name.
 
         Returns None when the app is neither RUNNING nor REBALANCING (KIP-663). Raises TaskTimeout
         when the app does not get to it within `timeout_ms`; then no worker is started later either.
         """
+        self._check_loop()
         if self._ref is None or self.state in ENDS:
             return None
         return await self._obeyed("add a worker", self._ref.ask(m.AddWorker), timeout_ms)
@@ -78,6 +86,7 @@ class AppOrders(AppQueries):
         one still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be told.
         The error says which case it is.
         """
+        self._check_loop()
         if self._ref is None or self.state in ENDS:
             return None
         try:
@@ -158,6 +167,7 @@ class AppOrders(AppQueries):
             ) from ended
 
     def _running(self) -> Ref[m.InstanceMessage]:
+        self._check_loop()
         if self._ref is None or self.state not in {
             InstanceState.RUNNING,
             InstanceState.REBALANCING,
@@ -237,6 +247,7 @@ class AppOrders(AppQueries):
 
     async def _local_lag(self) -> Lag:
         """Count the offsets left in the partitions of this instance."""
+        self._check_loop()
         if self._log is None or self._instance is None:
             raise NotRunning(NOT_STARTED)
         # Zero says nothing while the app starts or rebalances: it may not have all partitions yet.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, final
@@ -58,7 +59,17 @@ class ComponentLog(logging.LoggerAdapter[logging.Logger]):
     def __init__(self, name: str) -> None:
         super().__init__(logging.getLogger(name))
 
-    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+    def log(
+        self,
+        level: int,
+        msg: object,
+        *args: Any,
+        exc_info: Any = None,
+        stack_info: bool = False,
+        stacklevel: int = 1,
+        extra: Mapping[str, Any] | None = None,
+        **kwargs: object,  # noqa: ARG002 - the base class has them
+    ) -> None:
         """Log a record, if the logger is enabled for its level."""
         if not self.isEnabledFor(level):
             return
@@ -66,11 +77,22 @@ class ComponentLog(logging.LoggerAdapter[logging.Logger]):
         client = _client.get()
         if client is not None:
             fields["client_id"] = client.name
-        extra: Mapping[str, Any] | None = kwargs.get("extra")
-        kwargs["extra"] = fields if extra is None else {**fields, **extra}
+        if extra is not None:
+            fields.update(extra)
+        logger = self.logger
         # This method is no part of the caller's code.
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
-        self.logger.log(level, msg, *args, **kwargs)
+        file, line, function, stack = logger.findCaller(stack_info, stacklevel + 1)
+        if isinstance(exc_info, BaseException):
+            exc_info = type(exc_info), exc_info, exc_info.__traceback__
+        elif exc_info and not isinstance(exc_info, tuple):
+            exc_info = sys.exc_info()
+        record = logger.makeRecord(
+            logger.name, level, file, line, msg, args, exc_info or None, function, None, stack
+        )
+        # Not as `extra` of `logging`, which raises KeyError where the program's own record factory
+        # has set a field of the same name: a line in the log must never end an app.
+        record.__dict__.update(fields)
+        logger.handle(record)
 
 
 def _fields(arguments: Iterable[Any]) -> dict[str, Any]:

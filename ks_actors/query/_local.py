@@ -151,18 +151,29 @@ class LocalStores:
         *,
         setup: Callable[[], Environment | None],
         state: Callable[[], InstanceState],
+        check_loop: Callable[[], None],
     ) -> None:
         self._topology = topology
         self._config = config
         self._setup = setup
         self._state = state
+        self._check_loop = check_loop
         self._subtopologies: dict[str, int] | None = None
         self._topics: dict[int, tuple[str, ...]] | None = None
         self._default: IsolationLevel = config.default_interactive_query_isolation_level
 
     def committed(self, isolation: IsolationLevel | None) -> bool:
-        """Return whether to read committed changes only."""
-        return (isolation or self._default) is IsolationLevel.READ_COMMITTED
+        """Return whether to read committed changes only.
+
+        Takes the spellings of the setting, too; raises ValueError for anything else.
+        """
+        if isolation is None:
+            isolation = self._default
+        try:
+            return IsolationLevel(isolation) is IsolationLevel.READ_COMMITTED
+        except ValueError:
+            known = ", ".join(str(level) for level in IsolationLevel)
+            raise ValueError(f"isolation is {isolation!r}: give {known}, or None") from None
 
     def now(self) -> float:
         """Return the time (s) that measures slices of work."""
@@ -202,7 +213,8 @@ class LocalStores:
         return setup
 
     def check_running(self) -> None:
-        """Raise NotRunning unless stores can be read."""
+        """Raise NotRunning unless stores can be read, RuntimeError on another event loop."""
+        self._check_loop()
         state = self._state()
         if state not in {InstanceState.RUNNING, InstanceState.REBALANCING}:
             text = (

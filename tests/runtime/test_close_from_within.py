@@ -121,7 +121,7 @@ def test_a_block_that_ends_while_another_task_closes_its_app_waits_for_that_clos
             await asyncio.sleep(0.5)
             closing = asyncio.create_task(app.close())
             await asyncio.sleep(0.05)
-            assert app.state is InstanceState.RUNNING  # it waits for the call
+            assert app.state.name == "RUNNING"  # it waits for the call
         assert app.state is InstanceState.NOT_RUNNING
         await closing
 

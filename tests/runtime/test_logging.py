@@ -172,3 +172,36 @@ def test_the_page_has_exactly_the_loggers() -> None:
     """Each name in its table is a logger of the source, and none is missing."""
     listed = re.findall(r"^\| `(ks_actors[\w.]*)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted({name for name in loggers() if name.startswith("ks_actors")})
+
+
+async def test_a_record_factory_that_sets_fields_of_our_names_ends_no_app(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """`logging` raises KeyError about such fields, and a line in the log must never end an app; the documented fields count."""
+    own = logging.getLogRecordFactory()
+    names = ("client_id", "state", "task", "node", "topic", "partition", "offset", "store")
+
+    def factory(*args: object, **kwargs: object) -> logging.LogRecord:
+        record = own(*args, **kwargs)
+        for name in names:
+            setattr(record, name, "mine")
+        return record
+
+    def fails(value: str) -> str:
+        raise ValueError(value)
+
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed(STRING, STRING)).map_values(fails)
+    logging.setLogRecordFactory(factory)
+    try:
+        async with EmbeddedLog() as log:
+            await log.create_topics([NewTopic("in", 1)])
+            config = StreamsConfig(application_id="app", state_dir=tmp_path, processing_exception_handler="continue")
+            async with App(builder.build(), config, log=log) as app:
+                await write(log, 1)
+                await app.wait_until_caught_up()
+                assert app.metrics()["dropped-records-total"] == 1
+    finally:
+        logging.setLogRecordFactory(own)
+    (record,) = told(caplog, "a record failed at node ")
+    assert record.funcName == "_tell"
+    assert vars(record)["client_id"].startswith("app")
+    assert [vars(record)[name] for name in names[1:]] == ["mine", "0_0", "KSTREAM-MAPVALUES-0000000001", "in", 0, 0, "mine"]

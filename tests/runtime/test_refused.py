@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import HandlerResponse, LogError, ProductionFailed, Response
+from ks_actors import HandlerResponse, LogError, ProductionFailed, Response, UncaughtResponse
 from ks_actors._errors import InvalidRecord, ProduceFailed, RecordTooLarge
 from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.dsl import StreamsBuilder
@@ -194,6 +195,38 @@ def test_letters_of_a_handler_to_the_same_topic_are_not_written() -> None:
         assert await harness.read("out") == []
 
     run_app(test, echo(), topics=SMALL, production_exception_handler=handler)
+
+
+def forgets(*_: object) -> None:
+    """Answer nothing."""
+
+
+def fails(*_: object) -> Response:
+    raise ValueError("a bug of the handler")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(
+    ("handler", "text"), [(forgets, "TypeError: "), (fails, "ValueError: a bug of the handler, about: the log refused records: ")]
+)
+def test_a_handler_that_raises_about_a_refused_record_ends_the_app_by_an_error_that_tells_both(guarantee: str, handler: Any, text: str) -> None:
+    """It is an error of the output, as FAIL is: the uncaught handler is asked, and may go on."""
+    asked: list[Exception] = []
+
+    def uncaught(error: Exception) -> UncaughtResponse:
+        asked.append(error)
+        return UncaughtResponse.REPLACE_WORKER if len(asked) == 1 else UncaughtResponse.SHUTDOWN_CLIENT
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", BIG)
+        while harness.app.state is not InstanceState.ERROR:
+            await asyncio.sleep(0.1)
+
+    with pytest.raises(ProductionFailed, match="the exception handler itself raised " + text) as failed:
+        run_app(test, echo(), topics=SMALL, production_exception_handler=handler, processing_guarantee=guarantee, uncaught_handler=uncaught)
+    assert "max.message.bytes" in str(failed.value)
+    assert (failed.value.topic, failed.value.partition) == ("out", 0)
+    assert len(asked) == 2
 
 
 async def test_the_log_names_the_refused_records() -> None:

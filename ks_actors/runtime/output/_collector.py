@@ -328,11 +328,12 @@ class Collector(Actor[CollectorMessage]):
             return
         going_on: list[Refused] = []
         for partition, why in error.errors.items():
-            refused = self._refused(
-                partition,
-                [outgoing.batch for outgoing in failed.batches if outgoing.partition == partition],
-                why,
-            )
+            batches = [each.batch for each in failed.batches if each.partition == partition]
+            try:
+                refused = self._refused(partition, batches, why)
+            except ProductionFailed as raised:  # the handler is at fault
+                self._fail(raised)
+                return
             if refused is None:
                 failure = ProductionFailed(
                     f"the log refused records: {why}",

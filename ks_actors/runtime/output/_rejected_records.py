@@ -9,11 +9,13 @@ from ks_actors._errors import (
     Fenced,
     InvalidRecord,
     LogClosed,
+    ProductionFailed,
     RecordTooLarge,
     StorageFull,
     TransactionAborted,
 )
 from ks_actors.config import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
+from ks_actors.lifecycle import passes
 from ks_actors.log import Outgoing
 from ks_actors.records import TaskId
 
@@ -71,7 +73,8 @@ class RejectedRecords:
     ) -> Refused | None:
         """Return the dropped records and the rest.
 
-        Return None for a failure: the handler says FAIL, or the error is not about records.
+        Return None for a failure: the handler says FAIL, or the error is not about records. Raises
+        ProductionFailed when the handler itself raises, or gives no answer.
         """
         # Dropping a changelog record would silently lose state at the next restore.
         if isinstance(error, _FATAL) or partition.topic.endswith("-changelog"):
@@ -119,7 +122,17 @@ class RejectedRecords:
             context.headers,
             *partition,
         )
-        response = Response.of(config.production_exception_handler(context, record, error))
+        try:
+            response = Response.of(config.production_exception_handler(context, record, error))
+        except BaseException as raised:
+            if passes(raised):
+                raise
+            raise ProductionFailed(
+                f"the exception handler itself raised {type(raised).__name__}: {raised}, about: "
+                f"the log refused records: {error}",
+                topic=partition.topic,
+                partition=partition.partition,
+            ) from raised
         self._setup.answers["production", response.result.value] += 1
         return response
 
