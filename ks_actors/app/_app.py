@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from actors import Spec, System
 from ks_actors._errors import LogTimeout, NotRunning
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
-from ks_actors.app._event_loop import fastest_loop, refuse_running_loop
+from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import until_signal
@@ -474,9 +474,10 @@ class App(AppOrders):
         without the last commit. It sets the garbage collector as `tune_gc` does, and raises the
         soft limit of open files to the hard one.
 
-        Raises RuntimeError where an event loop runs already: await `run` there.
+        Raises RuntimeError where an event loop runs already: await `run` there; and in a thread.
         """
         refuse_running_loop(of="App.main", remedy="await app.run() instead")
+        refuse_other_threads(of="App.main", remedy="asyncio.run(app.run())")
         tune_gc()
         raise_open_files()
         with asyncio.Runner(loop_factory=fastest_loop()) as runner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ def refuse_running_loop(*, of: str, remedy: str) -> None:
         f"{of} makes an event loop of its own, but one runs here already, as in a notebook or in "
         f"an asynchronous test: {remedy}"
     )
+
+
+def refuse_other_threads(*, of: str, remedy: str) -> None:
+    """Raise RuntimeError outside of the main thread, the only one that may handle signals."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            f"{of} handles signals, which only the main thread may: in a thread, use {remedy}"
+        )
 
 
 def check_loop(loop: asyncio.AbstractEventLoop, of: str) -> None:

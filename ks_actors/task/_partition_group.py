@@ -34,6 +34,12 @@ class PartitionGroup:
         self._deadlines: dict[TopicPartition, float] = {}
         self._waits_until: float | None = None
 
+    def add(self, queue: RecordQueue) -> None:
+        """Add the queue of one more partition."""
+        self.queues[queue.partition] = queue
+        self._all = (*self._all, queue)
+        self._only = queue if len(self._all) == 1 else None
+
     @property
     def buffered(self) -> int:
         """The number of records in all queues."""

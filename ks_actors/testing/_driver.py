@@ -14,10 +14,18 @@ from ks_actors._errors import NotRunning, TaskTimeout, UnknownTopicOrPartition
 from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
-from ks_actors.task import GLOBAL, Environment, Position, RecordContextHolder, Task, make_stores
+from ks_actors.task import (
+    GLOBAL,
+    Environment,
+    Position,
+    RecordContextHolder,
+    RecordQueue,
+    Task,
+    make_stores,
+)
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
-from ks_actors.topology import check_serdes, check_topology
+from ks_actors.topology import SourceNode, check_serdes, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping
@@ -68,11 +76,16 @@ class _Driver:
         self._task: Task | None = None
         self._globals: Task | None = None
         self._closed: bool = False
+        self._failure: BaseException | None = None
 
     # --- input and output -------------------------------------------------------------------------
 
     def advance(self, ms: int) -> None:
         """Move the wall clock without calling punctuators."""
+        if isinstance(ms, bool) or not isinstance(ms, int):
+            raise TypeError(f"the clock is to advance by {ms!r}: give a whole number of ms")
+        if ms < 0:
+            raise ValueError(f"the clock is to advance by {ms} ms: time does not go back")
         self._now += ms
 
     @property
@@ -207,7 +220,9 @@ class _Driver:
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         task = self._running()
+        _check_headers(headers)
         partition = TopicPartition(topic, 0)
+        self._match(task, topic)
         offset = self._ends.get(topic, 0)
         self._ends[topic] = offset + 1
         batch = Batch([key], [value], [timestamp], [headers] if headers else None, (offset,))
@@ -216,10 +231,25 @@ class _Driver:
         elif self._globals is not None and partition in self._globals.group.queues:
             self._globals.add(partition, batch, offset + 1, offset + 1)
         else:
-            topics = ", ".join(sorted({*self._setup.source_topics, *self._topology.global_topics}))
+            topics = sorted({*self._setup.source_topics, *self._topology.global_topics})
+            patterns = [
+                f"what matches {node.pattern.pattern!r}"
+                for node in self._topology.nodes.values()
+                if isinstance(node, SourceNode) and node.pattern is not None
+            ]
             raise UnknownTopicOrPartition(
-                f"the topology does not read topic {topic!r}; it reads {topics}"
+                f"the topology does not read topic {topic!r}; it reads "
+                f"{', '.join([*topics, *patterns])}"
             )
+
+    def _match(self, task: Task, topic: str) -> None:
+        """Let the task read a topic that a pattern matches, from the first record on."""
+        partition = TopicPartition(topic, 0)
+        if partition in task.group.queues or not self._setup.matching([topic]):
+            return
+        self._setup.know_topics(dict.fromkeys((*self._setup.matched, topic), 1))
+        task.group.add(RecordQueue(partition, task._source(topic), 0))
+        task.add(partition, Batch([], [], [], None, ()), 0, 0)
 
     async def _complete(self) -> None:
         """Process all records, and their results; then commit."""
@@ -280,10 +310,11 @@ class _Driver:
         """
         try:
             yield
-        except Exception:
+        except BaseException as error:
             for each in (self._globals, None if self._setup.transactional else self._task):
                 if each is not None:
                     self._route(each.parting.take())
+            self._failure = error
             raise
 
     def _route(self, written: Iterable[Outgoing]) -> None:
@@ -291,6 +322,7 @@ class _Driver:
         task = self._running()
         for outgoing in written:
             topic, batch = outgoing.partition.topic, outgoing.batch
+            self._match(task, topic)
             headers = batch.headers or [()] * len(batch)
             fed = (
                 TopicPartition(topic, 0) in task.group.queues
@@ -320,6 +352,11 @@ class _Driver:
                 if self._closed
                 else "the driver is not open: use it as `with TopologyTestDriver(...) as driver:`"
             )
+        if self._failure is not None:
+            raise NotRunning(
+                "an earlier call of the driver has raised an error, which leaves its task in the "
+                "middle of a record: make a new driver"
+            ) from self._failure
         return self._task
 
     def _stop(self) -> None:
@@ -338,11 +375,21 @@ class _Driver:
                 self._directory.cleanup()
 
 
+def _check_headers(headers: object) -> None:
+    pairs = headers if isinstance(headers, list | tuple) else None
+    if pairs is None or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)  # noqa: PLR2004
+        for pair in pairs
+    ):
+        raise TypeError(f"headers are {headers!r}: give pairs of a name and bytes, as a tuple")
+
+
 class TopologyTestDriver(_Driver):
     """Drive a topology from a test, synchronously.
 
     Pipe a record in, and everything that it causes has happened. There is one task for the whole
-    topology and one partition per topic. Repartition topics, and all others that the topology both
+    topology and one partition per topic. A topic that a pattern matches is read from its first
+    record on. Repartition topics, and all others that the topology both
     writes and reads, are fed back. Of several waiting records the one with the smallest timestamp
     comes first. The wall clock stands still unless it is advanced; stream time comes from the
     records. The code that processes is that of the runtime. Asynchronous processors run on the

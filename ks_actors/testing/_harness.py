@@ -24,6 +24,7 @@ from ks_actors.testing._topics import TestRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from ks_actors.config import Keywords
@@ -63,7 +64,8 @@ class AppHarness:
     defaults to "app"), the other options are those of `App`. The app runs inside the block, unless
     `start` is False. Leaving the block closes it, and raises the error that ended it unless `ended`
     has returned that. State is in a temporary directory, and the log in memory, unless `state_dir`
-    or `embedded`, a started log, are given.
+    or `embedded`, a started log, are given. Each app of the harness enters the same `services`: for
+    several apps, such as after a `restart`, they must be fit to be entered again.
 
     The app runs as in production. It talks to the log through a connection that `crash` cuts,
     blocking jobs run in the loop's thread, and time passes when nothing else can happen. The same
@@ -84,6 +86,7 @@ class AppHarness:
         standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
+        services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
         **config: Unpack[Keywords],
     ) -> None:
@@ -95,6 +98,7 @@ class AppHarness:
             "standby_listener": standby_listener,
             "uncaught_handler": uncaught_handler,
             "task_priority": task_priority,
+            "services": tuple(services),
             "tracing": tracing,
         }
         self._start_at_once: bool = start

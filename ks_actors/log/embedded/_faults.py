@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Literal, TypeAlias, final
+from typing import Literal, TypeAlias, final, get_args
 
 Operation: TypeAlias = Literal[
     "abort",
@@ -50,6 +50,7 @@ class Faults:
 
     def hold(self, operation: Operation) -> asyncio.Event:
         """Make calls of `operation` wait at their start until the returned event is set."""
+        _check_operation(operation)
         self._blocked[operation] = event = asyncio.Event()
         return event
 
@@ -60,6 +61,9 @@ class Faults:
 
     def order(self, operation: Operation, error: Exception, *, times: int, after: bool) -> None:
         """Make the next `times` calls of `operation` fail."""
+        _check_operation(operation)
+        if not isinstance(error, Exception):
+            raise TypeError(f"{operation} is to raise {error!r}: give an exception")
         faults = self._after if after else self._before
         faults.setdefault(operation, deque()).extend([error] * times)
 
@@ -72,6 +76,13 @@ class Faults:
         """Raise an injected error after the operation."""
         if self._after:
             _raise_next(self._after, operation)
+
+
+def _check_operation(operation: str) -> None:
+    if operation not in get_args(Operation):
+        raise ValueError(
+            f"a log has no operation {operation!r}: give one of {', '.join(get_args(Operation))}"
+        )
 
 
 def _raise_next(faults: dict[str, deque[Exception]], operation: Operation) -> None:
