@@ -233,7 +233,7 @@ class _Driver:
         else:
             topics = sorted({*self._setup.source_topics, *self._topology.global_topics})
             patterns = [
-                f"what matches {node.pattern.pattern!r}"
+                f"topics that match {node.pattern.pattern!r}"
                 for node in self._topology.nodes.values()
                 if isinstance(node, SourceNode) and node.pattern is not None
             ]
@@ -378,7 +378,7 @@ class _Driver:
 def _check_headers(headers: object) -> None:
     pairs = headers if isinstance(headers, list | tuple) else None
     if pairs is None or not all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)  # noqa: PLR2004
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)  # noqa: PLR2004 - a pair
         for pair in pairs
     ):
         raise TypeError(f"headers are {headers!r}: give pairs of a name and bytes, as a tuple")

@@ -38,7 +38,7 @@ def test_a_driver_reads_each_topic_that_a_pattern_matches() -> None:
 
 def test_a_topic_that_no_pattern_matches_is_refused_by_an_error_with_the_patterns() -> None:
     """Otherwise the error would say that the topology reads nothing."""
-    with TopologyTestDriver(of_patterns()) as driver, pytest.raises(UnknownTopicOrPartition, match=r"it reads more, what matches 'orders-\.\*'"):
+    with TopologyTestDriver(of_patterns()) as driver, pytest.raises(UnknownTopicOrPartition, match=r"it reads more, topics that match 'orders-\.\*'"):
         driver.create_input_topic("other", STRING, STRING).pipe_input("a", "x")
 
 
