@@ -57,7 +57,7 @@ def collect(
         first = next(calls)
         refuse_awaitable(function, first, awaited=awaited)
         out.append(first if decide is None else decide(first))
-    except Exception as error:  # noqa: BLE001 - the handler decides on users' errors
+    except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
         failed(context, batch, 0, error)
         failed_at.append(0)
         out.append(None)
