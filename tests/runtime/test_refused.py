@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import HandlerResponse, LogError, ProductionFailed, Response, UncaughtResponse
+from ks_actors import HandlerResponse, LogError, NotAuthorized, ProductionFailed, Response, StreamsConfig, TransactionAborted, UncaughtResponse
 from ks_actors._errors import InvalidRecord, ProduceFailed, RecordTooLarge
 from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.metrics import RecordingLevel
 from ks_actors.records._batch import Batch
 from ks_actors.runtime import InstanceState
+from ks_actors.runtime.output import RejectedRecords
+from ks_actors.runtime.shared import Metrics
+from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo
 
@@ -227,6 +231,17 @@ def test_a_handler_that_raises_about_a_refused_record_ends_the_app_by_an_error_t
     assert "max.message.bytes" in str(failed.value)
     assert (failed.value.topic, failed.value.partition) == ("out", 0)
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("error", [LogError("UNKNOWN_SERVER_ERROR"), NotAuthorized("no right"), TransactionAborted("void"), RuntimeError("a bug")])
+def test_the_handler_is_not_asked_about_errors_that_are_not_about_records(error: Exception) -> None:
+    """A right that is withdrawn, or a fault of the broker, would befall all records: RESUME must not empty the output."""
+    asked = Asked()
+    config = StreamsConfig(application_id="a", log="memory://", production_exception_handler=asked)
+    setup = Environment(echo(), config, wall_time=lambda: 0, partitions=lambda _: None, nodes=lambda _: ())
+    records = [Batch([b"k"], [b"v"], [0])]
+    assert RejectedRecords(setup, Metrics(RecordingLevel.INFO)).refused(TopicPartition("out", 0), records, error) is None
+    assert asked.values == []
 
 
 async def test_the_log_names_the_refused_records() -> None:

@@ -48,6 +48,8 @@ _ENOUGH = 5_000
 _MOST = 8 << 20
 # The share of the caller's timeout: the caller then sees the reason, not a timeout.
 _SHARE = 0.95
+# Errors of a partition after which all work since the last commit is simply done again.
+_REPEATED = (LogTimeout, TransactionAborted)
 _log = component_log(__name__)
 
 
@@ -319,12 +321,12 @@ class Collector(Actor[CollectorMessage]):
         if not isinstance(error, ProduceFailed) or self._failure is not None:
             self._fail(error)
             return
-        late = next((why for why in error.errors.values() if isinstance(why, LogTimeout)), None)
-        if late is not None:
-            # The error is not about records: the transaction is repeated when the log answers.
-            # One late partition is enough: at least once everything is repeated anyway, and exactly
+        void = next((why for why in error.errors.values() if isinstance(why, _REPEATED)), None)
+        if void is not None:
+            # The error is not about records: all of it is repeated, when the log answers.
+            # One such partition is enough: at least once everything is repeated anyway, and exactly
             # once the transaction cannot be kept.
-            self._fail(late)
+            self._fail(void)
             return
         going_on: list[Refused] = []
         for partition, why in error.errors.items():

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ks_actors._errors import (
-    Fenced,
     InvalidRecord,
-    LogClosed,
     ProductionFailed,
     RecordTooLarge,
-    StorageFull,
-    TransactionAborted,
+    UnknownTopicOrPartition,
 )
 from ks_actors.config import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
 from ks_actors.lifecycle import passes
@@ -24,7 +21,9 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Environment
 
-_FATAL = (Fenced, LogClosed, StorageFull, TransactionAborted)
+# Any other error, like a missing right or a broker's own fault, would befall every record: with
+# RESUME the whole output would be lost until somebody notices.
+_ABOUT_RECORDS = (InvalidRecord, RecordTooLarge, UnknownTopicOrPartition)
 Letters: TypeAlias = Sequence[DeadLetter]
 _Record: TypeAlias = "tuple[bytes | None, bytes | None]"
 
@@ -61,7 +60,7 @@ class Refused:
 class RejectedRecords:
     """Ask the production handler about each rejected record.
 
-    Some errors are not about records; the handler is not asked about those.
+    The handler is asked only about errors that are about records, or about their missing topic.
     """
 
     def __init__(self, setup: Environment, metrics: Metrics) -> None:
@@ -77,7 +76,7 @@ class RejectedRecords:
         ProductionFailed when the handler itself raises, or gives no answer.
         """
         # Dropping a changelog record would silently lose state at the next restore.
-        if isinstance(error, _FATAL) or partition.topic.endswith("-changelog"):
+        if not isinstance(error, _ABOUT_RECORDS) or partition.topic.endswith("-changelog"):
             return None
         known = error.records if isinstance(error, RecordTooLarge | InvalidRecord) else ()
         letters: dict[int, Letters] = {}
