@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from ks_actors._errors import IllegalGeneration, LogError
-from ks_actors.log.kafka.client import GROUP, TRANSACTION, UnknownTopics
-from ks_actors.log.kafka.producer import EpochRefused, Identity
+from ks_actors._errors import IllegalGeneration, LogError, LogTimeout
+from ks_actors.log.kafka.client import GROUP, TRANSACTION, Backoff, UnknownTopics
+from ks_actors.log.kafka.producer import EpochRefused, Identity, missing
 from ks_actors.log.kafka.wire import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -15,6 +15,7 @@ from ks_actors.log.kafka.wire import (
     NONE,
     OPERATION_NOT_ATTEMPTED,
     REQUEST_TIMED_OUT,
+    RETRIABLE,
     UNKNOWN_TOPIC_OR_PARTITION,
     WRONG_COORDINATOR,
     AddOffsetsToTxnRequest,
@@ -162,12 +163,11 @@ class TransactionCoordinator:
             self.name,
             request,
             lambda answer: [
-                # Only errors of the coordinator are retried here; errors of partitions are for the
-                # caller.
+                # An unknown partition may be gone: the caller finds out.
                 code
                 for _, found in answer.errors
                 for _, code in found
-                if code in _OURS
+                if code in RETRIABLE and code != UNKNOWN_TOPIC_OR_PARTITION
             ],
         )
         codes = {
@@ -188,6 +188,8 @@ class TransactionCoordinator:
 
         Yields the added partitions, and the error codes of the refused ones.
         """
+        clock = asyncio.get_running_loop().time
+        backoff, end = Backoff(), clock() + self._client.options.api_timeout_ms / 1000
         while partitions:
             codes = await self.add_partitions(identity, sorted(partitions))
             refused = {
@@ -195,18 +197,41 @@ class TransactionCoordinator:
                 for partition, code in codes.items()
                 if code not in (NONE, OPERATION_NOT_ATTEMPTED)
             }
+            unknown = await self._existing(refused)
+            for partition in unknown:
+                del refused[partition]
             yield {partition for partition, code in codes.items() if code == NONE}, refused
             # If the coordinator refuses one partition it adds none of the others: ask for these
             # again.
-            partitions = (
+            partitions = unknown | (
                 {
                     partition
                     for partition in partitions
                     if codes.get(partition, NONE) == OPERATION_NOT_ATTEMPTED
                 }
-                if refused
+                if refused or unknown
                 else set()
             )
+            if unknown:
+                if clock() >= end:
+                    raise LogTimeout(
+                        f"the coordinator of transactional id {self.name} has not known "
+                        f"{', '.join(map(str, sorted(unknown)))} for "
+                        f"{self._client.options.api_timeout_ms} ms, though brokers list it: check "
+                        "whether the coordinator gets the cluster's metadata"
+                    )
+                await asyncio.sleep(backoff.pause_s(self._client.options))
+
+    async def _existing(self, refused: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Return the partitions that the coordinator does not know, though they exist.
+
+        Its metadata may lag behind: it knows them a moment later.
+        """
+        unknown = {each for each, code in refused.items() if code == UNKNOWN_TOPIC_OR_PARTITION}
+        if unknown:
+            await self._client.look_for({partition.topic for partition in unknown})
+            unknown -= (await missing(self._client, unknown)).keys()
+        return unknown
 
     async def add_offsets(self, identity: Identity, group: str) -> None:
         """Add the group's offsets to the transaction."""
