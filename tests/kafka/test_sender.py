@@ -9,23 +9,32 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from actors.testing import VirtualLoop
-from ks_actors import LogTimeout, TransactionAborted
-from ks_actors.log import TopicPartition
+from ks_actors import LogTimeout, ProduceFailed, TransactionAborted
+from ks_actors._errors import InvalidRecord, RecordTooLarge
+from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.producer._partition_queue import Identity
+from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
+from ks_actors.log.kafka.wire._batch_header import HEADER
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.log.kafka.wire._error_codes import NONE
 from tests.log.helpers import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable, Sequence
 
+    from ks_actors.log.kafka.admin import Admin
     from ks_actors.log.kafka.client._client import KafkaClient
 
 NOT_LEADER, INVALID_PRODUCER_EPOCH = 6, 47
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def answer(number: int, code: int, offset: int, records: Sequence[tuple[int, str | None]] = (), message: str | None = None) -> tuple[object, ...]:
+    """The answer of a leader for a partition."""
+    return number, code, offset, -1, 0, records, message
 
 
 class Slow:
@@ -48,7 +57,7 @@ class Slow:
         self.sent.append([number for number, _ in partitions])
         first = len(self.sent) == 1
         await asyncio.sleep(0.08 if first else 0.01)
-        return SimpleNamespace(topics=[("t", [(number, NOT_LEADER if first else NONE, -1 if first else 7) for number, _ in partitions])])
+        return SimpleNamespace(topics=[("t", [answer(number, NOT_LEADER if first else NONE, -1 if first else 7) for number, _ in partitions])])
 
 
 class Refusing(Slow):
@@ -61,7 +70,7 @@ class Refusing(Slow):
     async def send(self, _node: int, request: Any, **_: object) -> Any:
         (partitions,) = (numbers for _, numbers in request._topics)
         self.sent.append([number for number, _ in partitions])
-        return SimpleNamespace(topics=[("t", [(number, self._code, -1) for number, _ in partitions])])
+        return SimpleNamespace(topics=[("t", [answer(number, self._code, -1) for number, _ in partitions])])
 
 
 class Leaderless(Slow):
@@ -194,6 +203,133 @@ def test_batches_behind_one_that_voided_the_transaction_fail_at_once() -> None:
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(test())
+
+
+class Answering(Slow):
+    """A cluster of one broker that gives these answers one after the other, then takes all; `identities` are those that the batches had."""
+
+    def __init__(self, *answers: tuple[object, ...]) -> None:
+        super().__init__()
+        self._answers = list(answers)
+        self.identities: list[Identity] = []
+        self.counts: list[int] = []
+
+    async def send(self, _node: int, request: Any, **_: object) -> Any:
+        (partitions,) = (numbers for _, numbers in request._topics)
+        self.sent.append([number for number, _ in partitions])
+        for _, raw in partitions:
+            self.identities.append(Identity(*HEADER.unpack_from(raw)[9:11]))
+            self.counts.append(HEADER.unpack_from(raw)[12])
+        await asyncio.sleep(0.01)
+        return SimpleNamespace(
+            topics=[("t", [(number, *(self._answers.pop(0) if self._answers else (NONE, 7, -1, 0, [], None))) for number, _ in partitions])]
+        )
+
+
+def refusal(code: int, *records: tuple[int, str | None], message: str | None = None) -> tuple[object, ...]:
+    return answer(0, code, -1, records, message)[1:]
+
+
+async def outcome(client: Answering, *values: bytes, transactional: bool = False, parts: int = 1) -> BaseException | None:
+    """Send the values in this many batches of one call, and return how that ends; a new identity is there at once."""
+
+    async def renew() -> Identity:
+        return Identity(2, 0)
+
+    encoder = Encoder(client.options, transactional=transactional)
+    sender = Sender(cast("KafkaClient", client), encoder, transactional_id="id" if transactional else None, renew=None if transactional else renew)
+    sender.reset(Identity(1, 0))
+    share = len(values) // parts
+    call = SendCall(cast("Admin", KnownLimits()), [Outgoing(FIRST, batch(*values[share * part : share * (part + 1)])) for part in range(parts)])
+    await call.encode(encoder)
+    async with asyncio.timeout(60):
+        await sender.wait_for(call.put(sender))
+    list(call.take_errors())
+    try:
+        await call.result()
+    except ProduceFailed as error:
+        return error.errors[FIRST]
+    return None
+
+
+class KnownLimits:
+    """The part of an admin that a call asks."""
+
+    def known_limit(self, _: str) -> int:
+        return 1_000
+
+    limit = known_limit
+
+
+def in_virtual_time(test: Coroutine[object, object, None]) -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test)
+
+
+@pytest.mark.parametrize("code", [32, 87])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_refusal_names_the_records_that_the_broker_names(code: int, transactional: bool) -> None:
+    """Its error has their numbers, counted through all batches of the call, and the broker's own words instead of a guess (KIP-467)."""
+
+    async def test() -> None:
+        client = Answering(answer(0, NONE, 7)[1:], refusal(code, (1, "no key"), (2, "no key"), message="rejected"))
+        error = await outcome(client, *[b"v"] * 8, transactional=transactional, parts=2)
+        assert isinstance(error, InvalidRecord)
+        assert error.records == {5, 6}
+        assert "rejected; no key" in str(error)
+        assert "compacted topic takes no records" not in str(error)
+
+    in_virtual_time(test())
+
+
+def test_a_refusal_without_names_is_about_its_own_batch_only() -> None:
+    """A broker that names no record means the batch that it refuses, and not the others of the call."""
+
+    async def test() -> None:
+        error = await outcome(Answering(answer(0, NONE, 7)[1:], refusal(87)), *[b"v"] * 8, parts=2)
+        assert isinstance(error, InvalidRecord)
+        assert error.records == {4, 5, 6, 7}
+        assert "a compacted topic takes no records without keys" in str(error)
+
+    in_virtual_time(test())
+
+
+@pytest.mark.parametrize("code", [10, 18])
+def test_a_batch_that_is_too_large_for_its_topic_or_a_segment_is_split(code: int) -> None:
+    """Its halves are sent; a record that is too large alone is named by its place in the call."""
+
+    async def test() -> None:
+        client = Answering(refusal(code))
+        assert await outcome(client, *[b"v"] * 4) is None
+        assert client.counts == [4, 2, 2]
+        client = Answering(refusal(code), refusal(code), refusal(code))
+        error = await outcome(client, *[b"v"] * 4, transactional=True)
+        assert isinstance(error, RecordTooLarge)
+        assert error.records == {0}
+
+    in_virtual_time(test())
+
+
+@pytest.mark.parametrize("code", [45, 59])
+def test_records_that_a_leader_cannot_place_go_out_by_a_new_identity(code: int) -> None:
+    """A leader that has lost acknowledged records, or its knowledge of the producer, has not written them: they are sent again."""
+
+    async def test() -> None:
+        client = Answering(refusal(code))
+        assert await outcome(client, b"v") is None
+        assert client.identities == [Identity(1, 0), Identity(2, 0)]
+
+    in_virtual_time(test())
+
+
+@pytest.mark.parametrize("code", [45, 59])
+def test_a_leader_that_cannot_place_records_voids_their_transaction(code: int) -> None:
+    """It is done again from the last commit, as by Kafka Streams, and no handler drops its records."""
+
+    async def test() -> None:
+        assert isinstance(await outcome(Answering(refusal(code)), b"v", transactional=True), TransactionAborted)
+
+    in_virtual_time(test())
 
 
 def test_long_repetitions_are_logged(caplog: pytest.LogCaptureFixture) -> None:

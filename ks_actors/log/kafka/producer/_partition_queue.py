@@ -35,19 +35,35 @@ class InFlightBatch:
 
     `number` orders the batches of a queue as they were sent; the parts of a split batch share it.
     `sequence` is the sequence number for brokers, -1 before the first attempt. `records` has the
-    source records, for a split. `next_offset` gets the offset after its last record once it is
+    source records, for a split; `first` is the index of the first one in the records that were sent
+    with it. `next_offset` gets the offset after its last record once it is
     written. `repeated` means that an earlier attempt may have written it.
     """
 
-    __slots__ = ("batch", "deadline", "next_offset", "number", "records", "repeated", "sequence")
+    __slots__ = (
+        "batch",
+        "deadline",
+        "first",
+        "next_offset",
+        "number",
+        "records",
+        "repeated",
+        "sequence",
+    )
 
     def __init__(
-        self, batch: RecordBatch, records: Batch, next_offset: asyncio.Future[int], deadline: float
+        self,
+        batch: RecordBatch,
+        records: Batch,
+        next_offset: asyncio.Future[int],
+        deadline: float,
+        first: int,
     ) -> None:
         self.batch: RecordBatch = batch
         self.records: Batch = records
         self.next_offset: asyncio.Future[int] = next_offset
         self.deadline: float = deadline
+        self.first: int = first
         self.number = -1
         self.sequence = -1
         self.repeated = False
@@ -55,7 +71,7 @@ class InFlightBatch:
     def split(self, encoder: Encoder) -> list[InFlightBatch]:
         """Split into smaller batches with the same records and sequence numbers."""
         made = list[InFlightBatch]()
-        half, sequence = self.batch.count // 2, self.sequence
+        half, sequence, first = self.batch.count // 2, self.sequence, self.first
         for part in (self.records.slice(0, half), self.records.slice(half, self.batch.count)):
             start = 0
             for batch in encoder.encode(part, self.batch.size - 1):
@@ -64,7 +80,9 @@ class InFlightBatch:
                     part.slice(start, start + batch.count),
                     self.next_offset.get_loop().create_future(),
                     self.deadline,
+                    first,
                 )
+                first += batch.count
                 # The same numbers: the broker has refused the batch as a whole, and expects exactly
                 # these next.
                 smaller.sequence, smaller.number = sequence, self.number

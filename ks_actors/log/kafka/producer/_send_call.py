@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from ks_actors._errors import LogError, ProduceFailed, RecordTooLarge
+from ks_actors._errors import InvalidRecord, LogError, ProduceFailed, RecordTooLarge
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka.client import Unavailable, begin_in_thread
 from ks_actors.records import TopicPartition
@@ -129,14 +129,29 @@ class SendCall:
 
     def take_errors(self) -> Iterable[BaseException]:
         """Record the failures, and yield them; all futures are done."""
-        for (partition, _), futures in zip(
+        before: dict[TopicPartition, int] = {}
+        for (partition, outgoing), futures in zip(
             self._batches, self._futures, strict=bool(self._futures)
         ):
+            passed = before.get(partition, 0)
+            before[partition] = passed + len(outgoing.batch)
             for future in futures:
                 error = future.exception()
                 if isinstance(error, Exception):
-                    self.errors.setdefault(partition, error)
+                    self._note_error(partition, error, passed)
                     yield error
+
+    def _note_error(self, partition: TopicPartition, error: Exception, passed: int) -> None:
+        """Keep the first error of a partition; `passed` records of it came before its batches."""
+        if isinstance(error, InvalidRecord | RecordTooLarge):
+            records = {passed + index for index in error.records}
+            known = self.errors.get(partition)
+            if isinstance(known, InvalidRecord | RecordTooLarge):
+                # Later batches go on by a new identity, and may have such records, too.
+                self.errors[partition] = type(known)(str(known), [*known.records, *records])
+                return
+            error = type(error)(str(error), [*records])
+        self.errors.setdefault(partition, error)
 
     async def result(self) -> list[int]:
         """Return the offset after each batch; all futures are done. Raises ProduceFailed."""

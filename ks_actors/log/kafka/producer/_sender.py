@@ -19,6 +19,7 @@ from ks_actors.log.kafka.producer._partition_queue import (
     PartitionQueue,
     join,
 )
+from ks_actors.log.kafka.producer._refusal import refusal
 from ks_actors.log.kafka.wire import (
     DUPLICATE_SEQUENCE_NUMBER,
     FENCED,
@@ -26,6 +27,7 @@ from ks_actors.log.kafka.wire import (
     MESSAGE_TOO_LARGE,
     NONE,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
+    RECORD_LIST_TOO_LARGE,
     RETRIABLE,
     STALE_METADATA,
     UNKNOWN_PRODUCER_ID,
@@ -47,6 +49,10 @@ _log = component_log(__name__)
 # The most bytes to write before other tasks get a turn: a few ms.
 _REQUEST_BYTES = 1 << 20
 _ALL_REPLICAS = -1
+# The batch is larger than max.message.bytes, or than a segment.
+_TOO_LARGE = (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE)
+# The leader does not know the producer's last batch, so it has not written this one.
+_FORGOTTEN = (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID)
 # The interval of checks for an extended lease.
 _LEASE_SECONDS = 0.02
 
@@ -114,7 +120,7 @@ class Sender:
         for batch in batches:
             stop = start + batch.count
             part = records if batch.count == len(records) else records.slice(start, stop)
-            pending = InFlightBatch(batch, part, loop.create_future(), deadline)
+            pending = InFlightBatch(batch, part, loop.create_future(), deadline, start)
             start = stop
             queue.put(pending)
             futures.append(pending.next_offset)
@@ -218,9 +224,9 @@ class Sender:
             response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
             self._figures.times.add((perf_counter() - began) * 1000)
             for topic, partitions in response.topics:
-                for number, code, offset, *_ in partitions:
+                for number, code, offset, _, _, *reasons in partitions:
                     queue, pending = by_place.pop(TopicPartition(topic, number))
-                    self._answered(queue, pending, code, offset)
+                    self._answered(queue, pending, code, offset, *reasons)
             for queue, pending in by_place.values():
                 self._retry(
                     queue, pending, f"broker {node} did not answer for its partition", stale=True
@@ -250,7 +256,13 @@ class Sender:
             self.go()
 
     def _answered(
-        self, queue: PartitionQueue, pending: InFlightBatch, code: int, offset: int
+        self,
+        queue: PartitionQueue,
+        pending: InFlightBatch,
+        code: int,
+        offset: int,
+        records: Sequence[tuple[int, str | None]],
+        message: str | None,
     ) -> None:
         if code == NONE and offset >= 0:
             self._figures.records += pending.batch.count
@@ -272,7 +284,7 @@ class Sender:
             self._spawn(self._find(queue, pending), f"find {queue.partition} {pending.sequence}")
         else:
             queue.answered(pending)
-            self._refused(queue, pending, code)
+            self._refused(queue, pending, code, records, message)
 
     async def _find(self, queue: PartitionQueue, pending: InFlightBatch) -> None:
         """Find out whether a batch rejected as out of order was written.
@@ -309,9 +321,16 @@ class Sender:
                 self._refused(queue, pending, OUT_OF_ORDER_SEQUENCE_NUMBER)
         self.go()
 
-    def _refused(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
+    def _refused(
+        self,
+        queue: PartitionQueue,
+        pending: InFlightBatch,
+        code: int,
+        records: Sequence[tuple[int, str | None]] = (),
+        message: str | None = None,
+    ) -> None:
         transactional = self._transactional_id is not None
-        if code == MESSAGE_TOO_LARGE and pending.batch.count > 1:
+        if code in _TOO_LARGE and pending.batch.count > 1:
             # The limit is about the whole batch; a single record that is too large fails below.
             self._split(queue, pending)
         # The producer decides what that means: it may be fenced, or its transaction timed out.
@@ -321,19 +340,16 @@ class Sender:
                 pending,
                 EpochRefused(f"the leader of {queue.partition} answered {name_of(code)}"),
             )
-        elif transactional and code == OUT_OF_ORDER_SEQUENCE_NUMBER and queue.poisoned:
-            self._fail(
-                queue, pending, TransactionAborted(f"an earlier batch for {queue.partition} failed")
+        elif transactional and code in _FORGOTTEN:
+            reason = (
+                f"an earlier batch for {queue.partition} failed"
+                if queue.poisoned
+                else f"the leader of {queue.partition} answered {name_of(code)}: it has lost "
+                "records of this producer, or what it knew of it"
             )
-        elif not transactional and (
-            code == UNKNOWN_PRODUCER_ID or (code == OUT_OF_ORDER_SEQUENCE_NUMBER and queue.poisoned)
-        ):
-            # Surely not written: send it again with a new identity.
-            queue.requeue(name_of(code), pending)
-            queue.forget_sequences(pending)
-            # The sequence numbers are gone, and the queue goes on after the renewal.
-            self._poison(queue)
-            self._waiting[queue] = None
+            self._fail(queue, pending, TransactionAborted(reason))
+        elif code in _FORGOTTEN:
+            self._begin_anew(queue, pending, code)
         elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
             self._fail(
                 queue,
@@ -344,9 +360,26 @@ class Sender:
                 ),
             )
         else:
-            self._fail(
-                queue, pending, error_of(code, f"records for {queue.partition} were refused")
+            self._fail(queue, pending, refusal(queue.partition, pending, code, records, message))
+
+    def _begin_anew(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
+        """Send a batch that was surely not written again, with a new identity."""
+        if code == OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.poisoned:
+            _log.warning(
+                "the leader of %s answered %s: it may have lost acknowledged records, as after an "
+                "unclean election; the producer goes on with a new id",
+                queue.partition,
+                name_of(code),
             )
+        queue.requeue(name_of(code), pending)
+        queue.forget_sequences(pending)
+        # The sequence numbers are gone, and the queue goes on after the renewal.
+        self._poison(queue)
+        self._waiting[queue] = None
+        # A leader that gives the same answer again must not be asked in a tight loop.
+        pause = queue.backoff.pause_s(self._client.options, away=False)
+        queue.not_before = asyncio.get_running_loop().time() + pause
+        self._wake_in(pause)
 
     def _retry(
         self,

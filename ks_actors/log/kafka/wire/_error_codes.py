@@ -29,6 +29,7 @@ COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
 INVALID_TOPIC_EXCEPTION = 17
+RECORD_LIST_TOO_LARGE = 18
 ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
@@ -151,6 +152,7 @@ _ERRORS: Mapping[int, type[LogError]] = {
     29: NotAuthorized,
     30: NotAuthorized,
     31: NotAuthorized,
+    32: InvalidRecord,
     36: TopicExists,
     47: Fenced,
     48: TransactionAborted,
@@ -168,20 +170,23 @@ _ERRORS: Mapping[int, type[LogError]] = {
 _ADVICE: Mapping[int, str] = {
     3: "create it, or wait until it has been created",
     10: "raise max.message.bytes of the topic, or write smaller records",
-    18: "raise max.message.bytes of the topic, or write smaller records",
+    18: "raise segment.bytes of the topic, or write smaller records",
     22: "rejoin the group",
     25: "rejoin the group",
     27: "rejoin the group",
     29: "grant this principal the right to the topic",
     30: "grant this principal the right to the group",
     31: "grant this principal the right to the cluster",
+    32: "message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic do not "
+    "allow its timestamp",
     35: "the broker is too old or too new for this client",
     38: "the topic needs more replicas than there are brokers: set replication_factor",
     53: "grant this principal the right to the transactional id",
     58: "check user name, password and mechanism",
     82: "another member has this instance id: give each member its own",
-    87: "a compacted topic takes no records without keys",
 }
+# Only a guess: not said beside a reason of the broker.
+_GUESSES: Mapping[int, str] = {87: "a compacted topic takes no records without keys"}
 
 
 def name_of(code: int) -> str:
@@ -200,6 +205,8 @@ def error_of(code: int, what: str, detail: str | None = None) -> LogError:
     parts = [f"{what}: Kafka answered {reason}"]
     if detail:
         parts.append(f": {detail}")
+    elif code in _GUESSES:
+        parts.append(f"; {_GUESSES[code]}")
     if code in _ADVICE:
         parts.append(f"; {_ADVICE[code]}")
     return _ERRORS.get(code, LogError)("".join(parts))

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from io import BytesIO
 
     _Topic: TypeAlias = tuple[str, Sequence[tuple[int, bytearray]]]
+    # As below, then the refused records of the batch by index, with the reason, and the reason for
+    # all of it (KIP-467).
+    _Answer: TypeAlias = tuple[int, int, int, int, int, list[tuple[int, str | None]], str | None]
 
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
@@ -122,21 +125,22 @@ def _read_count(data: bytes, at: int) -> tuple[int, int]:
     return count, at + _INT.size
 
 
-def _read_topics(
-    data: bytes,
-) -> tuple[list[tuple[str | None, list[tuple[int, int, int, int, int]]]], int]:
-    topics: list[tuple[str | None, list[tuple[int, int, int, int, int]]]] = []
+def _read_topics(data: bytes) -> tuple[list[tuple[str | None, list[_Answer]]], int]:
+    topics: list[tuple[str | None, list[_Answer]]] = []
     count, at = _read_count(data, 0)
     for _ in range(count):
         topic, at = _read_text(data, at)
-        partitions: list[tuple[int, int, int, int, int]] = []
+        partitions: list[_Answer] = []
         topics.append((topic, partitions))
         answers, at = _read_count(data, at)
         for _ in range(answers):
-            partitions.append(_ANSWER.unpack_from(data, at))
-            # Skip the indexes and texts of refused records: the error code is enough.
+            number, code, offset, append_time, start = _ANSWER.unpack_from(data, at)
             errors, at = _read_count(data, at + _ANSWER.size)
+            records: list[tuple[int, str | None]] = []
             for _ in range(errors):
-                _, at = _read_text(data, at + _INT.size)
-            _, at = _read_text(data, at)
+                index, at = _read_count(data, at)
+                text, at = _read_text(data, at)
+                records.append((index, text))
+            message, at = _read_text(data, at)
+            partitions.append((number, code, offset, append_time, start, records, message))
     return topics, at
