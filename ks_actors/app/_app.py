@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from actors import Spec, System
-from ks_actors._errors import LogTimeout, NotRunning
+from ks_actors._errors import NotRunning
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
@@ -19,7 +19,7 @@ from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import until_signal
 from ks_actors.app._start_log import log_start
 from ks_actors.app._status import health, members_of, summary
-from ks_actors.config import opened
+from ks_actors.config import open_patiently
 from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import (
     Closing,
@@ -255,22 +255,10 @@ class App(AppOrders):
                 self._note_gone()
 
     async def _open_in_time(self, stack: AsyncExitStack) -> Log:
-        """Open the log on the exit stack; once the app closes, within its deadline.
-
-        As all calls of an app this one is repeated until `task_timeout_ms` have passed.
-        """
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + self.config.task_timeout_ms / 1000
+        """Open the log on the exit stack; once the app closes, within its deadline."""
         try:
             async with self._closing.timeout_at():
-                while True:
-                    try:
-                        return await stack.enter_async_context(
-                            opened(self.config, self._given_log, self._note_log)
-                        )
-                    except LogTimeout:
-                        if clock() >= deadline or self._given_log is not None:
-                            raise
+                return await open_patiently(stack, self.config, self._given_log, self._note_log)
         except TimeoutError as late:
             if not self._closing.begun:
                 raise

@@ -17,7 +17,7 @@ from ks_actors.config._exception_handlers import (
     log_and_fail,
 )
 from ks_actors.config._kafka import SCHEME
-from ks_actors.config._open_log import kafka_options, missing_directory, opened
+from ks_actors.config._open_log import kafka_options, missing_directory, open_patiently, opened
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
 from ks_actors.config._settings import Keywords
@@ -47,5 +47,6 @@ __all__ = [
     "log_and_fail",
     "milliseconds",
     "missing_directory",
+    "open_patiently",
     "opened",
 ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ks_actors._errors import ConfigError
+from ks_actors._errors import ConfigError, LogTimeout
 from ks_actors.config._kafka import LEVELS, SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from ks_actors.config._config import StreamsConfig
@@ -108,3 +110,23 @@ async def opened(
         yield own
     finally:
         await own.close()
+
+
+async def open_patiently(
+    stack: AsyncExitStack,
+    config: StreamsConfig,
+    log: Log | None = None,
+    made: Callable[[Log], None] | None = None,
+) -> Log:
+    """Open the log of an app on an exit stack, as `opened` does.
+
+    As all calls of an app this one is repeated until `task_timeout_ms` have passed.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + config.task_timeout_ms / 1000
+    while True:
+        try:
+            return await stack.enter_async_context(opened(config, log, made))
+        except LogTimeout:
+            if clock() >= deadline or log is not None:
+                raise

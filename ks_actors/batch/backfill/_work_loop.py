@@ -25,8 +25,8 @@ class WorkLoop:
     """
 
     def __init__(self) -> None:
-        self.services = AsyncExitStack()
-        self.given_up = threading.Event()
+        self.services: AsyncExitStack = AsyncExitStack()
+        self.given_up: threading.Event = threading.Event()
         # The factory keeps the runner from setting the thread's current loop.
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop: asyncio.AbstractEventLoop | None = None
