@@ -33,7 +33,7 @@ def rows(page: str, heading: str) -> list[list[str]]:
 IN_WORDS = {
     "application_id": "required",
     "client_id": "`application_id`",
-    "log": "the Kafka at `bootstrap_servers`; without, `memory://`",
+    "log": "the Kafka at `bootstrap_servers`; an app needs one of the two, or `App(log=…)`",
     "replication_factor": "-1, what the brokers say",
     "ssl_truststore_location": "the system's",
     "state_dir": "`ks-actors` in the directory for temporary files",

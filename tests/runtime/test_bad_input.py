@@ -264,7 +264,7 @@ class BadStart(Raising):
 
 def test_a_processor_that_cannot_be_made_ready() -> None:
     """An error of `init` fails the start."""
-    with pytest.raises(OSError, match="no such device"):
+    with pytest.raises(StreamsError, match="could not initialize a processor: OSError: no such device"):
         run_app(lambda _: pytest.fail("it started"), processing(BadStart), topics=TOPICS)
 
 
@@ -372,7 +372,7 @@ class NoTime(Raising):
 
 def test_a_punctuation_interval_has_to_be_positive() -> None:
     """An interval of nothing fails the start, naming the node."""
-    with pytest.raises(ValueError, match="node mine cannot punctuate with interval_ms 0"):
+    with pytest.raises(StreamsError, match="ValueError: node mine cannot punctuate with interval_ms 0"):
         run_app(lambda _: pytest.fail("it started"), processing(NoTime), topics=TOPICS)
 
 

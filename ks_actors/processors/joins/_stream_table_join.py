@@ -55,7 +55,10 @@ class StreamTableJoin(Inline):
         select = self.select
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            row_key = key if select is None else select(key, value)
+            row_key = key
+            if select is not None:
+                # Before the lookup: a table takes no awaitable for a key.
+                refuse_awaitable(select, row_key := select(key, value), awaited=False)
             if value is None or (row_key is None and not left):
                 context.dropped()
                 return
@@ -66,8 +69,6 @@ class StreamTableJoin(Inline):
                 if as_of is None
                 else as_of(row_key, timestamp)
             )
-            if entry is None and select is not None:
-                refuse_awaitable(select, row_key, awaited=False)
             if entry is None and not left:
                 return
             row = None if entry is None else entry[0]
@@ -96,7 +97,9 @@ class StreamTableJoin(Inline):
                 batch.keys, batch.values, batch.timestamps, strict=True
             ):
                 try:
-                    row_key = key if select is None else select(key, value)
+                    row_key = key
+                    if select is not None:
+                        refuse_awaitable(select, row_key := select(key, value), awaited=False)
                     if value is None or (row_key is None and not left):
                         dropped += 1
                         left_out.append(len(values) + len(left_out))
@@ -108,8 +111,6 @@ class StreamTableJoin(Inline):
                         if as_of is None
                         else as_of(row_key, timestamp)
                     )
-                    if entry is None and select is not None:
-                        refuse_awaitable(select, row_key, awaited=False)
                     if entry is not None:
                         row = entry[0]
                     elif left:
