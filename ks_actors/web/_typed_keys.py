@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import msgpack
+
 from ks_actors.web._answers import Refusal
 
 if TYPE_CHECKING:
@@ -79,7 +81,25 @@ def _read(
         if meant is None:
             return None
         # Stores keep keys as they are read: a UUID, say, where its text was typed.
-        key = deserialize(serialize(meant))
+        key = _key(meant, text, serialize, deserialize)
         if key is not None and isinstance(meant, bool) == isinstance(key, bool):
             return _Key(key, bool(meant == key))
+    return None
+
+
+def _key(
+    meant: Any, text: str, serialize: Callable[[Any], bytes], deserialize: Callable[[bytes], Any]
+) -> Any:
+    """Return the key that a serde reads from an object, or None.
+
+    A serde of a type writes no other objects, such as a dict for a Struct: it reads their JSON or
+    MessagePack. Numbers and bytes would be read from any text of the right length.
+    """
+    with suppress(Exception):
+        return deserialize(serialize(meant))
+    for encode in (text.encode, partial(msgpack.encode, meant)):
+        with suppress(Exception):
+            key = deserialize(encode())
+            if not isinstance(key, int | float | bytes):
+                return key
     return None
