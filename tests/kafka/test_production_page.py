@@ -25,14 +25,14 @@ PROGRAM = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 
 
 @pytest.mark.timeout(120)
-def test_the_first_program_runs_and_is_probed(kafka_broker: Broker, tmp_path: Path) -> None:
+def test_the_first_program_runs_and_is_probed(own_broker: Broker, tmp_path: Path) -> None:
     """Its topics are created, it is checked and run as the page says, and it adds up what was sent."""
     program = PROGRAM.search(PAGE.read_text(encoding="utf-8"))
     assert program is not None
     (tmp_path / "totals.py").write_text(program["code"], encoding="utf-8")
     settings = {
         "APPLICATION_ID": f"totals-{group_name()}",
-        "BOOTSTRAP_SERVERS": kafka_broker.bootstrap,
+        "BOOTSTRAP_SERVERS": own_broker.bootstrap,
         "STATE_DIR": str(tmp_path / "state"),
         "COMMIT_INTERVAL_MS": "100",
     }
@@ -48,7 +48,7 @@ def test_the_first_program_runs_and_is_probed(kafka_broker: Broker, tmp_path: Pa
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    server = f"--bootstrap-servers={kafka_broker.bootstrap}"
+    server = f"--bootstrap-servers={own_broker.bootstrap}"
     run("topics", "create", "totals:topology", "--topic", "payments=4", "--topic", "totals=4")
     assert "failed" not in run("check", "totals:topology")
     with subprocess.Popen(  # noqa: S603 - our own

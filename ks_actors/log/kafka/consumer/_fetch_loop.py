@@ -125,15 +125,24 @@ class FetchLoop:
             await asyncio.wait(self._tasks)
         # A broker that does not answer keeps its sessions until it drops them.
         brokers = [broker for broker in self._brokers.values() if not broker.backoff]
-        await asyncio.gather(*map(self._end_sessions, brokers))
+        channel = self._channels[0]
+        # Sessions are not those of a connection, but brokers know the client by its name.
+        self._client.name_channel(channel, self._client_id)
+        try:
+            await asyncio.gather(*(self._end_sessions(broker, channel) for broker in brokers))
+        finally:
+            self._client.disconnect(channel)
+            self._client.name_channel(channel, None)
 
-    async def _end_sessions(self, broker: FetchBroker) -> None:
+    async def _end_sessions(self, broker: FetchBroker, channel: str) -> None:
         for line in broker.lines:
             request = line.session.end(committed=self._committed)
             if request is None:
                 continue
             try:
-                await self._client.send(broker.node, request, timeout_ms=_END_SESSION_MS)
+                await self._client.send(
+                    broker.node, request, channel=channel, timeout_ms=_END_SESSION_MS
+                )
             except LogError as error:
                 # Nothing depends on it: the broker drops unused sessions after a while.
                 _log.debug(
