@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, final, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -52,6 +53,10 @@ class CalendarWindows:
         if isinstance(zone, ZoneInfo):
             # The name alone: equal windows are then equal, however their zone was given.
             object.__setattr__(self, "zone", zone.key)
+        weekday: Any = self.first_weekday
+        # From Python 3.12 on the names of `calendar` are members of an enum.
+        if isinstance(weekday, IntEnum):
+            object.__setattr__(self, "first_weekday", int(weekday))
         check_one_of(self.unit, get_args(Unit), role="unit", of="CalendarWindows")
         check_whole(self.grace_ms, role="grace_ms", of="CalendarWindows", least=0)
         _check_start(self.starts_at)
