@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ks_actors._errors import LogCorrupted, LogError
+from ks_actors.kernel import HAS_KERNEL
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire import _batch_header, _batch_reader, _record_reader
@@ -35,7 +36,7 @@ def by_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "aiokafka":
         for module in (_record_reader, _batch_header):
             monkeypatch.setattr(module, "HAS_KERNEL", False)
-    return bool(request.param == "kernel")
+    return HAS_KERNEL and bool(request.param == "kernel")
 
 
 def sealed(raw: bytearray) -> bytes:
