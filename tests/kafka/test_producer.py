@@ -372,8 +372,14 @@ async def test_configs_are_set_one_by_one(log: KafkaLog) -> None:
     """Others stay as they were; an unknown config is named."""
     (partition,) = await new_topic(log, cleanup_policy="compact")
     await log.set_configs({partition.topic: {"retention.ms": "12345"}})
-    configs = (await log.describe_topics([partition.topic]))[partition.topic].configs
-    assert (configs["cleanup.policy"], configs["retention.ms"]) == ("compact", "12345")
+
+    async def learned() -> str:
+        # A broker learns of it a little later.
+        while (configs := (await log.describe_topics([partition.topic]))[partition.topic].configs)["retention.ms"] != "12345":
+            await asyncio.sleep(0)
+        return configs["cleanup.policy"]
+
+    assert await soon(learned()) == "compact"
     with pytest.raises(ConfigError, match=partition.topic):
         await log.set_configs({partition.topic: {"retention.ms": "much"}})
     with pytest.raises(UnknownTopicOrPartition):

@@ -37,10 +37,12 @@ def topology(*, asynchronous: bool) -> Topology:
 async def test_main_names_run(tmp_path: Path) -> None:
     """It has no effect: not on the garbage collector, not on the app, which can be run."""
     app = App(topology(asynchronous=False), StreamsConfig(application_id="app", state_dir=tmp_path, log="memory://"))
-    before = gc.get_threshold(), gc.get_freeze_count()
+    threshold, frozen = gc.get_threshold(), gc.get_freeze_count()
     with pytest.raises(RuntimeError, match=r"^App.main makes an event loop of its own, but one runs here already.*: await app.run\(\) instead$"):
         app.main()
-    assert (gc.get_threshold(), gc.get_freeze_count()) == before
+    assert gc.get_threshold() == threshold
+    # Objects that others have frozen may end meanwhile.
+    assert gc.get_freeze_count() <= frozen
     assert app.state is InstanceState.CREATED
 
 
