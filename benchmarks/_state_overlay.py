@@ -43,6 +43,8 @@ class Outcome(NamedTuple):
 class _Context:
     """The parts of a node's context that a count needs."""
 
+    kafka_streams_faults = False
+
     def __init__(self, store: Any) -> None:
         self._store = store
 
