@@ -8,6 +8,7 @@ KsActorsError
 │   ├── UnknownTopicOrPartition
 │   ├── TopicExists
 │   ├── OffsetOutOfRange    the position is outside of the log: reset it
+│   │   └── LogTruncated    the log has lost records that were read
 │   ├── ProduceFailed       some batches were refused: see `errors`
 │   ├── RecordTooLarge      a record is larger than its topic's max.message.bytes
 │   ├── InvalidRecord       the topic cannot hold the record (compacted: one without a key)
@@ -116,6 +117,32 @@ class OffsetOutOfRange(LogError):
         self.position: int = position
         self.begin: int = begin
         self.end: int = end
+
+
+class LogTruncated(OffsetOutOfRange):
+    """The log no longer has the last record that was read, or has another one at its offset.
+
+    This happens when a leader has lost records that readers had seen: after an unclean leader
+    election, or when a broker has lost its disk. `diverges_at` is the first offset that now has,
+    or will have, another record; None when the leader cannot tell (KIP-320).
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        position: int,
+        begin: int,
+        end: int,
+        diverges_at: int | None,
+    ) -> None:
+        super().__init__(partition, position, begin, end)
+        since = "" if diverges_at is None else f" from offset {diverges_at} on"
+        text = (
+            f"{partition} has lost records{since} that were read before position {position}: the "
+            f"log was truncated, and has offsets {begin} to {end} now"
+        )
+        self.args = (text,)
+        self.diverges_at: int | None = diverges_at
 
 
 class ProduceFailed(LogError):

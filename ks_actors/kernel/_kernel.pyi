@@ -76,10 +76,11 @@ def read_batches(
     first batch is special. Raises ValueError if `at` is not in `data`.
     """
 
-def behind_batches(data: Buffer, /) -> int | None:
-    """Return the offset after the last whole record batch of format v2 or later in `data`.
+def behind_batches(data: Buffer, /) -> tuple[int, int] | None:
+    """Return the offset after the last whole record batch in `data`, and its leader epoch.
 
-    Returns None if there is no such batch, or one that needs a closer look.
+    The batches have format v2 or later. Returns None if there is no such batch, or one that needs a
+    closer look.
     """
 
 def write_records(

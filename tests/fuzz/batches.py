@@ -249,7 +249,7 @@ def read_batches_exactly(random: Random, raw: bytes) -> None:
         assert all(before[1] < after[0] for before, after in pairwise(runs))
     quick = _kernel.behind_batches(exact)
     try:
-        ends = [behind for _, behind in whole_batches(WHERE, raw)]
+        ends = [(behind, struct.unpack_from(">i", raw, at + BEHIND_LENGTH)[0]) for at, behind in whole_batches(WHERE, raw)]
     except LogCorrupted:
         ends = []
     assert quick is None or [quick] == ends[-1:], (raw, quick, ends)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11  # type: ignore[import-untyped]
-
 from actors.testing import VirtualLoop
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from ks_actors.log.kafka.wire._fetch_request import FetchResponse
+from tests.kafka.fetch_schemas import FetchRequestV12, FetchResponseV12, topics_of
 from tests.kafka.test_fetch_records import stored
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class ScriptedBroker:
 
     def __init__(self, options: KafkaOptions | None = None, *, slots: int = 10, node: int = 1) -> None:
         self.options = options or KafkaOptions()
+        self.epochs = LeaderEpochs()
         self.seen: list[Seen] = []
         self.answered: list[list[TopicPartition]] = []
         self.faults: list[Exception | int] = []
@@ -91,7 +92,7 @@ class ScriptedBroker:
         self._busy.add(channel)
         try:
             await asyncio.sleep(WAY_S)
-            response = await self._answer(FetchRequest_v11.decode(BytesIO(request.prepare({1: (4, 18)}).encode())), channel)
+            response = await self._answer(FetchRequestV12.decode(BytesIO(request.prepare({1: (4, 18)}).encode())), channel)
             await asyncio.sleep(WAY_S)
             return FetchResponse.decode(BytesIO(response.encode()))
         finally:
@@ -116,8 +117,8 @@ class ScriptedBroker:
         self.sessions.clear()
 
     async def _answer(self, request: Any, channel: str) -> Any:
-        asked = {TopicPartition(topic, number): offset for topic, entries in request.topics for number, _, offset, _, _ in entries}
-        forgotten = [TopicPartition(topic, number) for topic, numbers in request.forgotten_topics_data for number in numbers]
+        asked = {TopicPartition(topic, number): offset for topic, entries, _ in request.topics for number, _, offset, *_ in entries}
+        forgotten = [TopicPartition(topic, number) for topic, numbers, _ in request.forgotten_topics_data for number in numbers]
         fault: Exception | int = self.faults.pop(0) if self.faults else 0
         if isinstance(fault, Exception):
             raise fault
@@ -126,7 +127,7 @@ class ScriptedBroker:
         now = asyncio.get_running_loop().time()
         self.seen.append(Seen(now, channel, request.max_wait_time, request.max_bytes, key, asked, forgotten, dict(session.positions)))
         if code:
-            return FetchResponse_v11(0, code, 0, [])
+            return FetchResponseV12(0, code, 0, [], {})
         found = await self._wait(session, request)
         partial = request.session_epoch not in FULL
         topics: dict[str, list[Any]] = {}
@@ -134,11 +135,11 @@ class ScriptedBroker:
             end = self.end(partition)
             if raw or not partial or session.told.get(partition) != end:
                 session.told[partition] = end
-                topics.setdefault(partition.topic, []).append((partition.partition, 0, end, end, 0, [], -1, raw))
+                topics.setdefault(partition.topic, []).append((partition.partition, 0, end, end, 0, [], -1, None, raw))
             if raw:
                 session.positions[partition] = session.positions.pop(partition)
         self.answered.append([TopicPartition(topic, entry[0]) for topic, entries in topics.items() for entry in entries])
-        return FetchResponse_v11(0, 0, number, list(topics.items()))
+        return FetchResponseV12(0, 0, number, topics_of(list(topics.items())), {})
 
     def _find(
         self, number: int, epoch: int, asked: dict[TopicPartition, int], forgotten: list[TopicPartition]
@@ -179,7 +180,7 @@ class ScriptedBroker:
     def _read(self, session: Session, request: Any) -> dict[TopicPartition, bytes]:
         """Read in turns; only the first partition with records gets a batch that is larger than the room there is."""
         room, first = request.max_bytes, True
-        limits = {TopicPartition(topic, number): most for topic, entries in request.topics for number, _, _, _, most in entries}
+        limits = {TopicPartition(topic, number): most for topic, entries, _ in request.topics for number, *_, most, _ in entries}
         found: dict[TopicPartition, bytes] = {}
         for partition, offset in session.positions.items():
             most = min(room, limits.get(partition, self.options.max_partition_fetch_bytes))

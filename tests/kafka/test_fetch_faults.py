@@ -223,7 +223,7 @@ async def test_a_partition_that_went_while_its_range_was_looked_for(log: KafkaLo
 async def test_an_invalid_answer_is_an_error(log: KafkaLog, tampering: Tampering) -> None:
     """A broker that answers about partitions that were not asked for."""
     partition = await filled(log)
-    tampering.add("Fetch", setting(topics=[("nowhere", [(0, 0, 0, 0, 0, [], 0, b"")])]))
+    tampering.add("Fetch", setting(topics=[("nowhere", [(0, 0, 0, 0, 0, [], 0, None, b"")])]))
     fetcher = reading(log, partition)
     with pytest.raises(LogError, match="KeyError"):
         await soon(fetch_one(fetcher))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.log import TopicPartition
+from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire import _batch_header, _batch_reader, _record_reader
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
@@ -108,7 +109,7 @@ def test_batches_of_unknown_formats_are_refused(magic: int) -> None:
 
 def test_more_is_asked_for_when_half_is_read() -> None:
     """One chunk is being read, and one may come behind it: records that will not be read soon take up room."""
-    source = PartitionReader(PARTITION, 0, Budget(1 << 30))
+    source = PartitionReader(PARTITION, 0, Budget(1 << 30), LeaderEpochs())
     wanted = [source.wanted]
     assert source.add(chunk(*(stored(base, b"v" * 100) for base in range(4))))
     wanted.append(source.wanted)

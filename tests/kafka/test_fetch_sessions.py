@@ -7,18 +7,19 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
-from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors._errors import LogError
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.consumer._fetch_session import FetchSession
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire._fetch_request import FetchRequest, FetchResponse
 from tests.kafka.broker import Broker
+from tests.kafka.fetch_schemas import FetchRequestV12, FetchResponseV12, topics_of
 from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, in_virtual_time, partitions
 from tests.kafka.test_fetch import numbered, numbers, read
 from tests.kafka.test_fetch_fairness import RECORD, Reader
@@ -34,32 +35,37 @@ NAMES = st.text("abcä-", min_size=1, max_size=5)
 OFFSETS = st.integers(-1, (1 << 63) - 1)
 SMALL = st.integers(0, (1 << 31) - 1)
 ANSWERS = st.tuples(
-    SMALL, st.integers(-1, 120), OFFSETS, OFFSETS, OFFSETS, st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3), st.just(-1), st.binary(max_size=9)
+    SMALL, st.integers(-1, 120), OFFSETS, OFFSETS, OFFSETS, st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3), st.just(-1),
+    st.none() | st.tuples(SMALL, OFFSETS), st.binary(max_size=300)
 )  # fmt: skip
 
 
-@given(st.dictionaries(NAMES, st.lists(st.tuples(SMALL, OFFSETS), max_size=4)), st.dictionaries(NAMES, st.lists(SMALL, max_size=4)), SMALL, SMALL)
-def test_a_request_can_be_read_by_others(asked: dict[str, list[tuple[int, int]]], forgotten: dict[str, list[int]], session: int, epoch: int) -> None:
-    """Its bytes are those of Kafka's description, as aiokafka has it."""
+@given(
+    st.dictionaries(NAMES, st.lists(st.tuples(SMALL, OFFSETS, SMALL), max_size=4)), st.dictionaries(NAMES, st.lists(SMALL, max_size=4)), SMALL, SMALL
+)
+def test_a_request_can_be_read_by_others(
+    asked: dict[str, list[tuple[int, int, int]]], forgotten: dict[str, list[int]], session: int, epoch: int
+) -> None:
+    """Its bytes are those of Kafka's description, as aiokafka's types write them."""
     raw = FetchRequest(500, 1_000, 100, (session, epoch), list(asked.items()), forgotten, 1).encode()
-    seen = FetchRequest_v11.decode(BytesIO(raw))
+    seen = FetchRequestV12.decode(BytesIO(raw))
     assert (seen.replica_id, seen.max_wait_time, seen.min_bytes, seen.max_bytes, seen.isolation_level) == (-1, 500, 1, 1_000, 1)
     assert (seen.session_id, seen.session_epoch, seen.rack_id) == (session, epoch, "")
-    assert {topic: [(number, offset) for number, _, offset, _, _ in entries] for topic, entries in seen.topics} == asked
-    assert all((leader, begin, most) == (-1, -1, 100) for _, entries in seen.topics for _, leader, _, begin, most in entries)
-    assert dict(seen.forgotten_topics_data) == forgotten
+    assert {topic: [(number, offset, epoch) for number, _, offset, epoch, *_ in entries] for topic, entries, _ in seen.topics} == asked
+    assert all((leader, begin, most) == (-1, -1, 100) for _, entries, _ in seen.topics for _, leader, _, _, begin, most, _ in entries)
+    assert {topic: numbers for topic, numbers, _ in seen.forgotten_topics_data} == forgotten
     header = FetchRequest(0, 0, 0, (0, 0), [], {}, 0).build_request_header(7, "me")
-    assert header.encode() == FetchRequest_v11().build_request_header(7, "me").encode()
+    assert header.encode() == FetchRequestV12().build_request_header(7, "me").encode()
 
 
 @given(SMALL, st.integers(-1, 120), SMALL, st.lists(st.tuples(NAMES, st.lists(ANSWERS, max_size=3)), max_size=3))
 def test_a_response_is_read_as_others_write_it(throttle: int, code: int, session: int, topics: list[tuple[str, list[tuple[object, ...]]]]) -> None:
     """All its fields, and empty records for none."""
-    raw = FetchResponse_v11(throttle, code, session, topics).encode()
+    raw = FetchResponseV12(throttle, code, session, topics_of(topics), {}).encode()
     seen = FetchResponse.decode(BytesIO(raw))
     assert (seen.throttle_time_ms, seen.error_code, seen.session_id, seen.topics) == (throttle, code, session, topics)
-    nothing = FetchResponse_v11(0, 0, 0, [("t", [(0, 0, 0, 0, 0, [], -1, None)])]).encode()
-    assert FetchResponse.decode(BytesIO(nothing)).topics == [("t", [(0, 0, 0, 0, 0, [], -1, b"")])]
+    nothing = FetchResponseV12(0, 0, 0, topics_of([("t", [(0, 0, 0, 0, 0, [], -1, None, None)])]), {}).encode()
+    assert FetchResponse.decode(BytesIO(nothing)).topics == [("t", [(0, 0, 0, 0, 0, [], -1, None, b"")])]
 
 
 def test_requests_and_responses_have_the_new_fields() -> None:
@@ -154,13 +160,13 @@ def test_epochs_begin_again_behind_the_last_one() -> None:
 def test_each_partition_has_its_turn_however_the_others_come_and_go(first: int, second: int, data: st.DataObject) -> None:
     """Without a session: a partition that always has records is the first such one of a request within as many as there are partitions."""
     every = [*partitions(first), *partitions(second, "u")]
-    readers = {partition: PartitionReader(partition, 0, Budget(1_000)) for partition in every}
+    readers = {partition: PartitionReader(partition, 0, Budget(1_000), LeaderEpochs()) for partition in every}
     always, session = data.draw(st.sampled_from(every)), FetchSession()
     for response in range(1, len(every) + 1):
         chosen = dict.fromkeys([*data.draw(st.lists(st.sampled_from(every), unique=True)), always])
         at_end = {partition for partition in chosen if partition != always and data.draw(st.booleans())}
         assert not session.turn_to({partition: readers[partition] for partition in chosen})
-        asked = [TopicPartition(topic, number) for topic, entries in session._asked for number, _ in entries]
+        asked = [TopicPartition(topic, number) for topic, entries in session._asked for number, *_ in entries]
         assert sorted(asked) == sorted(chosen)
         served = next(partition for partition in asked if partition not in at_end)
         if served == always:

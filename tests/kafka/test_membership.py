@@ -311,7 +311,7 @@ async def test_offsets_that_are_about_to_change_are_waited_for(log: KafkaLog) ->
     made = await transaction(init_producer_id(name, 60_000))
     await transaction(AddOffsetsToTxnRequest(name, made.producer_id, made.producer_epoch, member.group.group_id))
     offsets = {partition: OffsetAndMetadata(99)}
-    request = txn_offset_commit(name, made.producer_id, made.producer_epoch, member.group, offsets)
+    request = txn_offset_commit(name, made.producer_id, made.producer_epoch, member.group, offsets, {partition: -1})
     await client.send_to_coordinator(
         GROUP, member.group.group_id, request, lambda response: [code for _, ps, _ in response.topics for _, code, _ in ps]
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from ks_actors.log import TopicPartition
+from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire._batch_reader import Chunk
 from tests.kafka.test_fetch_records import ABORT, COMMIT, TRANSACTIONAL, marker, stored
@@ -100,7 +101,7 @@ def test_a_committed_reader_sees_committed_records_and_nothing_else(seed: int) -
     for _ in range(random.randrange(60)):
         partition.grow()
     start = random.randrange(partition.stable + 1)
-    source = PartitionReader(PARTITION, start, Budget(1 << 30))
+    source = PartitionReader(PARTITION, start, Budget(1 << 30), LeaderEpochs())
     seen: dict[int, bytes] = {}
     for _ in range(120):
         for _ in range(random.randrange(3)):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ks_actors._errors import LogClosed, LogCorrupted
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.consumer._unpacking import Unpacking
 from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
@@ -56,7 +57,7 @@ class Partition:
     """A partition with chunks that are decompressed apart."""
 
     def __init__(self, *chunks: Chunk, position: int = 0) -> None:
-        self.source = PartitionReader(PARTITION, position, Budget(1 << 30))
+        self.source = PartitionReader(PARTITION, position, Budget(1 << 30), LeaderEpochs())
         self.tasks: list[asyncio.Task[None]] = []
         self.on_records = asyncio.Event()
         self.unpacking = Unpacking(self._begin, lambda _: self.on_records.set())

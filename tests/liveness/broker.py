@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from ks_actors.log.kafka.client._client import KafkaClient
 
-_VERSION: Final = 11
-_START: Final = Struct(">iiiibiii")
-_ASKED: Final = Struct(">iiqqi")
-_SHORT: Final = Struct(">h")
+_VERSION: Final = 12
+_START: Final = Struct(">iiiibii")
+_ASKED: Final = Struct(">iiqiqix")
 _INT: Final = Struct(">i")
 _LONG: Final = Struct(">q")
 _NOT_LEADER: Final = 6
@@ -85,30 +84,40 @@ class Fetch(NamedTuple):
 
 
 def read_request(raw: bytes) -> Fetch:
-    """Read a fetch request of version 11, behind its header."""
-    _, wait_ms, _, max_bytes, _, session, epoch, topics = _START.unpack_from(raw)
-    at = _START.size
+    """Read a fetch request of version 12, behind its header."""
+    _, wait_ms, _, max_bytes, _, session, epoch = _START.unpack_from(raw)
+    topics, at = _length(raw, _START.size)
     asked: dict[TopicPartition, tuple[int, int]] = {}
     for _ in range(topics):
         topic, at = _text(raw, at)
-        (count,), at = _INT.unpack_from(raw, at), at + _INT.size
+        count, at = _length(raw, at)
         for _ in range(count):
-            number, _, offset, _, limit = _ASKED.unpack_from(raw, at)
+            number, _, offset, _, _, limit = _ASKED.unpack_from(raw, at)
             asked[TopicPartition(topic, number)] = offset, limit
             at += _ASKED.size
+        at += 1
     forgotten: list[TopicPartition] = []
-    (topics,), at = _INT.unpack_from(raw, at), at + _INT.size
+    topics, at = _length(raw, at)
     for _ in range(topics):
         topic, at = _text(raw, at)
-        (count,), at = _INT.unpack_from(raw, at), at + _INT.size
+        count, at = _length(raw, at)
         forgotten += [TopicPartition(topic, *_INT.unpack_from(raw, at + _INT.size * index)) for index in range(count)]
-        at += _INT.size * count
+        at += _INT.size * count + 1
     return Fetch(wait_ms, max_bytes, session, epoch, asked, forgotten)
 
 
+def _length(raw: bytes, at: int) -> tuple[int, int]:
+    """Return a length, which is written plus 1 in seven bits each, and the position after it."""
+    number = shift = 0
+    while raw[at] >= 0x80:
+        number |= (raw[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+    return (number | raw[at] << shift) - 1, at + 1
+
+
 def _text(raw: bytes, at: int) -> tuple[str, int]:
-    (length,) = _SHORT.unpack_from(raw, at)
-    at += _SHORT.size
+    length, at = _length(raw, at)
     return raw[at : at + length].decode(), at + length
 
 
@@ -260,7 +269,7 @@ def _end(waiter: asyncio.Future[None]) -> None:
 def _response(code: int, session: int, found: list[tuple[TopicPartition, int, int, bytes]]) -> Any:
     topics: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for (topic, number), error, end, raw in found:
-        topics[topic].append((number, error, end, end, 0, [], -1, raw))
+        topics[topic].append((number, error, end, end, 0, [], -1, None, raw))
     return SimpleNamespace(throttle_time_ms=0, error_code=code, session_id=session, topics=list(topics.items()))
 
 

@@ -188,6 +188,7 @@ PyObject *kernel_behind_batches(PyObject *Py_UNUSED(self), PyObject *data) {
     const uint8_t *bytes = view.buf;
     Py_ssize_t at = 0;
     int64_t behind = 0;
+    int32_t epoch = -1;
     int plain = view.len > HEADER;
     while (plain && view.len - at >= HEADER) {
         Head head;
@@ -198,6 +199,7 @@ PyObject *kernel_behind_batches(PyObject *Py_UNUSED(self), PyObject *data) {
         plain = head.magic >= MAGIC && head.size >= HEADER && head.last_delta >= 0 && head.base >= 0 &&
                 head.base < INT64_MAX - head.last_delta;
         behind = plain ? head.base + head.last_delta + 1 : 0;
+        epoch = (int32_t)number_at(bytes + at + BEHIND_LENGTH, 4);
         at += plain ? head.size : 0;
     }
     if (plain && view.len - at > LEAST_HEAD && view.len - at < HEADER) {
@@ -208,5 +210,5 @@ PyObject *kernel_behind_batches(PyObject *Py_UNUSED(self), PyObject *data) {
     if (!plain || at == 0) {
         Py_RETURN_NONE;
     }
-    return PyLong_FromLongLong(behind);
+    return Py_BuildValue("(Li)", (long long)behind, (int)epoch);
 }

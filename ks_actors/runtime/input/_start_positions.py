@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import (
+    LogTruncated,
     MissingSourceTopics,
     StreamsError,
     TaskMigrated,
@@ -32,7 +33,8 @@ _log = component_log(__name__)
 async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
     """Return the position for a partition when the current one is not in the log.
 
-    Raises StreamsError when the topic's policy is none.
+    After a truncation it is the first one whose record was not read. Otherwise it follows the
+    topic's policy. Raises StreamsError when the topic's policy is none.
     """
     partition, policy = error.partition, start.of(error.partition.topic)
     if policy == "none":
@@ -42,6 +44,15 @@ async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
             topic=partition.topic,
             partition=partition.partition,
         )
+    if isinstance(error, LogTruncated) and error.diverges_at is not None:
+        offset = max(error.diverges_at, error.begin)
+        _log.warning(
+            "%s; continuing at offset %d. Results of lost records stay; the log of the brokers "
+            "tells why records were lost",
+            error,
+            offset,
+        )
+        return offset
     _log.warning("%s; continuing from the %s", error, words(policy))
     return (await start.offsets((partition,)))[partition]
 

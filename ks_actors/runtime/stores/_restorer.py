@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
-from ks_actors._errors import LogClosed, OffsetOutOfRange
+from ks_actors._errors import LogClosed, LogTruncated, OffsetOutOfRange
 from ks_actors.lifecycle import RetryBackoff, component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.runtime import messages as m
@@ -400,7 +400,8 @@ class Restorer(Actor[RestorerMessage]):
             # Retention may have deleted the marker alone. Any other gap means that records are
             # lost.
             at = self._reading[error.partition]
-            if error.position == at and self._after_marker(at, error.begin) != at:
+            lost = isinstance(error, LogTruncated)
+            if not lost and error.position == at and self._after_marker(at, error.begin) != at:
                 self._positions[error.partition] = error.begin
                 self._assign()
             elif error.position == at:

@@ -47,7 +47,7 @@ async def fetch_committed(
             f"failed to look up the committed offsets of group {group_id!r}",
         )
     for topic, numbers, _ in response.topics:
-        for number, offset, _, metadata, code, _ in numbers:
+        for number, offset, epoch, metadata, code, _ in numbers:
             partition = TopicPartition(topic, number)
             if code == UNKNOWN_TOPIC_OR_PARTITION:
                 continue
@@ -58,6 +58,7 @@ async def fetch_committed(
                 )
             if offset != _NONE:
                 found[partition] = OffsetAndMetadata(offset, metadata or "")
+                client.epochs.note_committed(partition, offset, epoch)
     return found
 
 
@@ -126,7 +127,7 @@ async def send_offsets(
     response = await client.send_to_coordinator(
         GROUP,
         group.group_id,
-        offset_commit(group, instance_id, offsets),
+        offset_commit(group, instance_id, offsets, client.epochs.of(offsets)),
         lambda answer: patience.retried(
             code for _, numbers in answer.topics for _, code in numbers
         ),

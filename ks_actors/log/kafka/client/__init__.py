@@ -3,6 +3,7 @@
 from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
 from ks_actors.log.kafka.client._client import GROUP, TRANSACTION, KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._loop_thread import LoopThread, begin_in_thread
 from ks_actors.log.kafka.client._options import KafkaOptions
 from ks_actors.log.kafka.client._shared_lookups import Lookups
@@ -16,6 +17,7 @@ __all__ = [
     "Backoff",
     "KafkaClient",
     "KafkaOptions",
+    "LeaderEpochs",
     "Lookups",
     "LoopThread",
     "Unavailable",

@@ -19,6 +19,7 @@ from ks_actors.log.kafka.client._connections import (
     Unavailable,
     name_of_request,
 )
+from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._outages import Outages, Refusals
 from ks_actors.log.kafka.wire import (
     INVALID_TOPIC_EXCEPTION,
@@ -87,6 +88,7 @@ class KafkaClient:
         self.outages: Outages = Outages(
             pause_ms=max(options.reconnect_backoff_max_ms, options.retry_backoff_max_ms)
         )
+        self.epochs: LeaderEpochs = LeaderEpochs()
         self._connections: Connections = Connections(
             options, client_id, self.outages, self._look_for_unlisted
         )
@@ -137,8 +139,9 @@ class KafkaClient:
         self.outages = self._connections.outages = other.outages
 
     def share_coordinators(self, other: KafkaClient) -> None:
-        """Share known coordinators with another client on the same loop."""
+        """Share coordinators and the epochs of read records with a client on the same loop."""
         self._coordinators = other._coordinators
+        self.epochs = other.epochs
 
     async def close(self) -> None:
         """Close all connections. A second call does nothing."""

@@ -10,6 +10,7 @@ from ks_actors._errors import (
     LogCorrupted,
     LogError,
     LogTimeout,
+    LogTruncated,
     OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
@@ -107,6 +108,16 @@ class FetchErrors:
             self._owner.fail(source, error_of(code, f"fetching {source.partition} failed"))
         self._owner.change(source)
 
+    def diverged(self, source: PartitionReader, epoch: int, epoch_end: int) -> None:
+        """Handle a log that has other records than those that were read.
+
+        Its last epoch not above that of the records is `epoch`, up to the offset `epoch_end`.
+        """
+        at = source.epochs.diverges_at(source.partition, epoch, epoch_end)
+        source.looking = True
+        self._owner.begin(self._find_range(source, source.era, (at,)))
+        self._owner.change(source)
+
     def _hold(self, source: PartitionReader, *, away: bool = False) -> None:
         if source.backoff_timer is not None:
             source.backoff_timer.cancel()
@@ -177,18 +188,33 @@ class FetchErrors:
             if source.wanted and self._client.leader(source.partition) is None
         ]
 
-    async def _find_range(self, source: PartitionReader, era: int) -> None:
-        """Report OffsetOutOfRange with the valid range, if the fetch offset is outside it."""
+    async def _find_range(
+        self,
+        source: PartitionReader,
+        era: int,
+        diverging: tuple[int | None] | None = None,
+    ) -> None:
+        """Report OffsetOutOfRange with the valid range, if the fetch offset is outside it.
+
+        With `diverging`, report LogTruncated: it has the first offset whose record is another one
+        than the one that was read, or None if the leader cannot tell.
+        """
         error: Exception | None
+        lost_before, source.lost_range = source.lost_range, True
         try:
             begin = await self._find_offset(source.partition, _EARLIEST)
             end = await self._find_offset(source.partition, _LATEST)
-            # The leader may be new, and may have learned its end offset only now.
-            error = (
-                None
-                if begin <= source.ahead <= end
-                else OffsetOutOfRange(source.partition, source.ahead, begin, end)
-            )
+            where = source.partition, source.ahead, begin, end
+            if diverging is not None:
+                error = LogTruncated(*where, *diverging)
+            elif not begin <= source.ahead <= end:
+                error = OffsetOutOfRange(*where)
+            elif lost_before and source.epoch >= 0:
+                # The leader has never heard of the epoch, so its log began anew.
+                error = LogTruncated(*where, None)
+            else:
+                # The leader may be new, and may have learned its end offset only now.
+                error = None
         except LogClosed:
             return
         # Not the offset's fault: the next fetch finds out more.

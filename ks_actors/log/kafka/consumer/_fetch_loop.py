@@ -311,16 +311,20 @@ class FetchLoop:
             broker.backoff.end()
         size = 0
         for topic, partitions in response.topics:
-            for number, code, high, stable, _, aborted, _, raw in partitions:
+            for number, code, high, stable, _, aborted, _, diverging, raw in partitions:
                 source = self._current(line, TopicPartition(topic, number))
                 if source is None:
                     continue
                 if code:
                     self._errors.refused(source, code)
                     continue
+                if diverging is not None:
+                    self._errors.diverged(source, *diverging)
+                    continue
                 # An answer without an error: the topic exists, and the broker leads the partition.
                 source.unknown_since = None
                 source.backoff.end()
+                source.lost_range = False
                 if raw:
                     size += len(raw)
                     # It had its turn: without a session the next request has it last.

@@ -37,7 +37,7 @@ class FetchSession:
         self._changed: set[TopicPartition] = set()
         self._id: int = _NONE
         self._epoch: int = _FULL
-        self._asked: list[tuple[str, list[tuple[int, int]]]] = []
+        self._asked: list[tuple[str, list[tuple[int, int, int]]]] = []
         self._forgotten: dict[str, list[int]] = {}
 
     @property
@@ -60,7 +60,7 @@ class FetchSession:
     def turn_to(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
         """Set the partitions to fetch; tell whether the broker has more of a new or moved one."""
         sent_offsets, more = self.sent_offsets, False
-        asked: list[tuple[str, list[tuple[int, int]]]] = []
+        asked: list[tuple[str, list[tuple[int, int, int]]]] = []
         forgotten: dict[str, list[int]] = {}
         # The broker forgets the old session, so it needs all offsets again.
         if self._epoch == _FULL:
@@ -77,7 +77,7 @@ class FetchSession:
                 # grouped, those of the first topic would all have their turn before the others.
                 if not asked or asked[-1][0] != topic:
                     asked.append((topic, []))
-                asked[-1][1].append((number, source.ahead))
+                asked[-1][1].append((number, source.ahead, source.epoch))
                 more = more or source.more
                 # From now on the answer of this request tells.
                 source.more = False

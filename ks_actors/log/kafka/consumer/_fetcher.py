@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log._types import Fetched
-    from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient, LeaderEpochs
 
 _TOUCHED = (
     "aiokafka.record.memory_records:MemoryRecords.has_next "
@@ -54,6 +54,7 @@ class KafkaFetcher:
         self._ready: dict[TopicPartition, None] = {}
         # Shared by all partitions: each may buffer a little, but together no more than this.
         self._budget: Budget = Budget(client.options.fetch_max_bytes)
+        self._epochs: LeaderEpochs = client.epochs
         self._fetching: FetchLoop = FetchLoop(
             client,
             self._sources,
@@ -77,7 +78,9 @@ class KafkaFetcher:
             self._move(source, source.position)
         for partition, offset in assigned.items():
             if partition not in self._sources:
-                self._sources[partition] = added = PartitionReader(partition, offset, self._budget)
+                self._sources[partition] = added = PartitionReader(
+                    partition, offset, self._budget, self._epochs
+                )
                 self._fetching.change(added)
             # An unchanged position keeps its fetched records; `assign` is called for every new
             # task.

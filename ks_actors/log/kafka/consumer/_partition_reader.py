@@ -15,6 +15,7 @@ from ks_actors.log.kafka.wire import Columns
 if TYPE_CHECKING:
     import asyncio
 
+    from ks_actors.log.kafka.client import LeaderEpochs
     from ks_actors.log.kafka.wire import Chunk
     from ks_actors.records import TopicPartition
 
@@ -42,8 +43,8 @@ class Budget:
 class PartitionReader:
     """One partition of a fetcher.
 
-    `position` is its owner's next offset, `ahead` the next offset to fetch. A lookup from an
-    earlier `era` is obsolete.
+    `position` is its owner's next offset, `ahead` the next offset to fetch, and `epoch` the leader
+    epoch of the record before that (-1 for unknown). A lookup from an earlier `era` is obsolete.
     """
 
     __slots__ = (
@@ -53,9 +54,12 @@ class PartitionReader:
         "backoff_timer",
         "buffered",
         "chunks",
+        "epoch",
+        "epochs",
         "era",
         "error",
         "looking",
+        "lost_range",
         "more",
         "partition",
         "paused",
@@ -64,11 +68,15 @@ class PartitionReader:
         "unknown_since",
     )
 
-    def __init__(self, partition: TopicPartition, position: int, budget: Budget) -> None:
+    def __init__(
+        self, partition: TopicPartition, position: int, budget: Budget, epochs: LeaderEpochs
+    ) -> None:
         self._budget = budget
+        self.epochs: LeaderEpochs = epochs
         self.partition: TopicPartition = partition
         self.position: int = position
         self.ahead: int = position
+        self.epoch: int = epochs.before(partition, position)
         self.era: int = 0
         self.paused: bool = False
         # Whether the broker had more than the last fetch returned.
@@ -78,6 +86,8 @@ class PartitionReader:
         # No fetch while its offset range is looked up (`looking`), or during a backoff
         # (`backoff_timer`).
         self.looking: bool = False
+        # Whether the last fetch was out of range, though its offset was not.
+        self.lost_range: bool = False
         self.backoff_timer: asyncio.TimerHandle | None = None
         self.backoff: Backoff = Backoff()
         # The loop time since which no broker knows the partition.
@@ -111,8 +121,9 @@ class PartitionReader:
     def move(self, position: int) -> None:
         """Continue from another position; drop the buffer and responses under way."""
         self.position = self.ahead = position
+        self.epoch = self.epochs.before(self.partition, position)
         self.era += 1
-        self.looking = self.more = False
+        self.looking = self.more = self.lost_range = False
         if self.backoff_timer is not None:
             self.backoff_timer.cancel()
             self.backoff_timer = None
@@ -129,7 +140,8 @@ class PartitionReader:
         # Brokers return whole batches: one may end before the offset that was asked for.
         if behind is None or behind <= self.ahead:
             return False
-        self.ahead = behind
+        self.epochs.note(self.partition, self.ahead, behind, chunk.epoch_starts())
+        self.ahead, self.epoch = behind, chunk.leader_epoch
         self.more = behind < chunk.end_offset
         self.chunks.append(chunk)
         self.buffered += chunk.size

@@ -248,7 +248,9 @@ class TransactionCoordinator:
         response = await self._client.send_to_coordinator(
             GROUP,
             group.group_id,
-            txn_offset_commit(self.name, *identity, group, offsets),
+            txn_offset_commit(
+                self.name, *identity, group, offsets, self._client.epochs.of(offsets)
+            ),
             lambda answer: patience.retried(
                 code for _, found, _ in answer.topics for _, code, _ in found if code in _OF_OFFSETS
             ),

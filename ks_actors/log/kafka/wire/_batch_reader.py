@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers, TopicPartition
 
 _LENGTHS = Struct(">qi")
+_EPOCH = Struct(">i")
+_NO_EPOCH = -1
 _MAGIC_AT = 16
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
@@ -105,10 +107,11 @@ class Chunk:
     """The record batches of one partition in one fetch; the last batch may be cut off.
 
     The batches stay compressed and unchecked until `read`. `next_offset` is the offset after the
-    last whole batch (None if there is none). `end_offset` is the end of the readable records at the
-    time of the fetch. For committed readers `aborted` has the producer id and first offset of each
-    aborted transaction; with None all records are read, aborted ones too. Raises LogCorrupted for
-    bytes without batches.
+    last whole batch (None if there is none), and `leader_epoch` the epoch of the leader that wrote
+    that batch (-1 for old formats). `end_offset` is the end of the readable records at the time of
+    the fetch. For committed readers `aborted` has the producer id and first offset of each aborted
+    transaction; with None all records are read, aborted ones too. Raises LogCorrupted for bytes
+    without batches.
 
     With `apart`, batches that take long to decompress count as `packed` until a thread has
     decompressed them: `read` stops in front of them. A batch that grows beyond `limit` bytes is not
@@ -131,6 +134,7 @@ class Chunk:
         "_plain_attributes",
         "_unpacked_to",
         "end_offset",
+        "leader_epoch",
         "limit",
         "next_offset",
         "raw",
@@ -154,6 +158,7 @@ class Chunk:
         self.limit: int = limit
         # The start of the next batch that a thread must decompress.
         self._unpacked_to: float = inf
+        self.leader_epoch: int = _NO_EPOCH
         self.next_offset: int | None = self._find_end(raw, apart=apart and self.size > LITTLE)
         self.raw: bytes = raw
         # `unpacking`: a thread is decompressing batches. `_bodies`: decompressed batches by their
@@ -180,13 +185,30 @@ class Chunk:
         self._failure: LogError | None = None
 
     def _find_end(self, raw: bytes, *, apart: bool) -> int | None:
-        behind = None if apart else offset_behind(raw)
-        if behind is not None:
+        found = None if apart else offset_behind(raw)
+        if found is not None:
+            behind, self.leader_epoch = found
             return behind
-        for at, behind in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
+        following = None
+        for at, following in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
             if apart and is_packed(raw, at):
                 apart, self._unpacked_to = False, 0
-        return behind
+        if following is not None:
+            self.leader_epoch = _epoch_at(raw, at)
+        return following
+
+    def epoch_starts(self) -> list[tuple[int, int]]:
+        """Return each leader epoch of the whole batches after its first offset, in their order."""
+        first = _epoch_at(self.raw, 0)
+        if first == self.leader_epoch:
+            # Epochs never go back, so all batches have this one.
+            return [(_LENGTHS.unpack_from(self.raw)[0], first)]
+        starts: list[tuple[int, int]] = []
+        for at, _ in whole_batches(self._partition, self.raw):
+            epoch = _epoch_at(self.raw, at)
+            if not starts or starts[-1][1] != epoch:
+                starts.append((_LENGTHS.unpack_from(self.raw, at)[0], epoch))
+        return starts
 
     @property
     def packed(self) -> bool:
@@ -478,6 +500,13 @@ def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, 
             behind += last_delta
         yield at, behind
         at = following
+
+
+def _epoch_at(raw: bytes, at: int) -> int:
+    """Return the leader epoch of the batch at a position; -1 for formats without epochs."""
+    if raw[at + _MAGIC_AT] < MAGIC:
+        return _NO_EPOCH
+    return int(_EPOCH.unpack_from(raw, at + BEHIND_LENGTH)[0])
 
 
 def _no_batch(partition: TopicPartition, base: int, behind: int | None, why: str) -> LogCorrupted:

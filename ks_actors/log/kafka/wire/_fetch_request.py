@@ -6,7 +6,7 @@ much for requests sent all day.
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, error
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
 
 from ks_actors.log.kafka.wire._requests import Pinned
@@ -17,25 +17,75 @@ if TYPE_CHECKING:
 
     from ks_actors.records import TopicPartition
 
-    Answer: TypeAlias = tuple[int, int, int, int, int, Sequence[tuple[int, int]], int, bytes]
+    Answer: TypeAlias = tuple[
+        int, int, int, int, int, Sequence[tuple[int, int]], int, tuple[int, int] | None, bytes
+    ]
 
-_SHORT: Final = Struct(">h")
 _INT: Final = Struct(">i")
 _HEADER: Final = Struct(">hhih")
-# Replica, max wait, min bytes, max bytes, isolation, session id and epoch, number of topics.
-_REQUEST: Final = Struct(">iiiibiii")
-# Partition, leader epoch, fetch offset, log start offset, max bytes.
-_ASKED: Final = Struct(">iiqqi")
-# Throttle time, error code, session id, number of topics.
-_RESPONSE: Final = Struct(">ihii")
-# Partition, error code, high watermark, last stable offset, log start offset, aborted count.
-_ANSWER: Final = Struct(">ihqqqi")
+# Replica, max wait, min bytes, max bytes, isolation, session id and epoch.
+_REQUEST: Final = Struct(">iiiibii")
+# Partition, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags.
+_ASKED: Final = Struct(">iiqiqix")
+# Throttle time, error code, session id.
+_RESPONSE: Final = Struct(">ihi")
+# Partition, error code, high watermark, last stable offset, log start offset.
+_ANSWER: Final = Struct(">ihqqq")
+# Producer id and first offset, behind which tags follow.
 _ABORTED: Final = Struct(">qq")
-_RECORDS: Final = Struct(">ii")
+# Leader epoch and its end offset.
+_DIVERGING: Final = Struct(">iq")
+_DIVERGING_TAG: Final = 0
 _UNKNOWN: Final = -1
 _MIN_BYTES: Final = 1
 _NO_SESSION: Final = (0, -1)
-_NO_RACK: Final = _SHORT.pack(0)
+_NO_TAGS: Final = b"\0"
+# Each byte of a variable-length number has seven bits of it, and this one if more follow.
+_MORE: Final = 0x80
+# An empty rack, and no tags.
+_REQUEST_END: Final = b"\1\0"
+
+
+def _varint(number: int) -> bytes:
+    """Return an unsigned number in as few bytes as it takes, seven bits in each."""
+    if number < _MORE:
+        return bytes((number,))
+    found = bytearray()
+    while number >= _MORE:
+        found.append(number & 0x7F | _MORE)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return _varint(len(raw) + 1) + raw
+
+
+def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
+    """Return an unsigned number and the position after it. Raises struct.error at the end."""
+    number = shift = 0
+    try:
+        while (byte := raw[at]) >= _MORE:
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            at += 1
+    except IndexError:
+        raise error("a fetch response is cut off in a number") from None
+    return number | byte << shift, at + 1
+
+
+def _read_tags(raw: bytes, at: int) -> tuple[dict[int, int], int]:
+    """Return where the data of each tagged field begin, and the position after all fields."""
+    count, at = _read_varint(raw, at)
+    found = {}
+    for _ in range(count):
+        tag, at = _read_varint(raw, at)
+        size, at = _read_varint(raw, at)
+        found[tag] = at
+        at += size
+    return found, at
 
 
 @final
@@ -57,7 +107,8 @@ class FetchResponse:
     """The response to a `FetchRequest`: `topics` has the name of each topic and its partitions.
 
     A partition is a tuple: number, error code, high watermark, last stable offset, first offset,
-    aborted transactions (producer id and first offset), preferred replica, records.
+    aborted transactions (producer id and first offset), preferred replica, the largest common epoch
+    with its end offset if the log does not have the last fetched record, records.
     """
 
     __slots__ = ("error_code", "session_id", "throttle_time_ms", "topics")
@@ -81,45 +132,56 @@ class FetchResponse:
         Raises struct.error when it is cut off.
         """
         raw, at = data.getvalue(), data.tell()
-        throttle, code, session, count = _RESPONSE.unpack_from(raw, at)
-        at += _RESPONSE.size
+        throttle, code, session = _RESPONSE.unpack_from(raw, at)
+        count, at = _read_varint(raw, at + _RESPONSE.size)
         topics = []
-        for _ in range(count):
-            (length,) = _SHORT.unpack_from(raw, at)
-            behind = at + _SHORT.size + length
-            topic = raw[at + _SHORT.size : behind].decode()
-            (partitions,) = _INT.unpack_from(raw, behind)
-            at = behind + _INT.size
+        # Arrays, texts and bytes have their length plus 1 in front of them, and 0 for null.
+        for _ in range(count - 1):
+            length, at = _read_varint(raw, at)
+            topic = raw[at : at + length - 1].decode()
+            partitions, at = _read_varint(raw, at + length - 1)
             answers: list[Answer] = []
-            for _ in range(partitions):
-                number, error, high, stable, begin, aborts = _ANSWER.unpack_from(raw, at)
-                at += _ANSWER.size
-                aborted = []
-                for _ in range(aborts):
-                    aborted.append(_ABORTED.unpack_from(raw, at))
-                    at += _ABORTED.size
-                replica, size = _RECORDS.unpack_from(raw, at)
-                at += _RECORDS.size
-                behind = at + max(size, 0)
-                answers.append(
-                    (number, error, high, stable, begin, aborted, replica, raw[at:behind])
-                )
-                at = behind
+            for _ in range(partitions - 1):
+                answer, at = cls._answer(raw, at)
+                answers.append(answer)
+            _, at = _read_tags(raw, at)
             topics.append((topic, answers))
         return cls(throttle, code, session, topics)
+
+    @staticmethod
+    def _answer(raw: bytes, at: int) -> tuple[Answer, int]:
+        """Return a partition, and the position after it."""
+        number, code, high, stable, begin = _ANSWER.unpack_from(raw, at)
+        aborts, at = _read_varint(raw, at + _ANSWER.size)
+        aborted = []
+        for _ in range(aborts - 1):
+            aborted.append(_ABORTED.unpack_from(raw, at))
+            _, at = _read_tags(raw, at + _ABORTED.size)
+        (replica,) = _INT.unpack_from(raw, at)
+        size, at = _read_varint(raw, at + _INT.size)
+        behind = at + max(size - 1, 0)
+        records = raw[at:behind]
+        tags, at = _read_tags(raw, behind)
+        diverging = None
+        if _DIVERGING_TAG in tags:
+            epoch, end = _DIVERGING.unpack_from(raw, tags[_DIVERGING_TAG])
+            # A broker may send the field with its defaults, which mean that there is none.
+            diverging = (epoch, end) if epoch >= 0 else None
+        return (number, code, high, stable, begin, aborted, replica, diverging, records), at
 
 
 @final
 class FetchRequest:
-    """A fetch request in version 11, the last one that names topics alike from Kafka 2.8 to 4.x.
+    """A fetch request in version 12, the last one that names topics alike from Kafka 2.8 to 4.x.
 
-    `asked` has topics, each with partitions and their start offsets, in the order in which a broker
-    fills the response; a topic may come again. `forgotten` has the partitions to drop from the
-    session.
+    `asked` has topics, each with partitions, their start offsets and the leader epochs of the
+    records before (-1 for unknown), in the order in which a broker fills the response; a topic may
+    come again. A leader whose log does not have the record before tells where it diverges
+    (KIP-595). `forgotten` has the partitions to drop from the session.
     """
 
     API_KEY: ClassVar[int] = 1
-    API_VERSION: ClassVar[int] = 11
+    API_VERSION: ClassVar[int] = 12
     RESPONSE_TYPE: ClassVar[type[FetchResponse]] = FetchResponse
 
     __slots__ = ("_asked", "_forgotten", "_partition_bytes", "_start")
@@ -130,7 +192,7 @@ class FetchRequest:
         max_bytes: int,
         partition_bytes: int,
         session: tuple[int, int],
-        asked: Sequence[tuple[str, Sequence[tuple[int, int]]]],
+        asked: Sequence[tuple[str, Sequence[tuple[int, int, int]]]],
         forgotten: Mapping[str, Sequence[int]],
         isolation: int,
     ) -> None:
@@ -141,10 +203,9 @@ class FetchRequest:
             max_bytes,
             isolation,
             *session,
-            len(asked),
         )
         self._partition_bytes: int = partition_bytes
-        self._asked: Sequence[tuple[str, Sequence[tuple[int, int]]]] = asked
+        self._asked: Sequence[tuple[str, Sequence[tuple[int, int, int]]]] = asked
         self._forgotten: Mapping[str, Sequence[int]] = forgotten
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
@@ -152,29 +213,34 @@ class FetchRequest:
         name = client_id.encode()
         return _Header(
             correlation_id,
-            _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name)) + name,
+            _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name))
+            + name
+            + _NO_TAGS,
         )
 
     def parse_response_header(self, data: BytesIO) -> _Header:
         """Decode the header of the response."""
-        return _Header(*_INT.unpack(data.read(_INT.size)))
+        (correlation_id,) = _INT.unpack(data.read(_INT.size))
+        _, behind = _read_tags(data.getvalue(), data.tell())
+        data.seek(behind)
+        return _Header(correlation_id)
 
     def encode(self) -> bytes:
         """Return the request without its header."""
-        parts = [_REQUEST.pack(*self._start)]
+        parts = [_REQUEST.pack(*self._start), _varint(len(self._asked) + 1)]
         for topic, asked in self._asked:
-            name = topic.encode()
-            parts += (_SHORT.pack(len(name)), name, _INT.pack(len(asked)))
+            parts += (_text(topic), _varint(len(asked) + 1))
             parts += [
-                _ASKED.pack(number, _UNKNOWN, offset, _UNKNOWN, self._partition_bytes)
-                for number, offset in asked
+                _ASKED.pack(number, _UNKNOWN, offset, epoch, _UNKNOWN, self._partition_bytes)
+                for number, offset, epoch in asked
             ]
-        parts.append(_INT.pack(len(self._forgotten)))
+            parts.append(_NO_TAGS)
+        parts.append(_varint(len(self._forgotten) + 1))
         for topic, numbers in self._forgotten.items():
-            name = topic.encode()
-            parts += (_SHORT.pack(len(name)), name, _INT.pack(len(numbers)))
+            parts += (_text(topic), _varint(len(numbers) + 1))
             parts += [_INT.pack(number) for number in numbers]
-        parts.append(_NO_RACK)
+            parts.append(_NO_TAGS)
+        parts.append(_REQUEST_END)
         return b"".join(parts)
 
 
@@ -186,7 +252,7 @@ def fetch_once(partition: TopicPartition, offset: int, wait_ms: int, max_bytes: 
         max_bytes,
         max_bytes,
         _NO_SESSION,
-        [(partition.topic, [(partition.partition, offset)])],
+        [(partition.topic, [(partition.partition, offset, _UNKNOWN)])],
         {},
         0,
     )

@@ -125,11 +125,14 @@ def offset_commit(
     group: GroupMetadata,
     instance_id: str | None,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    epochs: Mapping[TopicPartition, int],
 ) -> Pinned:
-    """Commit offsets as a member in its generation."""
+    """Commit offsets as a member in its generation; `epochs` are those of the records before."""
     topics: dict[str, list[tuple[Any, ...]]] = {}
-    for (topic, number), offset in offsets.items():
-        topics.setdefault(topic, []).append((number, offset.offset, -1, offset.metadata))
+    for partition, offset in offsets.items():
+        topics.setdefault(partition.topic, []).append(
+            (partition.partition, offset.offset, epochs[partition], offset.metadata)
+        )
     return Pinned(
         _OFFSET_COMMIT,
         group.group_id,

@@ -288,8 +288,8 @@ def plain_batches(
     return PlainBatches(behind, Records(keys, values, timestamps, headers, None), offsets)
 
 
-def offset_behind(raw: bytes) -> int | None:
-    """Return the offset after the last whole record batch.
+def offset_behind(raw: bytes) -> tuple[int, int] | None:
+    """Return the offset after the last whole record batch, and the leader epoch of that batch.
 
     Returns None without the kernel, and where something needs a closer look.
     """

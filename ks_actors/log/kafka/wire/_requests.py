@@ -261,12 +261,16 @@ def txn_offset_commit(
     epoch: int,
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    epochs: Mapping[TopicPartition, int],
 ) -> Pinned:
-    """Commit offsets within a transaction, for a member of a group in its generation."""
+    """Commit offsets within a transaction, for a member of a group in its generation.
+
+    `epochs` are the leader epochs of the records before the offsets; -1 is unknown.
+    """
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for partition, offset in offsets.items():
         topics.setdefault(partition.topic, []).append(
-            (partition.partition, offset.offset, -1, offset.metadata, {})
+            (partition.partition, offset.offset, epochs[partition], offset.metadata, {})
         )
     return Pinned(
         _TXN_OFFSET_COMMIT,

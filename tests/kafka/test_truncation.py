@@ -1,0 +1,270 @@
+"""A log that has lost records that were read: the reader hears of it, and goes on with the first record that it has not read (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ks_actors import InstanceState, LogTruncated, OffsetOutOfRange
+from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
+from ks_actors.log.kafka.client import LeaderEpochs
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.counting import counting, ended
+from tests.kafka.helpers import connect
+from tests.kafka.tampering import fetch_answer, fetch_code
+from tests.kafka.test_fetch_faults import filled, reading
+from tests.kafka.test_fetch_records import chunk, stored
+from tests.kafka.test_membership import enter
+from tests.log.helpers import COMMITTED, assigned, fetch_one, group_name, new_topic, soon, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.log.kafka import KafkaLog
+    from tests.kafka.broker import Broker
+    from tests.kafka.tampering import Tampering
+
+PARTITION = TopicPartition("topic", 0)
+
+
+def epoch_end(log: list[int], epoch: int) -> tuple[int, int]:
+    """Return what a leader answers: the largest of its epochs up to this one, and where that ends."""
+    behind = bisect_right(log, epoch)
+    return (log[behind - 1], behind) if behind else (epoch, 0)
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=30), st.data())
+def test_the_first_other_record_is_found(steps: list[int], data: st.DataObject) -> None:
+    """From the leader's answer and the epochs of what was read; None only if too little was read, and never for a log that has only grown."""
+    before = [sum(steps[: at + 1]) for at in range(len(steps))]
+    start = data.draw(st.integers(0, len(before) - 1))
+    at = data.draw(st.integers(start + 1, len(before)))
+    common = data.draw(st.integers(0, len(before)))
+    newer = data.draw(st.lists(st.integers(0, 1), max_size=30))
+    now = before[:common] + [before[-1] + 1 + sum(newer[: one + 1]) for one in range(len(newer))]
+    epochs, position = LeaderEpochs(), start
+    while position < at:
+        behind = data.draw(st.integers(position + 1, at))
+        starts = [(one, before[one]) for one in range(position, behind) if one == position or before[one] != before[one - 1]]
+        epochs.note(PARTITION, position, behind, starts)
+        position = behind
+    last = epochs.before(PARTITION, at)
+    assert last == before[at - 1]
+    epoch, end = epoch_end(now, last)
+    if not (epoch < last or end < at):
+        assert common >= at
+        return
+    assert common < at
+    found = epochs.diverges_at(PARTITION, epoch, end)
+    assert found == common or (found is None and common < start)
+
+
+def test_epochs_of_offsets_that_were_not_read_are_unknown() -> None:
+    """Of those behind the last record, of the first one, and of another part of the log."""
+    epochs = LeaderEpochs()
+    assert epochs.before(PARTITION, 3) == -1
+    assert epochs.diverges_at(PARTITION, 1, 3) is None
+    epochs.note(PARTITION, 5, 10, [(5, 2), (8, 3)])
+    assert [epochs.before(PARTITION, at) for at in (4, 5, 6, 8, 9, 10, 11)] == [-1, -1, 2, 2, 3, 3, -1]
+    epochs.note(PARTITION, 10, 12, [(10, 3)])
+    assert epochs.before(PARTITION, 12) == 3
+    epochs.note(PARTITION, 20, 22, [(20, 3)])
+    assert [epochs.before(PARTITION, at) for at in (12, 21)] == [-1, 3]
+    epochs.note(PARTITION, 22, 23, [(22, -1)])
+    assert epochs.before(PARTITION, 21) == -1
+
+
+def test_old_epochs_are_forgotten() -> None:
+    """A partition keeps no more than the last 16."""
+    epochs = LeaderEpochs()
+    for number in range(100):
+        epochs.note(PARTITION, number, number + 1, [(number, number)])
+    assert [epochs.before(PARTITION, at) for at in (83, 84, 85, 100)] == [-1, -1, 84, 99]
+
+
+def test_a_committed_offset_brings_its_epoch() -> None:
+    """Without a word from the coordinator nothing is known; what was read here counts as much."""
+    epochs = LeaderEpochs()
+    epochs.note_committed(PARTITION, 7, -1)
+    assert epochs.before(PARTITION, 7) == -1
+    epochs.note_committed(PARTITION, 7, 4)
+    assert epochs.of({PARTITION: OffsetAndMetadata(7)}) == {PARTITION: 4}
+    epochs.note(PARTITION, 7, 9, [(7, 5)])
+    epochs.note_committed(PARTITION, 9, 5)
+    assert epochs.before(PARTITION, 8) == 5
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_a_chunk_knows_the_epochs_of_its_batches(kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one, and where each begins."""
+    if not kernel:
+        monkeypatch.setattr("ks_actors.log.kafka.wire._record_reader.HAS_KERNEL", False)
+
+    def led(epoch: int, raw: bytes) -> bytes:
+        return raw[:12] + epoch.to_bytes(4, "big") + raw[16:]
+
+    one = chunk(led(3, stored(4, b"a", b"b")), led(3, stored(6, b"c")))
+    assert (one.leader_epoch, one.epoch_starts()) == (3, [(4, 3)])
+    several = chunk(led(3, stored(4, b"a", b"b")), led(3, stored(6, b"c")), led(7, stored(9, b"d")))
+    assert (several.leader_epoch, several.epoch_starts()) == (7, [(4, 3), (9, 7)])
+
+
+def diverging(epoch: int, end: int) -> Any:
+    def change(partition: list[Any]) -> None:
+        partition[-2:] = (epoch, end), b""
+
+    return fetch_answer(change)
+
+
+async def test_a_reader_hears_where_the_log_differs(log: KafkaLog, tampering: Tampering) -> None:
+    """Again at each fetch until it moves; there it reads what the log has now."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("Fetch", *[diverging(0, 1)] * 3)
+    fetcher.seek(partition, 2)
+    for _ in range(2):
+        with pytest.raises(LogTruncated, match="has lost records from offset 1 on that were read before position 2") as raised:
+            await soon(fetch_one(fetcher))
+        error = raised.value
+        assert (error.partition, error.position, error.begin, error.end, error.diverges_at) == (partition, 2, 0, 3, 1)
+    tampering.clear()
+    fetcher.seek(partition, 1)
+    assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
+
+
+async def test_a_leader_that_does_not_know_the_epoch_has_another_log(log: KafkaLog, tampering: Tampering) -> None:
+    """It answers that the offset is out of range, which it is not; once it may be a leader that is new."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("Fetch", fetch_code(1))
+    fetcher.seek(partition, 2)
+    assert (await soon(fetch_one(fetcher))).batch.values == [b"c"]
+    tampering.add("Fetch", fetch_code(1), fetch_code(1))
+    fetcher.seek(partition, 1)
+    with pytest.raises(LogTruncated, match="has lost records that were read before position 1") as raised:
+        await soon(fetch_one(fetcher))
+    assert raised.value.diverges_at is None
+
+
+async def test_offsets_are_committed_with_the_epoch_before(own_broker: Broker) -> None:
+    """Which a later reader of the group sends along; of an offset that was not read there is none."""
+    log = await connect(own_broker)
+    (partition,) = await new_topic(log)
+    own_broker.restart()
+    await soon(write(await log.producer(client_id="p"), partition, b"a", b"b"))
+    group = group_name()
+    member = await enter(log, group, partition.topic)
+    await assigned(member)
+    fetcher = reading(log, partition)
+    await soon(fetch_one(fetcher))
+    await member.commit({partition: OffsetAndMetadata(2)})
+    await member.leave()
+    other = await connect(own_broker)
+    assert other._client.epochs.before(partition, 2) == -1
+    await fetch_committed(other._client, group, [partition])
+    epoch = other._client.epochs.before(partition, 2)
+    assert epoch == log._client.epochs.before(partition, 2) > 0
+    again = await enter(other, group, partition.topic)
+    await assigned(again)
+    await again.commit({partition: OffsetAndMetadata(1)})
+    third = await connect(own_broker)
+    await fetch_committed(third._client, group, [partition])
+    assert third._client.epochs.before(partition, 1) == -1
+    for each in (log, other, third):
+        await each.close()
+
+
+def lose_disk(broker: Broker, topic: str) -> None:
+    """Have a broker that is stopped come back without the records of a topic."""
+    found = [path for path in broker.directory.rglob(f"{topic}-*") if path.is_dir()]
+    assert found
+    for path in found:
+        shutil.rmtree(path)
+
+
+async def test_a_reader_goes_on_when_the_disk_was_lost(own_broker: Broker) -> None:
+    """Also when more was written since than it had read: the offset alone would not tell."""
+    log = await connect(own_broker)
+    (partition,) = await new_topic(log)
+    await write(await log.producer(client_id="p"), partition, b"a", b"b", b"c")
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign({partition: 0})
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    fetcher.pause([partition])
+    own_broker.stop()
+    lose_disk(own_broker, partition.topic)
+    own_broker.start()
+    values = [b"%d" % number for number in range(9)]
+    await asyncio.wait_for(write(await log.producer(client_id="q"), partition, *values), 60)
+    fetcher.resume([partition])
+    with pytest.raises(LogTruncated) as raised:
+        await asyncio.wait_for(fetch_one(fetcher), 60)
+    assert isinstance(raised.value, OffsetOutOfRange)
+    assert (raised.value.diverges_at, raised.value.position, raised.value.end) == (0, 3, 9)
+    fetcher.seek(partition, 0)
+    assert (await soon(fetch_one(fetcher))).batch.values == values
+    await log.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("guarantee", "running"),
+    [
+        (EXACTLY_ONCE, True),
+        (AT_LEAST_ONCE, False),
+        *(pytest.param(*one, marks=pytest.mark.extended) for one in [(EXACTLY_ONCE, False), (AT_LEAST_ONCE, True)]),
+    ],
+)
+async def test_an_app_processes_what_was_written_since(
+    own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str, running: bool
+) -> None:
+    """All of it, whether it runs meanwhile or starts later, although its offsets lie within the new log; and it says so."""
+    caplog.set_level(logging.WARNING)
+    async with counting(own_broker, guarantee, tmp_path) as here:
+        app = here.app("app", auto_offset_reset="latest" if running else "earliest")
+        await app.start()
+        await here.feed()
+        await here.counted()
+        await app.commit()
+        if not running:
+            await app.close()
+        own_broker.stop()
+        lose_disk(own_broker, here.source)
+        own_broker.start()
+        await here.feed(30)
+        if not running:
+            app = here.app("app")
+            await app.start()
+        await here.counted()
+        assert app.state is InstanceState.RUNNING
+        assert sum("has lost records from offset 0 on" in record.getMessage() for record in caplog.records) == 2
+        await app.close()
+
+
+@pytest.mark.timeout(120)
+async def test_an_app_without_a_policy_ends(own_broker: Broker, tmp_path: Path) -> None:
+    """It is for its owner to choose where to go on."""
+    async with counting(own_broker, AT_LEAST_ONCE, tmp_path) as here:
+        async with here.app("app") as app:
+            await here.feed()
+            await here.counted()
+            await app.commit()
+        own_broker.stop()
+        lose_disk(own_broker, here.source)
+        own_broker.start()
+        await here.feed(30)
+        again = here.app("app", auto_offset_reset="none")
+        await again.start()
+        error = await ended(again)
+        assert "has lost records from offset 0 on" in str(error)
+        assert "auto_offset_reset is none" in str(error)
