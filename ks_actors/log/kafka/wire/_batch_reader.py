@@ -189,7 +189,7 @@ class Chunk:
         if found is not None:
             behind, self.leader_epoch = found
             return behind
-        following = None
+        at, following = 0, None
         for at, following in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
             if apart and is_packed(raw, at):
                 apart, self._unpacked_to = False, 0
