@@ -295,13 +295,15 @@ class LocalStores:
     def readable(self, store: str, partition: int | None, *, stale: bool) -> list[Part]:
         """Return the parts of a store to read together.
 
-        Raises NotRunning, and QueryFailed when one is missing, or is not up to date.
+        Without `stale` standbys are left out, unless one is named: the instance with the active
+        task answers for that partition. Raises NotRunning, and QueryFailed when one is missing, or
+        is not up to date.
         """
         self.check_running()
         if self.is_global(store):
             found = [self.global_part(store)]
         elif partition is None:
-            found = self.parts(store)
+            found = [part for part in self.parts(store) if stale or part.role is not Role.STANDBY]
         else:
             part = self.part(store, partition)
             found = [] if part is None else [part]

@@ -544,19 +544,26 @@ async def test_stores_are_read_from_another_thread(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_real_standby_answers_queries_that_allow_it(engine: Literal["rocksdb", "in_memory"]) -> None:
-    """With a standby replica each instance has all partitions: half of them NOT_ACTIVE, read with `stale`, and up to date when it has taken over."""
+    """With `stale` all partitions answer; otherwise each row comes from the instance that has its active task, and a key elsewhere is NOT_ACTIVE."""
 
     async def test(harness: AppHarness) -> None:
         expected = await fill(harness)
         async with harness.another() as other:
             await harness.caught_up()
             await harness.kit.clock.advance(20)
+            active: list[dict[str, int]] = []
             for one in (harness, other):
                 mine = {task.partition for task in one.app._metrics.tasks}
                 assert len(mine) == 2
                 assert dict(await one.app.store("counts", stale=True).all()) == expected
+                active.append(dict(await one.app.store("counts").all()))
+                assert 0 < await one.app.store("counts").approximate_num_entries() < len(expected)
+                (standby, *_) = {0, 1, 2, 3} - mine
                 with pytest.raises(QueryFailed, match=r"\(standby\)") as failed:
-                    await one.app.store("counts").all()
+                    await one.app.store("counts", partition=standby).all()
+                assert failed.value.reason is FailureReason.NOT_ACTIVE
+                with pytest.raises(QueryFailed, match=r"\(standby\)") as failed:
+                    await one.app.store("counts").get(next(key for key in expected if key not in active[-1]))
                 assert failed.value.reason is FailureReason.NOT_ACTIVE
                 for key in expected:
                     assert await one.app.store("counts", stale=True).get(key) == 1
@@ -565,6 +572,8 @@ def test_a_real_standby_answers_queries_that_allow_it(engine: Literal["rocksdb",
                 lags = (await one.app.store_lags())["counts"]
                 assert lags.keys() == {0, 1, 2, 3}
                 assert all(lag.offset_lag == 0 for lag in lags.values())
+            assert active[0] | active[1] == expected
+            assert not active[0].keys() & active[1].keys()
             scan = aiter(other.app.store("counts", stale=True).all())
             await anext(scan)
             await harness.close()
