@@ -65,23 +65,23 @@ class Plan(NamedTuple):
     """
 
     entrances: Mapping[str, Entrance]
-    closers: tuple[Callable[[], None], ...]
+    closers: Mapping[str, Callable[[], None]]
     asynchronous: tuple[InFlight, ...]
     blocking: bool
     caches: tuple[UpdateCache, ...]
     pair: Pair | None
 
-    def close(self) -> list[Exception]:
-        """Close all processors, even when some raise; return the errors."""
-        errors: list[Exception] = []
+    def close(self) -> list[tuple[str, Exception]]:
+        """Close all processors, even when some raise; return the errors with their nodes."""
+        errors: list[tuple[str, Exception]] = []
         # First of all calls: they may use processors and stores that are closed next.
         for node in self.asynchronous:
             node.cancel()
-        for close in self.closers:
+        for name, close in self.closers.items():
             try:
                 close()
             except BaseException as error:  # noqa: BLE001 - a user's close; others close, too
-                errors.append(as_exception(error))
+                errors.append((name, as_exception(error)))
         return errors
 
 
@@ -140,7 +140,7 @@ class Compiler:
         blocking = any(map(needs_thread, self._nodes.values()))
         caches = self._services.caches
         cached = () if caches is None else caches.in_order()
-        closers = tuple(self._closers[name] for name in self._nodes if name in self._closers)
+        closers = {name: self._closers[name] for name in self._nodes if name in self._closers}
         return Plan(entrances, closers, tuple(self._asynchronous), blocking, cached, pair)
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:

@@ -556,9 +556,11 @@ class Task:
         self._wall_punctuation.clear()
         self.idle.clear()
         if plan is not None and (errors := plan.close()):
+            node, error = errors[0]
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             raise StreamsError(
-                f"could not close a processor: {errors[0]}", task=self.id
-            ) from errors[0]
+                f"could not close processor {node}: {error}{more}", task=self.id, node=node
+            ) from error
 
     def _schedule(
         self,

@@ -118,7 +118,10 @@ def test_a_processor_that_cannot_be_closed_when_going_back(guarantee: str) -> No
         await harness.produce("in", "a", "1")
         error = await harness.ended()
         assert isinstance(error, StreamsError)
+        assert "could not close processor" in str(error)
         assert "at the close" in str(error)
+        assert error.node is not None
+        assert error.node in str(error)
         assert any("at a record" in note for note in error.__notes__)
         await harness.restart()
         await harness.caught_up()
