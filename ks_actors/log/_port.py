@@ -261,6 +261,19 @@ class TellsOperations(Protocol):
 
 
 @runtime_checkable
+class JoinsAhead(Protocol):
+    """A membership whose group takes no commits of the last generation before the next Assigned.
+
+    It is optional: without it transactions name the group as of the last event.
+    """
+
+    @property
+    def committing(self) -> GroupMetadata:
+        """The group that a transaction of the member's partitions is to name now."""
+        ...
+
+
+@runtime_checkable
 class ChecksTopics(Protocol):
     """A log that tells whether it would create topics."""
 

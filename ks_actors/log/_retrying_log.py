@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.lifecycle import LogRetries
-from ks_actors.log._port import WritesBytes
+from ks_actors.log._port import JoinsAhead, WritesBytes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -263,6 +263,11 @@ class _Membership:
     @property
     def group(self) -> GroupMetadata:
         return self._inner.group
+
+    @property
+    def committing(self) -> GroupMetadata:
+        inner = self._inner
+        return inner.committing if isinstance(inner, JoinsAhead) else inner.group
 
     async def event(self) -> MembershipEvent:
         return await self._inner.event()

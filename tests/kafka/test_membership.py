@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogError, LogTimeout, NotAuthorized
-from ks_actors.log import GroupMetadata, MemberAssignment, NewMember, OffsetAndMetadata, TopicPartition
+from ks_actors.log import GroupMetadata, JoinsAhead, MemberAssignment, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import GROUP, TRANSACTION
 from ks_actors.log.kafka.wire._group_requests import encode_member, heartbeat, join_group, leave_group, sync_group
@@ -98,6 +98,52 @@ async def test_members_survive_their_coordinator(own_broker: Broker) -> None:
         assert await member.committed([partition]) == {partition: OffsetAndMetadata(2)}
         other = await enter(log, before.group.group_id, partition.topic, session_timeout_ms=30_000)
         await asyncio.wait_for(settle(member, other), 20)
+
+
+async def test_a_member_commits_transactions_as_soon_as_it_has_joined_the_next_generation(kafka_broker: Broker, log: KafkaLog) -> None:
+    """The group refuses the last generation from then on, and the assignment may take long; a member that is lost has no part in it."""
+    (partition,) = await new_topic(log)
+    group = group_name()
+    deals = threading.Event()
+    deals.set()
+
+    def deal(members: Sequence[MemberInfo], partitions: Mapping[str, int]) -> Mapping[str, MemberAssignment]:
+        deals.wait(20)
+        return by_turns(members, partitions)
+
+    member = await enter(log, group, partition.topic, session_timeout_ms=30_000, assignor=deal)
+    assert isinstance(member, JoinsAhead)
+    before = (await assigned(member)).group
+    assert member.committing == member.group == before
+    async with KafkaLog(kafka_broker.bootstrap) as elsewhere:
+        deals.clear()
+        other = await enter(elsewhere, group, partition.topic, session_timeout_ms=30_000)
+        assert isinstance(other, JoinsAhead)
+        await revoked(member)
+        member.revoked()
+        async with asyncio.timeout(10):
+            while member.committing == before:
+                await asyncio.sleep(0)
+        assert member.group == before
+        producer = await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000)
+        with pytest.raises(IllegalGeneration):
+            await producer.commit({partition: OffsetAndMetadata(1)}, before)
+        await producer.commit({partition: OffsetAndMetadata(2)}, member.committing)
+        await producer.close()
+        # This one had no partitions in the last generation, so it has nothing to commit in the next one.
+        assert other.committing == other.group
+        deals.set()
+        await settle(member, other)
+        assert member.committing == member.group != before
+        assert await member.committed([partition]) == {partition: OffsetAndMetadata(2)}
+        await log.remove_members(group, [each for each in await log.group_members(group) if each.member_id == member.group.member_id])
+        await lost(member)
+        kept = member.group
+        member.rejoin(b"")
+        await revoked(other)
+        other.revoked()
+        await assigned(other)
+        assert member.committing == member.group == kept
 
 
 async def test_closing_the_log_leaves_the_group_at_once(kafka_broker: Broker, log: KafkaLog) -> None:

@@ -18,7 +18,7 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.lifecycle import RetryBackoff, component_log, warn_if_slow
-from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
+from ks_actors.log import Assigned, IsolationLevel, JoinsAhead, Lost, Revoked
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._assignment_check import moved, named
 from ks_actors.runtime.input._departing_tasks import DepartingTasks
@@ -211,7 +211,9 @@ class Poller(Actor[m.PollerMessage]):
             case m.CommitOffsets():
                 self.ctx.pipe(self._commits.commit(message), m.Answered, m.Answered)
             case m.AskGroup():
-                message.reply.tell(self._membership.group)
+                group = self._membership
+                reply = group.committing if isinstance(group, JoinsAhead) else group.group
+                message.reply.tell(reply)
             case m.MembershipChanged():
                 self._waiting = False
                 # Queued: a handover under way must end before the next event of the group is looked

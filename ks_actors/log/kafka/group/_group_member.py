@@ -307,7 +307,9 @@ class GroupMember:
         self._group = GroupMetadata(
             self._group.group_id, response.generation_id, response.member_id
         )
-        # Before the sync: the leader's assignor may take longer than the session.
+        # Before the sync: transactions are committed meanwhile, and the old generation is refused.
+        self._post(self._owner.on_joined, self._group)
+        # The leader's assignor may take longer than the session, too.
         self._begin(self._beat(self._group))
         assignments: Mapping[str, MemberAssignment] = {}
         leads = response.leader_id == response.member_id

@@ -89,6 +89,8 @@ class KafkaMembership:
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._member: GroupMember | None = None
         self._seen: GroupMetadata = GroupMetadata(group_id, -1, "")
+        # The generation that the member has joined, whose assignment may still be on its way.
+        self._joined: GroupMetadata = self._seen
         # Partitions of the last Assigned that was read; None when none is in effect.
         self._owned: tuple[TopicPartition, ...] | None = None
         # Whether an Assigned was read since the member joined: the owner may rely on it.
@@ -126,6 +128,18 @@ class KafkaMembership:
     def group(self) -> GroupMetadata:
         """The group as of the last event that was read."""
         return self._seen
+
+    @property
+    def committing(self) -> GroupMetadata:
+        """The group to commit a transaction with: its newest generation that is known.
+
+        The group refuses the last generation as soon as all have joined the next one, which is
+        before the assignment. Until then the member has the partitions that it had when it joined:
+        the assignor leaves them to it. A member that has lost them keeps the generation that it had
+        them in.
+        """
+        stays = self._had and self._joined.member_id == self._seen.member_id
+        return self._joined if stays else self._seen
 
     async def event(self) -> MembershipEvent:
         """Wait for the next event of the membership. One call may wait at a time.
@@ -269,6 +283,10 @@ class KafkaMembership:
         else:
             self._awaited = turn
             self._tell(Revoked(self._owned))
+
+    def on_joined(self, group: GroupMetadata) -> None:
+        """Note the generation for transactions that are committed before the assignment."""
+        self._joined = group
 
     def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
         """Report new partitions."""

@@ -16,6 +16,10 @@ class Owner(Protocol):
         """Release all partitions; then call `let_go(turn)`."""
         ...
 
+    def on_joined(self, group: GroupMetadata) -> None:
+        """Note the generation that the member has joined; its assignment comes later."""
+        ...
+
     def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
         """Take these partitions."""
         ...
