@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from actors.testing import VirtualLoop
-from ks_actors import LogTimeout, ProduceFailed, TransactionAborted
+from ks_actors import LogClosed, LogTimeout, ProduceFailed, TransactionAborted
 from ks_actors._errors import InvalidRecord, RecordTooLarge
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
@@ -344,6 +344,24 @@ def test_long_repetitions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         assert "records for t-0 are not written yet after 10 s; the producer retries: its leader answered NOT_LEADER" in caplog.text
         await sender.wait_for([future])
         assert isinstance(future.exception(), LogTimeout)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+def test_an_outage_of_many_partitions_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """It names some of them; the reason is told once, not with each partition."""
+
+    async def test() -> None:
+        sender, futures = sending(Refusing(NOT_LEADER), *(TopicPartition("t", number) for number in range(60)))
+        await asyncio.sleep(12)
+        (told,) = caplog.messages
+        assert told == (
+            "records for 60 partitions, such as t-0, t-1, t-2, are not written yet after 10 s; "
+            "the producer retries: its leader answered NOT_LEADER_OR_FOLLOWER"
+        )
+        await sender.close(LogClosed("closed"))
+        await asyncio.wait(futures)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(test())

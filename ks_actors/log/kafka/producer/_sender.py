@@ -13,13 +13,13 @@ from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
 from ks_actors.log.kafka.producer._find_batch import find_written
 from ks_actors.log.kafka.producer._partition_queue import (
     NOBODY,
-    SLOW_SECONDS,
     Identity,
     InFlightBatch,
     PartitionQueue,
     join,
 )
 from ks_actors.log.kafka.producer._refusal import refusal
+from ks_actors.log.kafka.producer._slow_records import SlowRecords
 from ks_actors.log.kafka.wire import (
     DUPLICATE_SEQUENCE_NUMBER,
     FENCED,
@@ -90,6 +90,7 @@ class Sender:
         self.identity: Identity = NOBODY
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: dict[PartitionQueue, None] = {}
+        self._slow = SlowRecords()
         self._requests_in_flight: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -407,12 +408,7 @@ class Sender:
         queue.requeue(reason, pending)
         self._waiting[queue] = None
         if queue.is_slow(now := asyncio.get_running_loop().time()):
-            _log.warning(
-                "records for %s are not written yet after %g s; the producer retries: %s",
-                queue.partition,
-                SLOW_SECONDS,
-                reason,
-            )
+            self._slow.note(queue.partition, reason)
         pause = queue.backoff.pause_s(self._client.options, away=away)
         queue.not_before = now + pause
         self._wake_in(pause)
@@ -578,6 +574,7 @@ class Sender:
     async def close(self, error: LogError) -> None:
         """Close; undecided batches fail with `error`."""
         self._closed = True
+        self._slow.tell()
         self.drop(error)
         if self._timer is not None:
             self._timer.cancel()
