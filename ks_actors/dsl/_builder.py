@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ks_actors.dsl import _stream, _table
-from ks_actors.dsl._options import Consumed
+from ks_actors.dsl._options import Consumed, whole_topic
 from ks_actors.dsl.graph import GraphBuilder, StreamSource, optimize
 from ks_actors.processors.api import check_kind, check_options
 from ks_actors.topology import (
@@ -57,7 +57,8 @@ class StreamsBuilder:
     ) -> Stream[Any, Any]:
         """Read a topic, several, or all that match a pattern in full, as a stream of records.
 
-        The same topics can be read more than once.
+        The same topics can be read more than once, by the same serdes, timestamp extractor and
+        offset reset: they are read by one source.
         """
         options: Consumed[Any, Any] = check_options(consumed, Consumed, of="stream")
         wanted = checked_topics(topics, "stream")
@@ -73,7 +74,17 @@ class StreamsBuilder:
                 offset_reset=options.offset_reset,
             )
 
-        node = self._graph.attach(StreamSource(name, write, wanted, options.offset_reset))
+        node = self._graph.attach(
+            StreamSource(
+                name,
+                write,
+                wanted,
+                key=options.key,
+                value=options.value,
+                timestamp_extractor=options.timestamp_extractor,
+                offset_reset=options.offset_reset,
+            )
+        )
         return _stream.Stream(
             self._graph, node, frozenset((name,)), key=options.key, value=options.value
         )
@@ -160,6 +171,7 @@ class StreamsBuilder:
         )
         valid_topic(topic, f"global store {spec.name}")
         options = check_options(consumed, Consumed, of=f"global store {spec.name}")
+        whole_topic(options, f"global store {spec.name}")
         source = self._graph.suffixed_or(options.name, "-source", "KSTREAM-SOURCE-")
         processor = self._graph.name_or(options.name, "KTABLE-SOURCE-")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ks_actors._errors import TopologyError
 from ks_actors.processors.api import (
     check_configs,
     check_flag,
@@ -32,8 +33,9 @@ class Consumed(Generic[K, V]):
     """Options for reading a topic. A missing serde or extractor is the app's default.
 
     `offset_reset` is the start without a committed offset: "earliest", "latest", "none" (an error),
-    or a timedelta before now (KIP-1106); None is the app's setting. The extractor gets the record
-    and the partition's time (ms).
+    or a timedelta before now (KIP-1106); None is the app's setting. It is not for global tables and
+    global stores, which read the whole topic. The extractor gets the record and the partition's
+    time (ms).
     """
 
     key: Serde[K] | None = None
@@ -183,6 +185,15 @@ class Materialized(Generic[K, V]):
         for role, flag in (("logging", self.logging), ("caching", self.caching)):
             check_flag(flag, role=role, of="Materialized")
         check_configs(self.changelog_configs, role="changelog_configs", of="Materialized")
+
+
+def whole_topic(consumed: Consumed[Any, Any], of: str) -> None:
+    """Raise TopologyError for an offset reset where a topic is always read from its begin."""
+    if consumed.offset_reset is not None:
+        raise TopologyError(
+            f"offset_reset of {of} has no meaning: every instance reads the whole topic; leave it "
+            "out"
+        )
 
 
 def _check_serdes(options: Any, *roles: str) -> None:

@@ -16,7 +16,7 @@ from ks_actors.dsl._materialize import (
     optional_store,
     without_history,
 )
-from ks_actors.dsl._options import Grouped
+from ks_actors.dsl._options import Grouped, whole_topic
 from ks_actors.dsl._table_joins import TableJoins
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.aggregates import TableSelect
@@ -418,6 +418,7 @@ def global_table(
 ) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
     valid_topic(topic, "global_table")
+    whole_topic(consumed, f"global_table of topic {topic}")
     check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
     spec, named = key_value_store(

@@ -28,6 +28,7 @@ from ks_actors.serdes._scalars import (
     VOID,
 )
 from ks_actors.serdes._serde import Serde
+from ks_actors.serdes._serde import is_same as is_same
 from ks_actors.serdes._serde import may_be_same as may_be_same
 from ks_actors.serdes._structured import json, msgpack
 from ks_actors.serdes._windowed import CustomWindowedSerde as CustomWindowedSerde

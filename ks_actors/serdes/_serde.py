@@ -126,6 +126,12 @@ class FunctionSerde(Serde[T]):
         """Return the function, the same for every topic."""
         return self._deserialize
 
+    def alike(self, other: FunctionSerde[Any]) -> bool:
+        """Tell whether the other has the same functions, or the same name if they are no user's."""
+        if self.given or other.given:
+            return (self._serialize, self._deserialize) == (other._serialize, other._deserialize)
+        return self._name == other._name
+
     def __repr__(self) -> str:
         return f"<Serde {self._name}>"
 
@@ -147,3 +153,20 @@ def may_be_same(one: Serde[Any], other: Serde[Any]) -> bool:
     if isinstance(one, FunctionSerde) and isinstance(other, FunctionSerde):
         return one is other or repr(one) == repr(other)
     return type(one) is type(other)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Tell whether two serdes, or other options, do the same, as far as can be seen.
+
+    Functions are the same if they are one, also those of a user's serde. Other objects of one class
+    are the same if they are equal, or their reprs are, or all of their attributes.
+    """
+    if one is other or one == other:
+        return True
+    if type(one) is not type(other) or inspect.isroutine(one):
+        return False
+    if isinstance(one, FunctionSerde):
+        return one.alike(other)
+    if repr(one) == repr(other):
+        return True
+    return getattr(one, "__dict__", None) == getattr(other, "__dict__", None)

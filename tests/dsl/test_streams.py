@@ -256,7 +256,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "branch twice": (lambda b: b.stream("in").split("s").branch(yes, "a").branch(yes, "a"), "split s already has a branch sa"),
     "branch behind the end": (ended, "split s has ended, branch s1 comes too late"),
-    "two resets": (resets, "have different offset resets [(]latest and earliest[)]"),
+    "two resets": (resets, "read topic in but have different options, offset_reset is latest and earliest"),
     "overlapping topics": (overlap, "read topic 'in', and only one of them reads other topics, too"),
     "pattern of a read topic": (lambda b: (b.stream("in"), b.stream(re.compile("i."))), "matches topic in of source"),
     "two nodes of a name": (two_named, "node x has already been added"),

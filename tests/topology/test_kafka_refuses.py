@@ -198,7 +198,7 @@ CASES = [
     Case(
         "Can't configure different offset resets on the same input topic(s)",
         lambda: two_sources("a", "a", resets=("earliest", "latest")),
-        "but have different offset resets",
+        "but have different options, offset_reset is earliest and latest",
     ),
     Case(
         "GlobalTables cannot be versioned.",

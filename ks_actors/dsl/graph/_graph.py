@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.stateless import DropNullKeys, PassThrough
+from ks_actors.serdes import is_same
 from ks_actors.topology import Topology, find_unnamed, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ks_actors.processors.api import Operator
-    from ks_actors.topology import OffsetReset, Partitioner, StoreSpec
+    from ks_actors.serdes import Serde
+    from ks_actors.topology import OffsetReset, Partitioner, StoreSpec, TimestampExtractor
 
 __all__ = [
     "Closes",
@@ -98,19 +100,26 @@ class GraphNode:
 
 
 class StreamSource(GraphNode):
-    """The source of a stream; the build merges two with the same topics."""
+    """The source of a stream; the build merges two with the same topics and the same options."""
 
-    __slots__ = ("offset_reset", "topics")
+    __slots__ = ("key", "offset_reset", "timestamp_extractor", "topics", "value")
 
     def __init__(
         self,
         name: str,
         write: Write,
         topics: tuple[str, ...] | re.Pattern[str],
+        *,
+        key: Serde[Any] | None,
+        value: Serde[Any] | None,
+        timestamp_extractor: TimestampExtractor | None,
         offset_reset: OffsetReset | None,
     ) -> None:
         super().__init__(name, write)
         self.topics: tuple[str, ...] | re.Pattern[str] = topics
+        self.key: Serde[Any] | None = key
+        self.value: Serde[Any] | None = value
+        self.timestamp_extractor: TimestampExtractor | None = timestamp_extractor
         self.offset_reset: OffsetReset | None = offset_reset
 
 
@@ -361,6 +370,8 @@ class GraphBuilder:
                         "streams, or make the lists equal"
                     )
                 _merge(main, node, self.root)
+                # A join of the stream that is merged is one of the source that stays.
+                self.recopartition(node.name, main.name)
                 break
 
     def _keep_null_keys(self) -> None:
@@ -385,16 +396,28 @@ def named_or_behind(operation: str, name: str | None, node: GraphNode) -> str:
 
 
 def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:
-    if main.offset_reset != other.offset_reset:
-        raise TopologyError(
-            f"sources {main.name} and {other.name} read the same topics but have different offset "
-            f"resets ({main.offset_reset} and {other.offset_reset}): give both the same "
-            "offset_reset"
-        )
+    for setting in ("offset_reset", "key", "value", "timestamp_extractor"):
+        one, two = getattr(main, setting), getattr(other, setting)
+        if not is_same(one, two):
+            topics = main.topics
+            read = (
+                f"the pattern {topics.pattern}"
+                if isinstance(topics, re.Pattern)
+                else f"topic {', '.join(topics)}"
+            )
+            raise TopologyError(
+                f"sources {main.name} and {other.name} read {read} but have different options, "
+                f"{setting} is {_shown(one)} and {_shown(two)}: what is read twice has one source, "
+                "so give both the same, or convert the records behind it"
+            )
     root.children.remove(other)
     for child in other.children:
         child.parents[child.parents.index(other)] = main
         main.children.append(child)
+
+
+def _shown(option: object) -> object:
+    return "the app's default" if option is None else option
 
 
 def _write_nothing(_: Topology, __: tuple[str, ...]) -> None:
