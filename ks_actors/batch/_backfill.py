@@ -33,7 +33,7 @@ from ks_actors.batch.spark import on_spark
 from ks_actors.config import opened
 from ks_actors.lifecycle import run_in_thread
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.topology import check_serdes, enter_services
+from ks_actors.topology import check_serdes, check_topology, enter_services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -93,6 +93,7 @@ async def backfill(
     JobFailed, JobCancelled, and BatchError for functions that cannot be pickled.
     """
     began = time.perf_counter()
+    check_topology(topology, of="backfill")
     check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
     address = _address(config, log) if engine == "spark" else None
     async with opened(config, log) as used:

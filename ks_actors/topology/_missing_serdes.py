@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_topology(topology: Any, *, of: str) -> None:
-    """Raise TopologyError unless it is a Topology."""
+    """Raise TopologyError unless it is a Topology that reads a topic."""
     check_kind(
         topology,
         Topology,
@@ -24,6 +24,13 @@ def check_topology(topology: Any, *, of: str) -> None:
         of=of,
         remedy="give a Topology; StreamsBuilder.build() returns one",
     )
+    if not topology.global_topics and not any(
+        isinstance(node, SourceNode) for node in topology.nodes.values()
+    ):
+        raise TopologyError(
+            f"the topology of {of} reads no topic, so it would do nothing: add a source or a "
+            "global table, before build() and to the same StreamsBuilder"
+        )
 
 
 def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
