@@ -14,6 +14,7 @@ from ks_actors.app._queries import AppQueries
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
 from ks_actors.runtime.shared import InstanceState
+from ks_actors.runtime.watch import WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -254,4 +255,7 @@ class AppOrders(AppQueries):
         offsets = await consumer_lag(self._metrics, self._log, self.config) or int(
             self.state is not InstanceState.RUNNING
         )
-        return Lag(offsets, f"{offsets} offsets are not processed or not committed")
+        waits = self._instance.waiting() if offsets else ()
+        paused = any(wait.reason is WaitReason.PAUSED for wait in waits)
+        remedy = "; the app is paused: call resume" if paused else ""
+        return Lag(offsets, f"{offsets} offsets are not processed or not committed{remedy}")

@@ -65,8 +65,8 @@ class StreamsConfig:
     """The log with the app's topics.
 
     One of `memory://`, a new one in memory, `embedded:///path`, or `kafka://host:port,host:port`.
-    Default: the Kafka at `bootstrap_servers`, and `memory://` without. Apps of one process share a
-    log by `App(log=…)`.
+    Default: the Kafka at `bootstrap_servers`; an app needs one of the two, or `App(log=…)`, by
+    which apps of one process share a log.
     """
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """The protocol of connections to Kafka. Default: `PLAINTEXT`."""

@@ -19,6 +19,21 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+class _Branches(dict[str, "Stream[K, V]"], Generic[K, V]):
+    """The branches of a split by name. The error for another name says which there are."""
+
+    def __init__(self, split: str) -> None:
+        super().__init__()
+        self._split: str = split
+
+    def __missing__(self, name: object) -> Stream[K, V]:
+        there = ", ".join(self) or "none"
+        raise KeyError(
+            f"split {self._split} returns no branch {name!r}: there are {there}; a name begins "
+            "with the split's, and a branch with a consumer is not returned"
+        )
+
+
 class BranchedStream(Generic[K, V]):
     """The result of `Stream.split`: a record goes only to the first branch whose predicate holds.
 
@@ -31,7 +46,7 @@ class BranchedStream(Generic[K, V]):
         self._source: Stream[K, V] = source
         self._name: str = graph.name_or(name, "KSTREAM-BRANCH-")
         self._operator: Branch = Branch()
-        self._branches: dict[str, Stream[K, V]] = {}
+        self._branches: _Branches[K, V] = _Branches(self._name)
         self._names: set[str] = set()
         self._ended: bool = False
         self._node: Any = graph.add_processor(self._name, self._operator, source.node)

@@ -87,3 +87,12 @@ def test_the_serde_of_windowed_keys_takes_the_windows_of_the_stream() -> None:
     by_windows = serdes.windowed(serdes.STRING, TimeWindows.of_size_with_no_grace(10).advance_by(5))
     data = by_windows.serializer("t")(by_windows.deserializer("t")(b"k" + (15).to_bytes(8, "big")))
     assert by_windows.deserializer("t")(data) == serdes.windowed(serdes.STRING, 10).deserializer("t")(data)
+
+
+def test_a_branch_that_is_not_there_is_a_key_error_that_names_those_that_are() -> None:
+    """The prefix is easily forgotten; the result is a dict all the same."""
+    branches = StreamsBuilder().stream("in").split("s-").branch(lambda key, value: True, "a").default_branch("b")
+    with pytest.raises(KeyError, match="split s- returns no branch 'a': there are s-a, s-b; a name begins with the split's"):
+        branches["a"]
+    assert branches.get("a") is None
+    assert isinstance(branches, dict)
