@@ -6,9 +6,15 @@ import asyncio
 import logging
 import ssl
 import struct
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from aiokafka.conn import AIOKafkaConnection, CloseReason  # type: ignore[import-untyped]
+from aiokafka.conn import (  # type: ignore[import-untyped]
+    READER_LIMIT,
+    AIOKafkaConnection,
+    AIOKafkaProtocol,
+    CloseReason,
+)
 from aiokafka.errors import (  # type: ignore[import-untyped]
     KafkaConnectionError,
     KafkaError,
@@ -18,6 +24,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka.client._addresses import connect_to_any, listed
 from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._throttles import Throttles
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
@@ -97,6 +104,47 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
     ) -> None:
         super().__init__(*address, **settings)
         self._closing = closing
+        self._tried: dict[str, str] = {}
+
+    @property
+    def tried(self) -> str:
+        """The tried addresses with their failures; empty if the host is an address itself."""
+        return "" if self._tried.keys() <= {self.host} else listed(self._tried)
+
+    @property
+    def found(self) -> bool:
+        """Whether the host's name has been looked up."""
+        return bool(self._tried)
+
+    async def connect(self) -> Any:
+        """Connect to one of the host's addresses; aiokafka waits for the first one alone."""
+        loop = self._loop
+        reader: asyncio.StreamReader = asyncio.StreamReader(limit=READER_LIMIT, loop=loop)
+        self._closed_fut = loop.create_future()
+        protocol: asyncio.StreamReaderProtocol = AIOKafkaProtocol(
+            self._closed_fut, reader, loop=loop
+        )
+        connected = await connect_to_any(self.host, self.port, self._tried)
+        transport, _ = await loop.create_connection(
+            lambda: protocol,
+            sock=connected,
+            ssl=self._ssl_context,
+            server_hostname=None if self._ssl_context is None else self.host,
+        )
+        self._reader, self._protocol = reader, protocol
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        self._writer: asyncio.StreamWriter | None = writer
+        self._read_task = self._create_reader_task()
+        if self._max_idle_ms is not None:
+            self._idle_handle = loop.call_soon(self._idle_check, weakref.ref(self))
+        try:
+            await self._do_version_lookup()
+            if self._sasl_mechanism is not None:
+                await self._do_sasl_handshake()
+        except BaseException:
+            self.close()
+            raise
+        return reader, writer
 
     def be_named(self, client_id: str) -> None:
         """Use another client id in the next requests."""
@@ -329,22 +377,22 @@ class Connections:
         host, port = address
         where = _broker(node, address)
         line = self._line(address, channel)
+        connection = _Connection(
+            self._note_closing,
+            host,
+            port,
+            client_id=self._named.get(channel, self._client_id),
+            # Longer than the limit in `send`, which must be the one that decides.
+            request_timeout_ms=options.request_timeout_ms + 5_000,
+            ssl_context=self._ssl,
+            security_protocol=options.security_protocol,
+            max_idle_ms=options.connections_max_idle_ms,
+            sasl_mechanism=options.sasl_mechanism,
+            sasl_plain_username=options.sasl_username,
+            sasl_plain_password=options.sasl_password,
+        )
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
-                connection = _Connection(
-                    self._note_closing,
-                    host,
-                    port,
-                    client_id=self._named.get(channel, self._client_id),
-                    # Longer than the limit in `send`, which must be the one that decides.
-                    request_timeout_ms=options.request_timeout_ms + 5_000,
-                    ssl_context=self._ssl,
-                    security_protocol=options.security_protocol,
-                    max_idle_ms=options.connections_max_idle_ms,
-                    sasl_mechanism=options.sasl_mechanism,
-                    sasl_plain_username=options.sasl_username,
-                    sasl_plain_password=options.sasl_password,
-                )
                 with self._unanswered.until_answered(line, "a connection", 0.0, answers=False):
                     await connection.connect()
                 return connection
@@ -359,11 +407,13 @@ class Connections:
                 f"{certificate_remedy(error.verify_code)}"
             ) from error
         except TimeoutError:
-            raise self._report_outage(
-                line,
-                f"{where} did not accept a connection within {options.connect_timeout_ms} ms",
-                away=True,
-            ) from None
+            reason = (
+                f"{where} did not accept a connection within {options.connect_timeout_ms} ms"
+                + (f"; its addresses: {connection.tried}" if connection.tried else "")
+                if connection.found
+                else f"the name of {where} was not looked up within {options.connect_timeout_ms} ms"
+            )
+            raise self._report_outage(line, reason, away=True) from None
         except ssl.SSLError as error:
             raise self._report_outage(
                 line,
