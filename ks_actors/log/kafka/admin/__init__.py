@@ -7,10 +7,12 @@ from ks_actors.log.kafka.admin._committed_offsets import (
     fetch_unstable,
     send_offsets,
 )
+from ks_actors.log.kafka.admin._split_commits import commit_split
 
 __all__ = [
     "Admin",
     "commit_offsets",
+    "commit_split",
     "fetch_committed",
     "fetch_unstable",
     "send_offsets",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import IllegalGeneration
 from ks_actors.log._types import OffsetAndMetadata
+from ks_actors.log.kafka.admin._split_commits import commit_split
 from ks_actors.log.kafka.client import GROUP, UnknownTopics
 from ks_actors.log.kafka.wire import (
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -119,26 +120,34 @@ async def send_offsets(
 ) -> None:
     """Commit offsets; without a generation and a member id, for a group without members.
 
-    Raises the same errors as `commit_offsets`.
+    Many offsets need several requests: after an error some of them may be committed. Raises the
+    same errors as `commit_offsets`.
     """
     if not offsets:
         return
-    patience = UnknownTopics(client.options)
-    response = await client.send_to_coordinator(
-        GROUP,
-        group.group_id,
-        offset_commit(group, instance_id, offsets, client.epochs.of(offsets)),
-        lambda answer: patience.retried(
-            code for _, numbers in answer.topics for _, code in numbers
-        ),
-    )
-    for topic, numbers in response.topics:
-        for number, code in numbers:
-            if code:
-                raise error_of(
-                    code,
-                    f"failed to commit an offset of {topic}-{number} for group {group.group_id!r}",
-                )
+
+    async def send(part: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
+        patience = UnknownTopics(client.options)
+        response = await client.send_to_coordinator(
+            GROUP,
+            group.group_id,
+            offset_commit(group, instance_id, part, client.epochs.of(part)),
+            lambda answer: patience.retried(
+                code for _, numbers in answer.topics for _, code in numbers
+            ),
+        )
+        return {
+            TopicPartition(topic, number): code
+            for topic, numbers in response.topics
+            for number, code in numbers
+        }
+
+    for partition, code in (await commit_split(group.group_id, offsets, send)).items():
+        if code:
+            raise error_of(
+                code,
+                f"failed to commit an offset of {partition} for group {group.group_id!r}",
+            )
 
 
 def _fetch_codes(response: Any) -> list[int]:

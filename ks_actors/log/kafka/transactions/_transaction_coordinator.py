@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import IllegalGeneration, LogError, LogTimeout
+from ks_actors.log.kafka.admin import commit_split
 from ks_actors.log.kafka.client import GROUP, TRANSACTION, Backoff, UnknownTopics
 from ks_actors.log.kafka.producer import EpochRefused, Identity, missing
 from ks_actors.log.kafka.wire import (
@@ -244,22 +245,29 @@ class TransactionCoordinator:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> dict[TopicPartition, int]:
         """Write offsets for the group; return the error codes."""
-        patience = UnknownTopics(self._client.options)
-        response = await self._client.send_to_coordinator(
-            GROUP,
-            group.group_id,
-            txn_offset_commit(
-                self.name, *identity, group, offsets, self._client.epochs.of(offsets)
-            ),
-            lambda answer: patience.retried(
-                code for _, found, _ in answer.topics for _, code, _ in found if code in _OF_OFFSETS
-            ),
-        )
-        codes = {
-            TopicPartition(topic, number): code
-            for topic, found, _ in response.topics
-            for number, code, _ in found
-        }
+
+        async def send(
+            part: Mapping[TopicPartition, OffsetAndMetadata],
+        ) -> dict[TopicPartition, int]:
+            patience = UnknownTopics(self._client.options)
+            response = await self._client.send_to_coordinator(
+                GROUP,
+                group.group_id,
+                txn_offset_commit(self.name, *identity, group, part, self._client.epochs.of(part)),
+                lambda answer: patience.retried(
+                    code
+                    for _, found, _ in answer.topics
+                    for _, code, _ in found
+                    if code in _OF_OFFSETS
+                ),
+            )
+            return {
+                TopicPartition(topic, number): code
+                for topic, found, _ in response.topics
+                for number, code, _ in found
+            }
+
+        codes = await commit_split(group.group_id, offsets, send)
         for code in codes.values():
             if code in FENCED:
                 self._check(code)

@@ -33,6 +33,7 @@ RECORD_LIST_TOO_LARGE = 18
 ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
+INVALID_COMMIT_OFFSET_SIZE = 28
 TOPIC_ALREADY_EXISTS = 36
 INVALID_PARTITIONS = 37
 INVALID_CONFIG = 40
@@ -170,10 +171,13 @@ _ERRORS: Mapping[int, type[LogError]] = {
 _ADVICE: Mapping[int, str] = {
     3: "create it, or wait until it has been created",
     10: "raise max.message.bytes of the topic, or write smaller records",
+    12: "raise offset.metadata.max.bytes of the brokers: a task's stream times are metadata of its "
+    "offsets",
     18: "raise segment.bytes of the topic, or write smaller records",
     22: "rejoin the group",
     25: "rejoin the group",
     27: "rejoin the group",
+    28: "raise message.max.bytes of the brokers",
     29: "grant this principal the right to the topic",
     30: "grant this principal the right to the group",
     31: "grant this principal the right to the cluster",
