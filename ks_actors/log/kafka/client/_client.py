@@ -22,6 +22,7 @@ from ks_actors.log.kafka.client._connections import (
 from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._outages import Outages, Refusals
 from ks_actors.log.kafka.wire import (
+    COORDINATOR_NOT_AVAILABLE,
     INVALID_TOPIC_EXCEPTION,
     RETRIABLE,
     SOON,
@@ -47,6 +48,7 @@ _log = component_log(__name__)
 GROUP = 0
 TRANSACTION = 1
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
+_TOPICS = {GROUP: "offsets.topic", TRANSACTION: "transaction.state.log"}
 _SOON_S = 0.003
 # A broker cannot report that it is itself no longer listed.
 _BROKERS_TO_ASK = 2
@@ -399,6 +401,12 @@ class KafkaClient:
             return node
         _, response = await self._send_to_any(FindCoordinatorRequest(key, kind), COORDINATION)
         what = f"to find the coordinator of {_KINDS[kind]} {key}"
+        if response.error_code == COORDINATOR_NOT_AVAILABLE:
+            raise Unavailable(
+                f"the brokers have no coordinator of {_KINDS[kind]} {key} yet: if that lasts, "
+                f"see whether there are as many as their {_TOPICS[kind]}.replication.factor",
+                refresh=False,
+            )
         self._raise_retriable([response.error_code], what)
         if response.error_code:
             raise error_of(response.error_code, f"failed {what}", response.error_message)

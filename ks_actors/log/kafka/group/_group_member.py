@@ -15,6 +15,7 @@ from ks_actors.log.kafka.client import GROUP, begin_in_thread
 from ks_actors.log.kafka.group._dead_members import DeadMembers
 from ks_actors.log.kafka.group._member_errors import MemberRemoved, check_member_error
 from ks_actors.log.kafka.wire import (
+    INVALID_SESSION_TIMEOUT,
     MEMBER_ID_REQUIRED,
     NONE,
     REBALANCE_IN_PROGRESS,
@@ -386,7 +387,14 @@ class GroupMember:
                 request_timeout_ms=self._answer_ms,
             )
             if response.error_code != MEMBER_ID_REQUIRED:
-                check_member_error(response.error_code, group.group_id, "join")
+                check_member_error(
+                    response.error_code,
+                    group.group_id,
+                    "join",
+                    f"session_timeout_ms is {self._session_ms}"
+                    if response.error_code == INVALID_SESSION_TIMEOUT
+                    else None,
+                )
                 return response
             # KIP-394: the coordinator gives the id first, so that a join whose answer is lost
             # leaves no second member behind.

@@ -23,8 +23,11 @@ class MemberRemoved(Exception):
         self.fenced: bool = fenced
 
 
-def check_member_error(code: int, group_id: str, what: str) -> None:
-    """Raise MemberRemoved or another error for an error code; `what` names the failed action."""
+def check_member_error(code: int, group_id: str, what: str, detail: str | None = None) -> None:
+    """Raise MemberRemoved or another error for an error code.
+
+    `what` names the failed action, `detail` the values that the coordinator may have refused.
+    """
     if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
         fenced = code == FENCED_INSTANCE_ID
         raise MemberRemoved(
@@ -37,4 +40,4 @@ def check_member_error(code: int, group_id: str, what: str) -> None:
     if code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
         raise MemberRemoved("the group is in a new generation", forget=False)
     if code:
-        raise error_of(code, f"failed to {what} group {group_id!r}")
+        raise error_of(code, f"failed to {what} group {group_id!r}", detail)

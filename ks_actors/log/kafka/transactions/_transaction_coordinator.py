@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import IllegalGeneration, LogError, LogTimeout
@@ -13,6 +14,7 @@ from ks_actors.log.kafka.wire import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
     FENCED,
+    INVALID_TRANSACTION_TIMEOUT,
     NONE,
     OPERATION_NOT_ATTEMPTED,
     REQUEST_TIMED_OUT,
@@ -43,6 +45,7 @@ _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIO
 # What a coordinator of a group also answers for each of its partitions: the offsets may not be
 # written, and writing them again does no harm.
 _OF_OFFSETS = _OURS | {REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION}
+_NO_DETAILS: Final[Mapping[int, str]] = MappingProxyType({})
 _COMPLETING_S = 5
 _PREPARED = "Prepare"
 # Timeouts as marks: they are the only field of a transactional id that a coordinator keeps for
@@ -110,14 +113,14 @@ class TransactionCoordinator:
         self.name: str = name
         self.timeout_ms: int = timeout_ms
 
-    async def _ask(self, request: Any, code: str = "error_code") -> Any:
+    async def _ask(self, request: Any, details: Mapping[int, str] = _NO_DETAILS) -> Any:
         response = await self._client.send_to_coordinator(
-            TRANSACTION, self.name, request, lambda answer: [getattr(answer, code)]
+            TRANSACTION, self.name, request, lambda answer: [answer.error_code]
         )
-        self._check(response.error_code)
+        self._check(response.error_code, details.get(response.error_code))
         return response
 
-    def _check(self, code: int) -> None:
+    def _check(self, code: int, detail: str | None = None) -> None:
         # Not raised as Fenced: the coordinator fences after a timeout, too, and the producer tells
         # the two apart.
         if code in FENCED:
@@ -125,7 +128,7 @@ class TransactionCoordinator:
                 f"the coordinator of transactional id {self.name} answered {name_of(code)}"
             )
         if code:
-            raise error_of(code, f"transactional id {self.name}")
+            raise error_of(code, f"transactional id {self.name}", detail)
 
     async def begin(self, identity: Identity) -> Identity:
         """Get a new epoch; an open transaction is aborted.
@@ -148,7 +151,10 @@ class TransactionCoordinator:
         return await self._begin(identity, _COMMITTING_MS if commit else _ABORTING_MS)
 
     async def _begin(self, identity: Identity, timeout_ms: int) -> Identity:
-        response = await self._ask(init_producer_id(self.name, timeout_ms, *identity))
+        response = await self._ask(
+            init_producer_id(self.name, timeout_ms, *identity),
+            {INVALID_TRANSACTION_TIMEOUT: f"transaction_timeout_ms is {timeout_ms}"},
+        )
         return Identity(response.producer_id, response.producer_epoch)
 
     async def add_partitions(

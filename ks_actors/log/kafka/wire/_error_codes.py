@@ -32,6 +32,7 @@ INVALID_TOPIC_EXCEPTION = 17
 RECORD_LIST_TOO_LARGE = 18
 ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER_ID = 25
+INVALID_SESSION_TIMEOUT = 26
 REBALANCE_IN_PROGRESS = 27
 INVALID_COMMIT_OFFSET_SIZE = 28
 TOPIC_ALREADY_EXISTS = 36
@@ -43,6 +44,7 @@ DUPLICATE_SEQUENCE_NUMBER = 46
 INVALID_PRODUCER_EPOCH = 47
 INVALID_TXN_STATE = 48
 INVALID_PRODUCER_ID_MAPPING = 49
+INVALID_TRANSACTION_TIMEOUT = 50
 CONCURRENT_TRANSACTIONS = 51
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 OPERATION_NOT_ATTEMPTED = 55
@@ -175,7 +177,11 @@ _ADVICE: Mapping[int, str] = {
     "offsets",
     18: "raise segment.bytes of the topic, or write smaller records",
     22: "rejoin the group",
+    23: "the group has members of another kind, such as a Kafka Streams app or a consumer: close "
+    "them first, or use another application_id",
     25: "rejoin the group",
+    26: "choose session_timeout_ms between group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms of the brokers",
     27: "rejoin the group",
     28: "raise message.max.bytes of the brokers",
     29: "grant this principal the right to the topic",
@@ -185,8 +191,12 @@ _ADVICE: Mapping[int, str] = {
     "allow its timestamp",
     35: "the broker is too old or too new for this client",
     38: "the topic needs more replicas than there are brokers: set replication_factor",
+    50: "choose transaction_timeout_ms up to transaction.max.timeout.ms of the brokers, or raise "
+    "the latter",
     53: "grant this principal the right to the transactional id",
     58: "check user name, password and mechanism",
+    69: "the group was deleted, or is of another kind: use another application_id",
+    81: "run fewer instances, or raise group.max.size of the brokers",
     82: "another member has this instance id: give each member its own",
 }
 # Only a guess: not said beside a reason of the broker.
