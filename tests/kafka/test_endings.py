@@ -89,9 +89,9 @@ class Left:
         assert [await values_of(self.log, each) for each in (self.one, self.two)] == ([[b"seen"], [b"pending"]] if commit else [[], []])
 
 
-async def left(log: KafkaLog, *, commit: bool) -> Left:
+async def left(log: KafkaLog, *, commit: bool, timeout_ms: int = 60_000) -> Left:
     found = Left(log, group_name(), group_name(), *await new_topic(log, 2))
-    await found.leave(await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000), commit=commit)
+    await found.leave(await log.transactional_producer(found.name, client_id="t", timeout_ms=timeout_ms), commit=commit)
     return found
 
 
@@ -101,6 +101,33 @@ async def test_a_new_owner_of_an_id_ends_pending_parts_as_the_rest_was(log: Kafk
     found = await left(log, commit=commit)
     await log.transactional_producer(found.name, client_id="t", timeout_ms=60_000, scope=found.scope)
     await found.check(commit=commit)
+
+
+@pytest.mark.parametrize("most_ms", [10_000, 60_000])
+async def test_pending_parts_are_ended_with_the_timeouts_that_brokers_allow(tmp_path: Path, caplog: pytest.LogCaptureFixture, most_ms: int) -> None:
+    """A low transaction.max.timeout.ms neither costs warnings after a kill nor leaves parts pending."""
+    require_kafka()
+    settings = {"transaction.partition.verification.enable": "false", "transaction.max.timeout.ms": str(most_ms)}
+    broker = Broker(tmp_path / "broker", settings=settings)
+    broker.start()
+    log = await connect(broker)
+    try:
+        for commit in (True, False):
+            found = await left(log, commit=commit, timeout_ms=most_ms)
+            producer = await log.transactional_producer(found.name, client_id="t", timeout_ms=most_ms, scope=found.scope)
+            await found.check(commit=commit)
+            await write(producer, found.one, b"open")  # and is never ended, as after a kill
+            await log.transactional_producer(found.name, client_id="t", timeout_ms=most_ms, scope=found.scope)
+            await soon(found.ended())
+            coordinator = TransactionCoordinator(log._client, found.name, most_ms)
+            identity = await coordinator.begin_completing((await coordinator.describe()).identity, commit=commit)
+            await coordinator.add_partitions(identity, [found.one])
+            described = await coordinator.describe()
+            assert (described.completing, described.to_commit) == (True, commit)
+    finally:
+        await log.close()
+        broker.kill()
+    assert "could not find out" not in caplog.text
 
 
 @pytest.mark.parametrize("commit", [True, False])

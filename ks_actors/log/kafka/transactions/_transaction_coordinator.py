@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from types import MappingProxyType
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import IllegalGeneration, LogError, LogTimeout
@@ -45,15 +45,21 @@ _OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIO
 # What a coordinator of a group also answers for each of its partitions: the offsets may not be
 # written, and writing them again does no harm.
 _OF_OFFSETS = _OURS | {REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION}
-_NO_DETAILS: Final[Mapping[int, str]] = MappingProxyType({})
 _COMPLETING_S = 5
 _PREPARED = "Prepare"
-# Timeouts as marks: they are the only field of a transactional id that a coordinator keeps for
-# others. `begin` makes sure that no user's timeout looks like one.
-_COMMITTING_MS: Final = 600_001
-_ABORTING_MS: Final = 600_002
+# Timeouts as marks, of a commit and of an abort that are being completed: they are the only field
+# of a transactional id that a coordinator keeps for others. `begin` makes sure that no user's
+# timeout looks like one. The longest that the brokers allow are used: transactions of marked epochs
+# should never time out.
+_MARKS: Final = ((600_001, 600_002), (59_001, 59_002), (9_001, 9_002))
+_COMMITTING_MS: Final = frozenset(committing for committing, _ in _MARKS)
+_MARKED_MS: Final = frozenset(timeout for marks in _MARKS for timeout in marks)
 PROMPT_S: Final = 1.0
 """Seconds from which a broker may have failed during the end of a transaction."""
+
+
+class _TimeoutRefused(LogError):
+    """The brokers allow no timeout as long as that of a new epoch."""
 
 
 class TransactionState(NamedTuple):
@@ -92,12 +98,12 @@ class TransactionState(NamedTuple):
 
         True if the last transaction was committed, or if an unfinished completion of it commits.
         """
-        return self.committed or self.timeout_ms == _COMMITTING_MS
+        return self.committed or self.timeout_ms in _COMMITTING_MS
 
     @property
     def completing(self) -> bool:
         """Whether a producer has started to complete pending parts."""
-        return self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS}
+        return self.timeout_ms in _MARKED_MS
 
 
 @final
@@ -113,14 +119,18 @@ class TransactionCoordinator:
         self.name: str = name
         self.timeout_ms: int = timeout_ms
 
-    async def _ask(self, request: Any, details: Mapping[int, str] = _NO_DETAILS) -> Any:
+    async def _ask(self, request: Any, timeout_ms: int = 0) -> Any:
         response = await self._client.send_to_coordinator(
             TRANSACTION, self.name, request, lambda answer: [answer.error_code]
         )
-        self._check(response.error_code, details.get(response.error_code))
+        if response.error_code == INVALID_TRANSACTION_TIMEOUT:
+            detail = f"transaction_timeout_ms is {timeout_ms}"
+            error = error_of(response.error_code, f"transactional id {self.name}", detail)
+            raise _TimeoutRefused(str(error))
+        self._check(response.error_code)
         return response
 
-    def _check(self, code: int, detail: str | None = None) -> None:
+    def _check(self, code: int) -> None:
         # Not raised as Fenced: the coordinator fences after a timeout, too, and the producer tells
         # the two apart.
         if code in FENCED:
@@ -128,33 +138,32 @@ class TransactionCoordinator:
                 f"the coordinator of transactional id {self.name} answered {name_of(code)}"
             )
         if code:
-            raise error_of(code, f"transactional id {self.name}", detail)
+            raise error_of(code, f"transactional id {self.name}")
 
     async def begin(self, identity: Identity) -> Identity:
         """Get a new epoch; an open transaction is aborted.
 
         With an identity it succeeds only if no other producer has got an epoch since.
         """
-        # These two timeouts mark the epochs of `begin_completing`.
-        return await self._begin(
-            identity,
-            self.timeout_ms - 2
-            if self.timeout_ms in {_COMMITTING_MS, _ABORTING_MS}
-            else self.timeout_ms,
-        )
+        # Such timeouts mark the epochs of `begin_completing`.
+        marked = self.timeout_ms in _MARKED_MS
+        return await self._begin(identity, self.timeout_ms - 2 if marked else self.timeout_ms)
 
     async def begin_completing(self, identity: Identity, *, commit: bool) -> Identity:
         """Get a new epoch to complete pending parts.
 
         Its timeout tells other producers the outcome: coordinators keep the timeout of an epoch.
         """
-        return await self._begin(identity, _COMMITTING_MS if commit else _ABORTING_MS)
+        for committing, aborting in _MARKS:
+            with suppress(_TimeoutRefused):
+                return await self._begin(identity, committing if commit else aborting)
+        raise LogError(
+            f"the brokers refuse a timeout of {_MARKS[-1][-1]} ms, which completing a transaction "
+            "takes: raise their transaction.max.timeout.ms"
+        )
 
     async def _begin(self, identity: Identity, timeout_ms: int) -> Identity:
-        response = await self._ask(
-            init_producer_id(self.name, timeout_ms, *identity),
-            {INVALID_TRANSACTION_TIMEOUT: f"transaction_timeout_ms is {timeout_ms}"},
-        )
+        response = await self._ask(init_producer_id(self.name, timeout_ms, *identity), timeout_ms)
         return Identity(response.producer_id, response.producer_epoch)
 
     async def add_partitions(
