@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
 import struct
 import weakref
@@ -21,6 +22,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
+from aiokafka.protocol.admin import SaslAuthenticateRequest  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
@@ -39,6 +41,8 @@ MAIN: Final = "main"
 COORDINATION: Final = "coordination"
 PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
+# The part of a login's session after which a new connection is used, as in Kafka's clients.
+_RENEW: Final = 0.85
 _LENGTH: Final = struct.Struct(">i")
 _log = component_log(__name__)
 _wire_log = logging.getLogger("aiokafka.conn")
@@ -105,6 +109,25 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         super().__init__(*address, **settings)
         self._closing = closing
         self._tried: dict[str, str] = {}
+        self._renew_at: float = math.inf
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the session of the login ends soon, so that another connection is to be used."""
+        return bool(self._loop.time() >= self._renew_at)
+
+    async def until_answered(self) -> None:
+        """Wait until no request is without an answer."""
+        while waiting := [answer for *_, answer in self._requests if not answer.done()]:
+            await asyncio.wait(waiting)
+
+    def _note_session(self, answer: asyncio.Future[Any]) -> None:
+        """Note until when the broker takes requests after a login (KIP-368)."""
+        if answer.cancelled() or answer.exception() is not None:
+            return
+        lifetime_ms = getattr(answer.result(), "session_lifetime_ms", 0)
+        if lifetime_ms > 0:
+            self._renew_at = self._loop.time() + _RENEW * lifetime_ms / 1000
 
     @property
     def tried(self) -> str:
@@ -174,6 +197,8 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         _wire_log.debug("Request to %s:%d %d: %s", self.host, self.port, number, prepared)
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._requests.append((number, prepared, answer))
+        if isinstance(request, SaslAuthenticateRequest):
+            answer.add_done_callback(self._note_session)
         return answer
 
     def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
@@ -271,6 +296,12 @@ class Connections:
         # It does not count in `timeout_s`: the broker reads nothing meanwhile.
         await self._throttles.wait(node, channel)
         connection = self._ready.get((node, channel))
+        if connection is not None and connection.outlived:
+            # The broker would close it at a later request. The order of requests stays.
+            await connection.until_answered()
+            if self._ready.get((node, channel)) is connection:
+                self._drop((node, channel), CloseReason.SHUTDOWN)
+            connection = self._ready.get((node, channel))
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
         where = _broker(node, address)
