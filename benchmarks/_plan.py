@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -188,3 +188,8 @@ PLAN: tuple[Metric, ...] = (
         loops=False,
     ),
 )
+
+
+def scaled(share: float) -> tuple[Metric, ...]:
+    """Return the plan with that share of each case's operations, at least one."""
+    return tuple(replace(metric, cases=tuple(replace(case, size=max(1, int(case.size * share))) for case in metric.cases)) for metric in PLAN)

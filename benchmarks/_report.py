@@ -6,6 +6,7 @@ import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
+from math import isnan
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -74,7 +75,9 @@ def summary(results: Results) -> dict[str, float | list[str]]:
         "executor_us": took("executor"),
         "ingress_us": took("ingress"),
     }
-    missed = [name for name in TARGETS if not _met(name, figures[name])]
+    # With --only, metrics that were not measured have no figures: JSON has no nan.
+    figures = {name: figure for name, figure in figures.items() if not isnan(figure)}
+    missed = [name for name in TARGETS if name in figures and not _met(name, figures[name])]
     return {**{name: float(f"{figure:.4g}") for name, figure in figures.items()}, "missed": missed}
 
 
@@ -82,7 +85,7 @@ def targets(figures: dict[str, float | list[str]]) -> Table:
     """Return a table of targets and results."""
     table = Table("target", "bound", "measured", "", title="targets", title_justify="left")
     for name, (kind, bound) in TARGETS.items():
-        figure = figures[name]
+        figure = figures.get(name)
         if isinstance(figure, float):
             table.add_row(name, f"{kind} {bound:,g}", f"{figure:,g}", "met" if _met(name, figure) else "[bold red]missed")
     return table
@@ -108,7 +111,7 @@ def _markdown(results: Results, command: str) -> str:
     figures = summary(results)
     lines = [_line(["target", "bound", "measured", ""]), _line([":--", "--:", "--:", ":--"])]
     for name, (kind, bound) in TARGETS.items():
-        figure = figures[name]
+        figure = figures.get(name)
         if isinstance(figure, float):
             lines.append(_line([f"`{name}`", f"{kind} {bound:,g}", f"{figure:,g}", "met" if _met(name, figure) else "missed"]))
     parts.append("**Targets**\n\n" + "\n".join(lines))

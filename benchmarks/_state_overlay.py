@@ -19,14 +19,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import rocksdict
 
-from ks_actors import Batch
+from ks_actors import Batch, TaskId
 from ks_actors.processors.aggregates._aggregates import StreamCount
+from ks_actors.processors.api import NodeContext
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
+    from typing import Never
+
+    from ks_actors.processors.api import IdleNode, Process, ProcessBatch
+    from ks_actors.serdes import Serde
 
 _SPEC = StoreSpec(name="counts", kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=STRING, value=LONG, type="rocksdb")
 _ENTRY = struct.Struct(">qq")
@@ -40,27 +45,90 @@ class Outcome(NamedTuple):
     worst_stall_ms: float
 
 
-class _Context:
-    """The parts of a node's context that a count needs."""
+class _Context(NodeContext):
+    """The parts of a node's context that a count needs.
 
+    It names the contract that it keeps, so that type checkers miss members that it does not have.
+    """
+
+    application_id = "bench"
+    task_id = TaskId(0, 0)
+    node = "count"
     kafka_streams_faults = False
+    caching = False
 
     def __init__(self, store: Any) -> None:
         self._store = store
 
-    def store(self, _: str) -> Any:
+    def store(self, name: str) -> Any:
         return self._store
 
-    def cache(self, _: str, *, send_old: bool) -> None:
+    def cache(self, store: str, *, send_old: bool) -> None:
         """Do nothing: no cache."""
 
-    def dropped(self, count: int = 1) -> None:
+    @property
+    def forward(self) -> Process:
+        return _drop
+
+    @property
+    def forward_batch(self) -> ProcessBatch:
+        return _drop
+
+    @property
+    def children(self) -> Mapping[str, Process]:
+        return {}
+
+    @property
+    def children_batch(self) -> Mapping[str, ProcessBatch]:
+        return {}
+
+    def dropped(self, count: int = 1, *, told: bool = True) -> None:
         raise AssertionError(f"{count} records were dropped")
 
-    def forward(self, *_: object) -> None:
-        """Do nothing: downstream is not measured."""
+    def failed(self, error: BaseException, *_: object, **__: object) -> Never:
+        raise error
 
-    forward_batch = forward
+    @property
+    def progress(self) -> MutableMapping[str, int]:
+        return _not_needed()
+
+    def origins(self) -> Never:
+        _not_needed()
+
+    def key_serde(self, serde: Serde[Any] | None) -> Never:
+        _not_needed()
+
+    def value_serde(self, serde: Serde[Any] | None) -> Never:
+        _not_needed()
+
+    def schedule(self, interval_ms: int, punctuation: str, callback: Callable[[int], None], start_ms: int | None = None) -> Never:
+        _not_needed()
+
+    def when_idle(self, after_ms: int, node: IdleNode, /) -> Never:
+        _not_needed()
+
+    def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> Never:
+        _not_needed()
+
+    def stream_time(self) -> int:
+        return _not_needed()
+
+    def wall_time(self) -> int:
+        return _not_needed()
+
+    def request_commit(self) -> None:
+        _not_needed()
+
+    def record_metadata(self) -> None:
+        _not_needed()
+
+
+def _drop(*_: object) -> None:
+    """Do nothing: downstream is not measured."""
+
+
+def _not_needed() -> Never:
+    raise NotImplementedError("a count does not need this of its context; see benchmarks/_state_overlay.py")
 
 
 def transactional(keys: list[str], commit_s: float) -> Outcome:
@@ -73,7 +141,7 @@ def _transactional(stores: TaskStores, keys: list[str], commit_s: float) -> Outc
     store = stores.store("counts")
     logged = 0
     context = _Context(store)
-    operator = StreamCount(store="counts").bind(context)  # type: ignore[arg-type]  # it asks for no more
+    operator = StreamCount(store="counts").bind(context)
     run = cast("Callable[[Batch], None]", operator.batch)
 
     def count(part: list[str], now: int) -> None:

@@ -13,6 +13,7 @@ import logging
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # A script's directory comes first on the path, where `actors` is this file.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -21,8 +22,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks._measure import Results, run, steps
-from benchmarks._plan import PLAN
+from benchmarks._plan import PLAN, scaled
 from benchmarks._report import summary, tables, targets, write_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks._plan import Metric
 
 ROUNDS = 11
 QUICK = 3
@@ -37,7 +43,8 @@ def main() -> None:
     # The contenders' modules are no garbage, so keep them out of collections.
     gc.collect()
     gc.freeze()
-    results = _measure(QUICK if options.quick else options.rounds)
+    plan = [metric for metric in scaled(options.share) if not options.only or metric.key in options.only]
+    results = _measure(plan, QUICK if options.quick else options.rounds)
     figures = summary(results)
     # A pipe has no width; do not squeeze a table in a file into 80 columns.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -52,7 +59,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=_positive, default=ROUNDS, help=f"how often to measure everything (default {ROUNDS})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds only")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables between the marks in FILE")
-    return parser.parse_args()
+    parser.add_argument("--only", nargs="+", metavar="METRIC", choices=[metric.key for metric in PLAN], help="these only: tell_64, ask, ...")
+    parser.add_argument("--share", type=float, default=1.0, help="of the operations of each case (default 1.0: all of them)")
+    options = parser.parse_args()
+    if not 0 < options.share <= 1:
+        parser.error(f"--share {options.share:g} is to be above 0, and at most 1")
+    return options
 
 
 def _positive(text: str) -> int:
@@ -62,9 +74,9 @@ def _positive(text: str) -> int:
     return number
 
 
-def _measure(rounds: int) -> Results:
+def _measure(plan: Sequence[Metric], rounds: int) -> Results:
     results = Results()
-    todo = list(steps(PLAN, rounds))
+    todo = list(steps(plan, rounds))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     # Refresh between cases, as a refresh thread would disturb them.
     with Progress(*columns, console=Console(stderr=True), auto_refresh=False) as progress:

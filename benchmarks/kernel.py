@@ -1,10 +1,13 @@
 """Measure the kernel's work per record beside equivalent Python code.
 
 The last line of stdout is one JSON object.
+
+    python benchmarks/kernel.py [--rounds 300]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -42,6 +45,9 @@ WHERE = TopicPartition("topic", 0)
 
 def main() -> None:
     """Measure all cases, alternating the two ways."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"batches of each (default {ROUNDS}; at least 2)")
+    rounds = parser.parse_args().rounds
     source = random.Random(1)  # noqa: S311 - no secrets here
     keys: list[Any] = [b"k%07d" % source.randrange(KEYS) for _ in range(RECORDS)]
     values: list[Any] = [source.randbytes(100) for _ in keys]
@@ -64,8 +70,8 @@ def main() -> None:
         "rows restored": Restored(source).step,
         "counts in a store, committed": Counts(source).step,
     }
-    figures = {name: (_without_kernel(each), _nanoseconds(each)) for name, each in work.items()}
-    title = f"median (of ten batches the second fastest-the second slowest) of {ROUNDS} batches of {RECORDS}, values of 100 bytes, {KEYS:,} keys"
+    figures = {name: (_without_kernel(each, rounds), _nanoseconds(each, rounds)) for name, each in work.items()}
+    title = f"median (of ten batches the second fastest-the second slowest) of {rounds} batches of {RECORDS}, values of 100 bytes, {KEYS:,} keys"
     table = Table("ns per record", ">Python", ">kernel", title=title)
     for name, pair in figures.items():
         table.add_row(name, *(_spread(spent) for spent in pair))
@@ -133,24 +139,24 @@ def _spread(spent: list[float]) -> str:
     return f"{median(spent):.0f} ({deciles[0]:.0f}-{deciles[-1]:.0f})"
 
 
-def _nanoseconds(work: Callable[[], object]) -> list[float]:
+def _nanoseconds(work: Callable[[], object], rounds: int) -> list[float]:
     """Return the nanoseconds per record of many batches."""
     spent = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = time.perf_counter_ns()
         work()
         spent.append((time.perf_counter_ns() - began) / RECORDS)
     return spent
 
 
-def _without_kernel(work: Callable[[], object]) -> list[float]:
+def _without_kernel(work: Callable[[], object], rounds: int) -> list[float]:
     modules: tuple[Any, ...] = (_partitioner, _record_reader, _batch_writer, _batch_header, _sink, _columns, _restored_rows, _table)
     forms = list(_columns._FORMS)  # noqa: SLF001 - what is measured
     try:
         for module in modules:
             module.HAS_KERNEL = False
         _columns._FORMS.clear()  # noqa: SLF001 - likewise
-        return _nanoseconds(work)
+        return _nanoseconds(work, rounds)
     finally:
         for module in modules:
             module.HAS_KERNEL = native.HAS_KERNEL

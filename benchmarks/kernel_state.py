@@ -268,16 +268,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--apps", type=int, metavar="ROUNDS", help="run whole applications, so often")
     parser.add_argument("--app", nargs=2, metavar=("NAME", "PART"), help="run one of them in this process")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"batches of each function (default {ROUNDS}; at least 2)")
     options = parser.parse_args()
     if options.app:
         _run_app(*options.app)
     elif options.apps:
         _measure_apps(options.apps)
     else:
-        _measure_functions()
+        _measure_functions(options.rounds)
 
 
-def _measure_functions() -> None:
+def _measure_functions(rounds: int) -> None:
     """Measure all functions, alternating the two ways."""
     source = random.Random(1)  # noqa: S311 - no secrets here
     counts, windows, tracks, rows = Counts(source), Windows(source), Tracks(), Rows(source)
@@ -294,10 +295,10 @@ def _measure_functions() -> None:
         "rows of objects that are added": (rows.add_in_python, rows.add, 10),
         "rows of objects that are met": (rows.meet_in_python, rows.meet, 1),
     }
-    figures = {name: [_nanoseconds(each, RECORDS * times) for each in ways] for name, (*ways, times) in work.items()}
+    figures = {name: [_nanoseconds(each, rounds, RECORDS * times) for each in ways] for name, (*ways, times) in work.items()}
     ahead = "looks ahead" if kernel.LOOKS_AHEAD else "does not look ahead"
     table = Table(
-        "ns per record", ">Python", ">kernel", title=f"median (deciles) of {ROUNDS} batches of {RECORDS}, {KEYS:,} keys; the kernel {ahead}"
+        "ns per record", ">Python", ">kernel", title=f"median (deciles) of {rounds} batches of {RECORDS}, {KEYS:,} keys; the kernel {ahead}"
     )
     for name, ways in figures.items():
         table.add_row(name, *map(_spread, ways))
@@ -310,10 +311,10 @@ def _spread(spent: list[float]) -> str:
     return f"{median(spent):.0f} ({deciles[0]:.0f}-{deciles[-1]:.0f})"
 
 
-def _nanoseconds(work: Callable[[], object], records: int) -> list[float]:
+def _nanoseconds(work: Callable[[], object], rounds: int, records: int) -> list[float]:
     """Return the nanoseconds per record of many batches."""
     spent = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = time.perf_counter_ns()
         work()
         spent.append((time.perf_counter_ns() - began) / records)

@@ -30,10 +30,10 @@ WIDTH = 190
 def main() -> None:
     """Run the benchmark with the options of the command line."""
     options = _parse()
-    cases = [case for case in plan(QUICK_SHARE if options.quick else 1.0) if not options.only or case.key in options.only]
+    cases = [case for case in plan(options.share) if not options.only or case.key in options.only]
     if not cases:
         raise SystemExit(f"there are {', '.join(case.key for case in plan(1.0))}")
-    samples = _measure(cases, 1 if options.quick else options.rounds)
+    samples = _measure(cases, options.rounds)
     # A pipe has no width; do not squeeze a table in a file into 80 columns.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     command = shlex.join(["python", "benchmarks/runtime.py", *sys.argv[1:]])
@@ -49,7 +49,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help=f"once, with {QUICK_SHARE:.0%} of the records: to see that it works")
     parser.add_argument("--only", nargs="+", metavar="CASE", help="these only: map, map_eos, count, count_eos, pause, ...")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the table between the markers of this page")
-    return parser.parse_args()
+    parser.add_argument("--share", type=float, default=1.0, help="of the records (default 1.0: all of them)")
+    options = parser.parse_args()
+    if not 0 < options.share <= 1:
+        parser.error(f"--share {options.share:g} is to be above 0, and at most 1")
+    if options.quick:
+        options.share, options.rounds = min(options.share, QUICK_SHARE), 1
+    return options
 
 
 def _measure(cases: list[Case], rounds: int) -> Samples:

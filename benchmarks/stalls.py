@@ -59,10 +59,11 @@ def main() -> None:
     parser.add_argument("--codecs", nargs="+", choices=CODECS, default=CODECS, help="these only")
     parser.add_argument("--bootstrap", help="a Kafka that is there, instead of one of its own")
     parser.add_argument("--broker-pid", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--bytes", type=int, default=SIZE, help="to send (default 64 MiB)")
     options = parser.parse_args()
     tune_gc()
     with have_broker(options) as (bootstrap, _), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        found = {codec: runner.run(_measure(bootstrap, codec)) for codec in options.codecs}
+        found = {codec: runner.run(_measure(bootstrap, codec, options.bytes)) for codec in options.codecs}
     table = Table("", "sending: longest stall ms", "CPU ms", "reading: longest stall ms", "CPU ms", "sent in s")
     for codec, (sending, reading) in found.items():
         table.add_row(codec, f"{sending.longest:.1f}", f"{sending.cpu:.1f}", f"{reading.longest:.1f}", f"{reading.cpu:.1f}", f"{sending.took:.2f}")
@@ -74,14 +75,15 @@ def main() -> None:
     print(json.dumps(figures), flush=True)
 
 
-async def _measure(bootstrap: str, codec: Compression) -> tuple[Stall, Stall]:
+async def _measure(bootstrap: str, codec: Compression, size: int) -> tuple[Stall, Stall]:
     log = KafkaLog(bootstrap, options=KafkaOptions(compression=codec))
     await log.start()
     topic = f"stalls-{codec}-{time.time_ns()}"
     await log.create_topics([NewTopic(topic, PARTITIONS)])
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     producer = await log.producer(client_id="stalls")
-    sends = [_outgoing(places, seed) for seed in range(SIZE // SEND)]
+    send = min(SEND, size)
+    sends = [_outgoing(places, seed, send) for seed in range(size // send)]
     await producer.send([Outgoing(place, Batch([b"k"], [b"v"], [0])) for place in places])
     sending = await _watched(_send_all(producer, sends))
     fetcher = log.fetcher(client_id="stalls", isolation=IsolationLevel.READ_UNCOMMITTED)
@@ -105,10 +107,10 @@ async def _read_all(fetcher: Fetcher, records: int) -> None:
         records -= sum(len(one.batch) for one in fetched)
 
 
-def _outgoing(places: list[TopicPartition], seed: int) -> list[Outgoing]:
+def _outgoing(places: list[TopicPartition], seed: int, size: int) -> list[Outgoing]:
     """Return half-repetitive JSON for all partitions."""
     source = random.Random(seed)  # noqa: S311 - no secrets here
-    count = SEND // len(places) // (VALUE_BYTES + 8)
+    count = size // len(places) // (VALUE_BYTES + 8)
     made: list[Outgoing] = []
     for place in places:
         values = [b'{"id":%d,"user":"k%07d","pad":"%s"}' % (i, source.randrange(10**6), source.randbytes(32).hex().encode()) for i in range(count)]

@@ -64,12 +64,14 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="without Kafka Streams")
     parser.add_argument("--transactional", action="store_true", help="also Kafka Streams with transactional stores (KIP-892)")
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="also write the section of this page")
+    parser.add_argument("--updates", type=int, default=UPDATES, help=f"of each part in this process (default {UPDATES:,})")
+    parser.add_argument("--large-bytes", type=int, default=LARGE_BYTES, help="of the large commit (default 64 MiB)")
     options = parser.parse_args()
     if options.transactional and (options.alone or options.without_kafka):
         parser.error("--transactional is about Kafka Streams: leave out --alone and --without-kafka")
     tune_gc()
     report = Report()
-    _overlay(options.rounds, report)
+    _overlay(options, report)
     if not options.without_kafka:
         asyncio.run(_restarts(options, report))
     command = shlex.join(["python", "benchmarks/state.py", *sys.argv[1:]])
@@ -79,12 +81,12 @@ def main() -> None:
     print(json.dumps(report.figures), flush=True)
 
 
-def _overlay(rounds: int, report: Report) -> None:
+def _overlay(options: argparse.Namespace, report: Report) -> None:
     """Compare counting in a transactional store with counting in RocksDB."""
-    figures = report.figures
+    rounds, large_bytes, figures = options.rounds, options.large_bytes, report.figures
     for keys_count, name in ((FEW_KEYS, "overlay_ratio_10k"), (MANY_KEYS, "overlay_ratio_1m")):
         source = random.Random(keys_count)  # noqa: S311 - no secrets here
-        keys = [f"k{number:07d}" for number in source.choices(range(keys_count), k=UPDATES)]
+        keys = [f"k{number:07d}" for number in source.choices(range(keys_count), k=options.updates)]
         ratios = []
         for commit_s in COMMITS_S:
             _say(f"counting over {keys_count:,} keys, commits each {commit_s * 1000:.0f} ms")
@@ -97,11 +99,11 @@ def _overlay(rounds: int, report: Report) -> None:
                 met=ratios[-1] >= TARGETS[name],
             )
         figures[name] = round(min(ratios), 2)
-    large_commit(LARGE_BYTES // 8)
-    stalls = [large_commit(LARGE_BYTES) for _ in range(rounds)]
+    large_commit(large_bytes // 8)
+    stalls = [large_commit(large_bytes) for _ in range(rounds)]
     figures["commit_64mib_worst_stall_ms"] = round(max(commit for commit, _ in stalls), 1)
     figures["flush_64mib_worst_stall_ms"] = round(max(flush for _, flush in stalls), 1)
-    for name, what in (("commit", f"commit of {LARGE_BYTES >> 20} MiB"), ("flush", "writing it to RocksDB")):
+    for name, what in (("commit", f"commit of {large_bytes >> 20} MiB"), ("flush", "writing it to RocksDB")):
         worst = figures[f"{name}_64mib_worst_stall_ms"]
         report.add(
             f"{what}: longest time that nobody else could do anything, of {rounds}, ms", f"{worst:.1f}", f"at most {STALL_MS}", met=worst <= STALL_MS
