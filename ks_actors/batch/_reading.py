@@ -377,3 +377,29 @@ async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[L
         # The end may lie before the start, by their times: then the range is empty.
         ranges.append(LogRange(topic, number, start, max(start, end)))
     return ranges
+
+
+def check_read(
+    name: str,
+    offsets: Mapping[str, Mapping[int, int]],
+    ranges: Iterable[LogRange],
+    *,
+    by: str,
+) -> None:
+    """Raise ConfigError for offsets of partitions that are not read: they would be ignored.
+
+    `name` is the option that gives the offsets, `by` names the reader.
+    """
+    partitions: dict[str, set[int]] = {}
+    for one in ranges:
+        partitions.setdefault(one.topic, set()).add(one.partition)
+    for topic, numbers in offsets.items():
+        if topic not in partitions:
+            raise ConfigError(
+                f"{name}: {by} reads no topic {topic!r}; it reads {', '.join(sorted(partitions))}"
+            )
+        if strange := sorted(set(numbers) - partitions[topic]):
+            raise ConfigError(
+                f"{name}: {topic} has no partition {strange[0]}; it has {len(partitions[topic])}, "
+                "counted from 0"
+            )

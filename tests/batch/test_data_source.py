@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from ks_actors import Batch
 from ks_actors._errors import ConfigError
 from ks_actors.batch._reading import Bounds, LogRange, plan_ranges
-from ks_actors.batch.source._data_source import KsActorsSource
+from ks_actors.batch.source._data_source import KsActorsSource, TopicReader
 from ks_actors.batch.source._source_options import read_options
 from ks_actors.log import GroupMetadata, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
@@ -188,6 +188,25 @@ def test_a_stream_goes_on_when_its_beginning_is_gone(url: str, tmp_path: Path) -
 
     asyncio.run(cut())
     assert stream.latestOffset(begin, None) == {"events": {"0": 10, "1": 10, "2": 10}}
+
+
+@pytest.mark.parametrize("name", ["starting_offsets", "ending_offsets"])
+@pytest.mark.parametrize(
+    ("offsets", "said"),
+    [
+        ({"events": {"7": 0}}, "events has no partition 7; it has 3, counted from 0"),
+        ({"event": {"0": 1}}, "this source reads no topic 'event'; it reads events"),
+    ],
+)
+def test_offsets_of_what_is_not_read_are_refused(url: str, name: str, offsets: dict[str, dict[str, int]], said: str) -> None:
+    """A topic or partition that is misspelt would be read as a whole, by a batch and by a stream."""
+    source = KsActorsSource({"log": url, "topic": "events", name: json.dumps(offsets)})
+    schema = StructType().add("key", "binary")
+    batch = source.reader(schema)
+    assert isinstance(batch, TopicReader)
+    for read in (batch.partitions, source.streamReader(schema).initialOffset):
+        with pytest.raises(ConfigError, match=f"{name}: {said}"):
+            read()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 
 from ks_actors._errors import BackfillRefused, ConfigError
 from ks_actors.assignment import check_copartitioning, group_partitions
-from ks_actors.batch._reading import LogRange, plan_ranges
+from ks_actors.batch._reading import LogRange, check_read, plan_ranges
 from ks_actors.log import IsolationLevel
 from ks_actors.processors.aggregates import StreamCount
 from ks_actors.records import (
@@ -121,24 +121,6 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     return setup
 
 
-def _check_ends(bounds: Bounds, ranges: Iterable[LogRange]) -> None:
-    """Raise ConfigError for ends of partitions that are not read: all would be read instead."""
-    partitions: dict[str, set[int]] = {}
-    for one in ranges:
-        partitions.setdefault(one.topic, set()).add(one.partition)
-    for topic, ends in bounds.ends.items():
-        if topic not in partitions:
-            raise ConfigError(
-                f"until: the topology reads no topic {topic!r}; it reads "
-                f"{', '.join(sorted(partitions))}"
-            )
-        if strange := sorted(set(ends) - partitions[topic]):
-            raise ConfigError(
-                f"until: {topic} has no partition {strange[0]}; it has {len(partitions[topic])}, "
-                "counted from 0"
-            )
-
-
 async def make_plan(
     log: Log,
     topology: Topology,
@@ -172,7 +154,7 @@ async def make_plan(
     globals_ = (
         await plan_ranges(log, topology.global_topics, whole) if topology.global_topics else []
     )
-    _check_ends(bounds, [*ranges.values(), *globals_])
+    check_read("until", bounds.ends, [*ranges.values(), *globals_], by="the topology")
     stages = tuple(
         Stage(
             number,

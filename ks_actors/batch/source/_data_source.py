@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from ks_actors._errors import ConfigError
-from ks_actors.batch._reading import LogRange, LogReader
+from ks_actors.batch._reading import LogRange, LogReader, check_read
 from ks_actors.batch._task_errors import carried
 from ks_actors.batch.source._filters import Pushed
 from ks_actors.batch.source._record_batches import Records
@@ -76,6 +76,7 @@ class TopicReader(DataSourceReader):
         options = self._options
         with LogReader(options.address) as reader:
             ranges = reader.ranges(options.topics, self._pushed.within(options.bounds))
+        _check_offsets(options.bounds, ranges)
         wanted = [
             self._pushed.narrow(one)
             for one in ranges
@@ -106,7 +107,9 @@ class TopicStreamReader(DataSourceStreamReader):
 
     def _ranges(self, bounds: Bounds) -> list[LogRange]:
         with LogReader(self._options.address) as reader:
-            return reader.ranges(self._options.topics, bounds)
+            ranges = reader.ranges(self._options.topics, bounds)
+        _check_offsets(bounds, ranges)
+        return ranges
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - pyspark's name
         """Return the start offsets of the stream."""
@@ -146,6 +149,12 @@ class TopicStreamReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: reading does not remove records."""
+
+
+def _check_offsets(bounds: Bounds, ranges: Sequence[LogRange]) -> None:
+    """Raise ConfigError for offsets of topics or partitions that the source does not read."""
+    check_read("starting_offsets", bounds.starts, ranges, by="this source")
+    check_read("ending_offsets", bounds.ends, ranges, by="this source")
 
 
 def _by_topic(offsets: Iterable[tuple[LogRange, int]]) -> dict[str, dict[str, int]]:
