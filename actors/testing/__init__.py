@@ -6,6 +6,7 @@ from actors.testing._kit import TestKit
 from actors.testing._loop import VirtualLoop
 from actors.testing._probe import Probe
 from actors.testing._run import FailingSeed, explore, run
+from actors.testing._run import is_failure as is_failure
 
 __all__ = [
     "FailingSeed",

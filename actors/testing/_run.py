@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
@@ -22,7 +23,7 @@ class FailingSeed(msgspec.Struct, frozen=True):
     """A schedule that breaks a test: `run(test, seed=seed)` fails again, with `error`."""
 
     seed: int
-    error: Exception
+    error: BaseException
 
 
 def run(
@@ -62,9 +63,24 @@ def explore(
     for candidate in range(seed, seed + runs):
         try:
             run(test, seed=candidate)
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             return FailingSeed(candidate, error)
     return None
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether a test fails by an error.
+
+    `pytest.fail()`, and `pytest.raises` where nothing is raised, raise no Exception. A test that
+    uses them has imported pytest, which this module does not need.
+    """
+    pytest = sys.modules.get("pytest")
+    if isinstance(error, Exception) or pytest is None:
+        return isinstance(error, Exception)
+    failed, expected = pytest.fail.Exception, pytest.xfail.Exception
+    return isinstance(error, failed) and not isinstance(error, expected)
 
 
 def _refuse_running_loop(name: str) -> None:

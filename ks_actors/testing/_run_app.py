@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors.testing import FailingSeed, VirtualLoop
+from actors.testing import FailingSeed, VirtualLoop, is_failure
 from ks_actors.app import refuse_running_loop
 from ks_actors.testing._harness import AppHarness
 
@@ -51,7 +51,9 @@ def explore_app(
     for candidate in range(seed, seed + runs):
         try:
             run_app(test, topology, seed=candidate, **options)
-        except Exception as error:  # noqa: BLE001 - whatever a test fails by
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             return FailingSeed(candidate, error)
     return None
 

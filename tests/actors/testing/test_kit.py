@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -252,6 +253,34 @@ def test_explore_returns_none_when_all_schedules_pass() -> None:
         await do(kit)
 
     assert explore(fine, runs=5) is None
+
+
+def test_explore_returns_failures_of_pytest() -> None:
+    """`pytest.fail()`, and `pytest.raises` where nothing is raised, fail a seed as any error does, though they are no Exceptions."""
+
+    async def told(_kit: TestKit) -> None:
+        pytest.fail("told so")
+
+    async def not_raised(_kit: TestKit) -> None:
+        with pytest.raises(ValueError, match="never"):
+            pass
+
+    for test, text in ((told, "told so"), (not_raised, "DID NOT RAISE")):
+        found = explore(test, runs=2, seed=3)
+        assert found is not None
+        assert found.seed == 3
+        assert text in str(found.error)
+
+
+def test_explore_lets_out_what_is_no_failure() -> None:
+    """A test that is skipped, or is expected to fail, is so under each seed, and the same goes for interrupts."""
+
+    async def raising(_kit: TestKit, error: BaseException) -> None:
+        raise error
+
+    for error in (pytest.skip.Exception("not here"), pytest.xfail.Exception("known"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            explore(partial(raising, error=error), runs=2)
 
 
 async def test_several_kits_share_one_loop() -> None:
