@@ -15,7 +15,7 @@ from actors.testing._kit import TestKit
 from actors.testing._loop import VirtualLoop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterable
+    from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 
 SEED = "actors_seed"
 LoopFactories: TypeAlias = "dict[str, Callable[[], asyncio.AbstractEventLoop]]"
@@ -52,7 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.actors_seed = str(random.randrange(1 << 31))  # noqa: S311 - a seed
     elif not text.isdecimal():
         raise pytest.UsageError(f"--actors-seed must be a number or 'random', is {text!r}")
-    if (config.getoption("--actors-runs") or 1) < 1:
+    runs = config.getoption("--actors-runs")
+    if runs is not None and runs < 1:
         raise pytest.UsageError("--actors-runs must be at least 1")
     config.stash[_failed] = {}
 
@@ -67,13 +68,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if SEED not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("actors")
-    runs = metafunc.config.getoption("--actors-runs") or (
-        marker.kwargs.get("runs", 1) if marker else 1
-    )
+    marked = 1 if marker is None else _runs(marker.args, marker.kwargs, metafunc.definition.nodeid)
+    runs = metafunc.config.getoption("--actors-runs") or marked
     first = int(metafunc.config.option.actors_seed)
     seeds = range(first, first + runs)
     ids: Iterable[Any] = [pytest.HIDDEN_PARAM] if runs == 1 else [f"seed={seed}" for seed in seeds]
     metafunc.parametrize(SEED, seeds, ids=ids, indirect=True)
+
+
+def _runs(args: tuple[object, ...], options: Mapping[str, object], where: str) -> int:
+    """Return the runs of a marker. Raises UsageError for one that says anything else."""
+    runs = options.get("runs", 1)
+    if args or set(options) - {"runs"} or type(runs) is not int or runs < 1:
+        given = [*map(repr, args), *(f"{name}={value!r}" for name, value in options.items())]
+        raise pytest.UsageError(
+            f"{where}: the marker actors({', '.join(given)}) is to be actors(runs=N), with a "
+            "number of at least 1"
+        )
+    return runs
 
 
 @pytest.hookimpl(wrapper=True)

@@ -74,7 +74,10 @@ def test_a_marker_asks_for_several_runs_and_the_option_overrides_it(pytester: py
     run(pytester, "--actors-runs=2", "--actors-seed=random").assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize(("option", "text"), [("--actors-seed=x", "must be a number or 'random'"), ("--actors-runs=-1", "must be at least 1")])
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [("--actors-seed=x", "must be a number or 'random'"), ("--actors-runs=-1", "must be at least 1"), ("--actors-runs=0", "must be at least 1")],
+)
 def test_an_impossible_option_is_refused(pytester: pytest.Pytester, option: str, text: str) -> None:
     """With a message that lists the possible values."""
     pytester.makepyfile(RACE)
@@ -153,3 +156,12 @@ def test_a_seed_that_fails_twice_is_listed_once(pytester: pytest.Pytester) -> No
     result = run(pytester, "--actors-seed=7")
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.fnmatch_lines(["*::test_it: 7"])
+
+
+@pytest.mark.parametrize("marker", ["20", "run=20", "runs=0", "runs='20'", "runs=True", "2, runs=20"])
+def test_a_marker_that_says_anything_else_is_refused(pytester: pytest.Pytester, marker: str) -> None:
+    """It would be one run, or none, without a word."""
+    pytester.makepyfile(RACE.replace("@pytest.mark.asyncio", f"@pytest.mark.asyncio\n    @pytest.mark.actors({marker})"))
+    result = run(pytester)
+    assert result.ret != 0
+    assert "is to be actors(runs=N), with a number of at least 1" in result.stdout.str() + result.stderr.str()
