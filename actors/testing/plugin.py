@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
 
@@ -153,9 +153,31 @@ except ImportError:
             "the fixture actor_kit needs pytest-asyncio; install ks-actors[testing]"
         )
 else:
+    # A kit is in the loop of its test, whatever the default scope of the loops of fixtures is: one
+    # fixture for each scope of a loop, of which a test takes the one that it runs in.
+    def _kit_in(scope: Literal["function", "class", "module", "package", "session"]) -> Any:
+        @async_fixture(name=f"_actor_kit_in_{scope}", loop_scope=scope)
+        async def kit(actors_seed: int) -> AsyncIterator[TestKit]:
+            async with TestKit(seed=actors_seed) as kit:
+                yield kit
 
-    @async_fixture(name="actor_kit")
-    async def kit_of_the_test(actors_seed: int) -> AsyncIterator[TestKit]:
+        return kit
+
+    _in_function = _kit_in("function")
+    _in_class = _kit_in("class")
+    _in_module = _kit_in("module")
+    _in_package = _kit_in("package")
+    _in_session = _kit_in("session")
+
+    @pytest.fixture(name="actor_kit")
+    def kit_of_the_test(
+        request: pytest.FixtureRequest,
+        actors_seed: int,  # noqa: ARG001 - it makes a run of each seed
+    ) -> TestKit:
         """Give the test its own TestKit, with the seed of this run."""
-        async with TestKit(seed=actors_seed) as kit:
-            yield kit
+        marker = request.node.get_closest_marker("asyncio")
+        options = {} if marker is None else marker.kwargs
+        default = request.config.getini("asyncio_default_test_loop_scope")
+        scope = options.get("loop_scope") or options.get("scope") or default
+        kit: TestKit = request.getfixturevalue(f"_actor_kit_in_{scope}")
+        return kit

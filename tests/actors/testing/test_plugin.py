@@ -158,6 +158,22 @@ def test_a_seed_that_fails_twice_is_listed_once(pytester: pytest.Pytester) -> No
     result.stdout.fnmatch_lines(["*::test_it: 7"])
 
 
+@pytest.mark.parametrize("of_tests", ["function", "module", "session"])
+@pytest.mark.parametrize("of_fixtures", ["function", "session"])
+def test_the_kit_is_in_the_loop_of_its_test(pytester: pytest.Pytester, of_tests: str, of_fixtures: str) -> None:
+    """So it is with all scopes of the loops of tests and of fixtures, by settings or by a marker."""
+    pytester.makeini(f"[pytest]\nasyncio_default_fixture_loop_scope = {of_fixtures}\nasyncio_default_test_loop_scope = {of_tests}\n")
+    sorted_race = RACE.replace('assert log == ["a", "b"]', "assert sorted(log) == ['a', 'b']")
+    marked = """
+    @pytest.mark.asyncio(loop_scope="class")
+    class TestMarked:
+        async def test_marked(self, actor_kit):
+            await test_race(actor_kit, actor_kit.seed)
+    """
+    pytester.makepyfile(sorted_race + marked)
+    run(pytester, "--actors-runs=2").assert_outcomes(passed=4)
+
+
 @pytest.mark.parametrize("marker", ["20", "run=20", "runs=0", "runs='20'", "runs=True", "2, runs=20"])
 def test_a_marker_that_says_anything_else_is_refused(pytester: pytest.Pytester, marker: str) -> None:
     """It would be one run, or none, without a word."""
