@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from ks_actors import InstanceState, LogTruncated, OffsetOutOfRange
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
-from ks_actors.log.kafka.client import LeaderEpochs
+from ks_actors.log.kafka.client import EpochHistory, LeaderEpochs
+from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.counting import counting, ended
 from tests.kafka.helpers import connect
@@ -41,65 +42,108 @@ def epoch_end(log: list[int], epoch: int) -> tuple[int, int]:
     return (log[behind - 1], behind) if behind else (epoch, 0)
 
 
-@given(st.lists(st.integers(0, 1), min_size=1, max_size=30), st.data())
-def test_the_first_other_record_is_found(steps: list[int], data: st.DataObject) -> None:
-    """From the leader's answer and the epochs of what was read; None only if too little was read, and never for a log that has only grown."""
-    before = [sum(steps[: at + 1]) for at in range(len(steps))]
+def history(start: int, *chunks: tuple[int, list[tuple[int, int]]]) -> EpochHistory:
+    """Return the history of a reader that began at an offset and read chunks: the end of each, and its epochs."""
+    made = EpochHistory()
+    made.begin(start, -1)
+    for end, epochs in chunks:
+        made.note(made.end, end, epochs)
+    return made
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.booleans()), min_size=1, max_size=30), st.data())
+def test_the_first_other_record_is_found(steps: list[tuple[int, bool]], data: st.DataObject) -> None:
+    """From the leader's answer and the epochs of what was read, also where compaction has left gaps; a log that has only grown never differs."""
+    before = [sum(step for step, _ in steps[: at + 1]) for at in range(len(steps))]
+    there = [at for at, (_, kept) in enumerate(steps) if kept]
     start = data.draw(st.integers(0, len(before) - 1))
-    at = data.draw(st.integers(start + 1, len(before)))
-    common = data.draw(st.integers(0, len(before)))
-    newer = data.draw(st.lists(st.integers(0, 1), max_size=30))
-    now = before[:common] + [before[-1] + 1 + sum(newer[: one + 1]) for one in range(len(newer))]
-    epochs, position = LeaderEpochs(), start
-    while position < at:
-        behind = data.draw(st.integers(position + 1, at))
-        starts = [(one, before[one]) for one in range(position, behind) if one == position or before[one] != before[one - 1]]
-        epochs.note(PARTITION, position, behind, starts)
-        position = behind
-    last = epochs.before(PARTITION, at)
-    assert last == before[at - 1]
-    epoch, end = epoch_end(now, last)
-    if not (epoch < last or end < at):
-        assert common >= at
+    made = history(start)
+    left = [at for at in there if at >= start]
+    while left:
+        count = data.draw(st.integers(1, len(left)))
+        batches, left = left[:count], left[count:]
+        epochs, behind = [(0, before[batches[0]])], 0
+        for at in batches:
+            if epochs[-1][1] != before[at]:
+                epochs.append((behind, before[at]))
+            behind = at + 1
+        made.note(made.end, behind, epochs)
+    for at in range(start + 1, made.end + 1):
+        # That of the record before, or of the first one behind a gap.
+        assert made.before(at) == before[next(one for one in there if one >= at - 1)]
+    at = made.end
+    last = made.before(at)
+    if last < 0:
         return
-    assert common < at
-    found = epochs.diverges_at(PARTITION, epoch, end)
-    assert found == common or (found is None and common < start)
+    common = data.draw(st.integers(0, len(before)))
+    more = 0
+    if 0 < common < len(before) and before[common] > before[common - 1]:
+        # The other leader went on in the epoch that ended here.
+        more = data.draw(st.integers(0, 5))
+    newer = data.draw(st.lists(st.integers(0, 1), max_size=30))
+    now = [*before[:common], *before[common - 1 : common] * more, *(before[-1] + 1 + sum(newer[: one + 1]) for one in range(len(newer)))]
+    epoch, end = epoch_end(now, last)
+    if common >= at:
+        assert end >= at
+    elif end < at:
+        found = made.diverges_at(epoch, end)
+        if found > common:
+            assert common < start
+            assert found <= at
+        # Only what compaction has removed may be passed over once more.
+        assert not [one for one in there if max(found, start) <= one < common]
 
 
 def test_epochs_of_offsets_that_were_not_read_are_unknown() -> None:
-    """Of those behind the last record, of the first one, and of another part of the log."""
-    epochs = LeaderEpochs()
-    assert epochs.before(PARTITION, 3) == -1
-    assert epochs.diverges_at(PARTITION, 1, 3) is None
-    epochs.note(PARTITION, 5, 10, [(5, 2), (8, 3)])
-    assert [epochs.before(PARTITION, at) for at in (4, 5, 6, 8, 9, 10, 11)] == [-1, -1, 2, 2, 3, 3, -1]
-    epochs.note(PARTITION, 10, 12, [(10, 3)])
-    assert epochs.before(PARTITION, 12) == 3
-    epochs.note(PARTITION, 20, 22, [(20, 3)])
-    assert [epochs.before(PARTITION, at) for at in (12, 21)] == [-1, 3]
-    epochs.note(PARTITION, 22, 23, [(22, -1)])
-    assert epochs.before(PARTITION, 21) == -1
+    """Of those behind the last record, of the first one, and of all in a format without epochs."""
+    made = history(5, (10, [(0, 2), (8, 3)]))
+    assert [made.before(at) for at in (4, 5, 6, 8, 9, 10, 11)] == [-1, -1, 2, 2, 3, 3, -1]
+    made.note(10, 12, [(0, 3)])
+    assert made.before(12) == 3
+    made.cut(9)
+    assert [made.before(at) for at in (8, 9, 10)] == [2, 3, -1]
+    made.note(20, 22, [(0, 3)])
+    assert [made.before(at) for at in (9, 12, 21)] == [-1, -1, 3]
+    made.note(22, 23, [(0, -1)])
+    assert made.before(21) == -1
 
 
 def test_old_epochs_are_forgotten() -> None:
     """A partition keeps no more than the last 16."""
-    epochs = LeaderEpochs()
-    for number in range(100):
-        epochs.note(PARTITION, number, number + 1, [(number, number)])
-    assert [epochs.before(PARTITION, at) for at in (83, 84, 85, 100)] == [-1, -1, 84, 99]
+    made = history(0, *((number + 1, [(0, number)]) for number in range(100)))
+    assert [made.before(at) for at in (83, 84, 85, 100)] == [-1, -1, 84, 99]
 
 
 def test_a_committed_offset_brings_its_epoch() -> None:
-    """Without a word from the coordinator nothing is known; what was read here counts as much."""
+    """Without a word from the coordinator nothing is known; readers of a partition do not disturb each other."""
     epochs = LeaderEpochs()
-    epochs.note_committed(PARTITION, 7, -1)
     assert epochs.before(PARTITION, 7) == -1
     epochs.note_committed(PARTITION, 7, 4)
     assert epochs.of({PARTITION: OffsetAndMetadata(7)}) == {PARTITION: 4}
-    epochs.note(PARTITION, 7, 9, [(7, 5)])
-    epochs.note_committed(PARTITION, 9, 5)
-    assert epochs.before(PARTITION, 8) == 5
+    one = epochs.add(PARTITION, 7)
+    other = epochs.add(PARTITION, 0)
+    other.note(0, 2, [(0, 1)])
+    assert (one.before(7), other.before(7), epochs.before(PARTITION, 2)) == (4, -1, 1)
+    one.note(7, 9, [(0, 5)])
+    epochs.note_committed(PARTITION, 7, -1)
+    assert [epochs.before(PARTITION, at) for at in (7, 8, 9)] == [4, 5, 5]
+    epochs.remove(PARTITION, other)
+    epochs.remove(PARTITION, one)
+    assert [epochs.before(PARTITION, at) for at in (8, 9)] == [-1, 5]
+
+
+def test_lost_records_leave_no_epochs_behind() -> None:
+    """A reader that is set to an offset that it had read of the old log asks for it without an epoch: otherwise it would be refused for ever."""
+    epochs = LeaderEpochs()
+    reader = PartitionReader(PARTITION, 0, Budget(1 << 30), epochs)
+    assert reader.add(chunk(*(led(7, stored(base, b"v")) for base in range(150))))
+    epochs.note_committed(PARTITION, 100, 7)
+    assert reader.epoch == 7
+    reader.note_lost(20)
+    reader.move(20)
+    assert (reader.epoch, epochs.before(PARTITION, 100)) == (7, -1)
+    reader.move(100)
+    assert reader.epoch == -1
 
 
 @pytest.mark.parametrize("kernel", [True, False])
@@ -108,13 +152,15 @@ def test_a_chunk_knows_the_epochs_of_its_batches(kernel: bool, monkeypatch: pyte
     if not kernel:
         monkeypatch.setattr("ks_actors.log.kafka.wire._record_reader.HAS_KERNEL", False)
 
-    def led(epoch: int, raw: bytes) -> bytes:
-        return raw[:12] + epoch.to_bytes(4, "big") + raw[16:]
-
     one = chunk(led(3, stored(4, b"a", b"b")), led(3, stored(6, b"c")))
-    assert (one.leader_epoch, one.epoch_starts()) == (3, [(4, 3)])
+    assert (one.leader_epoch, one.epoch_starts()) == (3, [(0, 3)])
     several = chunk(led(3, stored(4, b"a", b"b")), led(3, stored(6, b"c")), led(7, stored(9, b"d")))
-    assert (several.leader_epoch, several.epoch_starts()) == (7, [(4, 3), (9, 7)])
+    assert (several.leader_epoch, several.epoch_starts()) == (7, [(0, 3), (7, 7)])
+
+
+def led(epoch: int, raw: bytes) -> bytes:
+    """Return a batch as the leader of an epoch writes it."""
+    return raw[:12] + epoch.to_bytes(4, "big") + raw[16:]
 
 
 def diverging(epoch: int, end: int) -> Any:
@@ -125,11 +171,14 @@ def diverging(epoch: int, end: int) -> Any:
 
 
 async def test_a_reader_hears_where_the_log_differs(log: KafkaLog, tampering: Tampering) -> None:
-    """Again at each fetch until it moves; there it reads what the log has now."""
+    """Again at each fetch until it moves; there it reads what the log has now. One such answer may be that of a broker that no longer leads."""
     partition = await filled(log)
     fetcher = reading(log, partition)
     assert len((await soon(fetch_one(fetcher))).batch) == 3
-    tampering.add("Fetch", *[diverging(0, 1)] * 3)
+    tampering.add("Fetch", diverging(0, 1))
+    fetcher.seek(partition, 2)
+    assert (await soon(fetch_one(fetcher))).batch.values == [b"c"]
+    tampering.add("Fetch", *[diverging(0, 1)] * 9)
     fetcher.seek(partition, 2)
     for _ in range(2):
         with pytest.raises(LogTruncated, match="has lost records from offset 1 on that were read before position 2") as raised:
@@ -139,6 +188,17 @@ async def test_a_reader_hears_where_the_log_differs(log: KafkaLog, tampering: Ta
     tampering.clear()
     fetcher.seek(partition, 1)
     assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
+
+
+async def test_a_record_that_compaction_has_removed_is_not_lost(log: KafkaLog, tampering: Tampering) -> None:
+    """The leader may not know its epoch then: it answers with an earlier one, which ends at the offset or behind it."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("Fetch", diverging(0, 2))
+    fetcher.seek(partition, 2)
+    assert (await soon(fetch_one(fetcher))).batch.values == [b"c"]
+    assert tampering.left == 0
 
 
 async def test_a_leader_that_does_not_know_the_epoch_has_another_log(log: KafkaLog, tampering: Tampering) -> None:

@@ -3,7 +3,7 @@
 from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
 from ks_actors.log.kafka.client._client import GROUP, TRANSACTION, KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
-from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
+from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH, EpochHistory, LeaderEpochs
 from ks_actors.log.kafka.client._loop_thread import LoopThread, begin_in_thread
 from ks_actors.log.kafka.client._options import KafkaOptions
 from ks_actors.log.kafka.client._shared_lookups import Lookups
@@ -14,7 +14,9 @@ __all__ = [
     "LEAST_S",
     "PRODUCE",
     "TRANSACTION",
+    "UNKNOWN_EPOCH",
     "Backoff",
+    "EpochHistory",
     "KafkaClient",
     "KafkaOptions",
     "LeaderEpochs",

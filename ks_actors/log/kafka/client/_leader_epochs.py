@@ -11,79 +11,121 @@ if TYPE_CHECKING:
     from ks_actors.log._types import OffsetAndMetadata
     from ks_actors.records import TopicPartition
 
-UNKNOWN: Final = -1
+UNKNOWN_EPOCH: Final = -1
 # Older epochs are forgotten: a truncation reaches back by an epoch or two.
 _MOST_EPOCHS: Final = 16
 
 
 @final
-class _Read:
-    """The offsets up to `end` that were read without a gap, and the starts of their epochs."""
+class EpochHistory:
+    """The epochs of the records that one reader has read of a partition, up to offset `end`.
 
-    __slots__ = ("end", "epochs", "starts")
+    An epoch counts from the end of the batch before, so an offset that compaction has emptied has
+    the epoch of the records behind it: that of the record before the gap may be gone from the log
+    of a leader.
+    """
 
-    def __init__(self, start: int, epoch: int, end: int) -> None:
-        self.starts: list[int] = [start]
-        self.epochs: list[int] = [epoch]
-        self.end: int = end
+    __slots__ = ("_epochs", "_starts", "end")
 
-    def add(self, start: int, epoch: int) -> None:
-        if epoch != self.epochs[-1]:
-            self.starts.append(start)
-            self.epochs.append(epoch)
-            del self.starts[:-_MOST_EPOCHS], self.epochs[:-_MOST_EPOCHS]
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._epochs: list[int] = []
+        self.end: int = 0
+
+    def begin(self, offset: int, epoch: int) -> None:
+        """Begin at an offset; `epoch` is that of the record before, or -1."""
+        self.end = offset
+        self._starts[:], self._epochs[:] = ([], []) if epoch < 0 else ([offset - 1], [epoch])
+
+    def note(self, start: int, end: int, epochs: Sequence[tuple[int, int]]) -> None:
+        """Note that the records from `start` to `end` were read.
+
+        `epochs` has their epochs, with the end of the batch before; the first one counts from
+        `start` on.
+        """
+        if start != self.end:
+            self.begin(start, UNKNOWN_EPOCH)
+        for at, epoch in epochs:
+            if epoch < 0:
+                # A message format without epochs tells nothing.
+                self._starts.clear()
+                self._epochs.clear()
+            elif not self._epochs or self._epochs[-1] != epoch:
+                self._starts.append(max(at, start))
+                self._epochs.append(epoch)
+        del self._starts[:-_MOST_EPOCHS], self._epochs[:-_MOST_EPOCHS]
+        self.end = end
+
+    def before(self, offset: int) -> int:
+        """Return the epoch of the last record before an offset, or -1 if it is not known."""
+        starts = self._starts
+        if not starts or not starts[0] < offset <= self.end:
+            return UNKNOWN_EPOCH
+        return self._epochs[bisect_left(starts, offset) - 1]
+
+    def diverges_at(self, epoch: int, end: int) -> int:
+        """Return the first offset at which a log differs from the records that were read.
+
+        The log's last epoch that is not above theirs is `epoch`, up to offset `end`.
+        """
+        later = (at for at, other in zip(self._starts, self._epochs, strict=True) if other > epoch)
+        return min(end, next(later, end))
+
+    def cut(self, offset: int) -> None:
+        """Forget the records from an offset on."""
+        kept = bisect_left(self._starts, offset)
+        del self._starts[kept:], self._epochs[kept:]
+        self.end = min(self.end, offset)
 
 
 @final
 class LeaderEpochs:
-    """The leader epochs of the records that the readers of a log have read.
+    """The leader epochs that the readers of a log know.
 
     A leader increments the epoch when it takes over, and writes it into each record batch. Together
     with the epoch, an offset tells a record from another one that has taken its place. Offsets are
     committed with the epoch of the record before, and fetches send it along.
     """
 
-    __slots__ = ("_read",)
+    __slots__ = ("_committed", "_histories")
 
     def __init__(self) -> None:
-        self._read: dict[TopicPartition, _Read] = {}
+        self._committed: dict[TopicPartition, tuple[int, int]] = {}
+        self._histories: dict[TopicPartition, list[EpochHistory]] = {}
 
-    def note(
-        self, partition: TopicPartition, start: int, end: int, epochs: Sequence[tuple[int, int]]
-    ) -> None:
-        """Note that `start` to `end` were read; `epochs` has first offsets and epochs, in order.
+    def add(self, partition: TopicPartition, offset: int) -> EpochHistory:
+        """Return the history of a new reader of a partition, which begins at an offset."""
+        history = EpochHistory()
+        history.begin(offset, self.before(partition, offset))
+        self._histories.setdefault(partition, []).append(history)
+        return history
 
-        The first epoch counts from `start` on, also if compaction has removed its first offsets.
-        """
-        read = self._read.get(partition)
-        if epochs[0][1] < 0:
-            # A message format without epochs tells nothing.
-            self._read.pop(partition, None)
-            return
-        if (
-            read is None
-            or not read.starts[0] <= start <= read.end
-            or (epochs[0][1] != read.epochs[-1] and start < read.end)
-        ):
-            # Another part of the log; one part is enough, and it is the one that was read last.
-            read = self._read[partition] = _Read(start, epochs[0][1], end)
-        else:
-            read.add(start, epochs[0][1])
-        for at, epoch in epochs[1:]:
-            read.add(at, epoch)
-        read.end = max(read.end, end)
+    def remove(self, partition: TopicPartition, history: EpochHistory) -> None:
+        """Remove the history of a reader that has ended; its last offset may still be committed."""
+        epoch = history.before(history.end)
+        if epoch >= 0:
+            self._committed[partition] = history.end, epoch
+        histories = self._histories[partition]
+        histories.remove(history)
+        if not histories:
+            del self._histories[partition]
 
     def note_committed(self, partition: TopicPartition, offset: int, epoch: int) -> None:
         """Note the epoch of the record before a committed offset; -1 is unknown."""
-        if epoch >= 0 and self.before(partition, offset) != epoch:
-            self._read[partition] = _Read(offset - 1, epoch, offset)
+        self._committed[partition] = offset, epoch
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Forget the committed offset of a partition whose log has changed."""
+        self._committed.pop(partition, None)
 
     def before(self, partition: TopicPartition, offset: int) -> int:
-        """Return the epoch of the last record before an offset, or -1 if it was not read here."""
-        read = self._read.get(partition)
-        if read is None or not read.starts[0] < offset <= read.end:
-            return UNKNOWN
-        return read.epochs[bisect_left(read.starts, offset) - 1]
+        """Return the epoch of the last record before an offset, or -1 if it is not known."""
+        for history in self._histories.get(partition, ()):
+            epoch = history.before(offset)
+            if epoch >= 0:
+                return epoch
+        committed, epoch = self._committed.get(partition, (UNKNOWN_EPOCH, UNKNOWN_EPOCH))
+        return epoch if committed == offset else UNKNOWN_EPOCH
 
     def of(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
         """Return the epoch of the last record before each offset."""
@@ -91,18 +133,3 @@ class LeaderEpochs:
             partition: self.before(partition, offset.offset)
             for partition, offset in offsets.items()
         }
-
-    def diverges_at(self, partition: TopicPartition, epoch: int, end: int) -> int | None:
-        """Return the first offset at which a log differs from the records that were read.
-
-        The log's last epoch not above theirs is `epoch`, up to offset `end`. Returns None if too
-        little is known of the records.
-        """
-        read = self._read.get(partition)
-        if read is None:
-            return None
-        later = [at for at, other in zip(read.starts, read.epochs, strict=True) if other > epoch]
-        if later and later[0] == read.starts[0] and end > later[0]:
-            # The records before were not read here, so both logs may differ earlier.
-            return None
-        return min(end, later[0] if later else read.end)

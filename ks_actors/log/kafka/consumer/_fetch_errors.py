@@ -15,7 +15,7 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.lifecycle import component_log
-from ks_actors.log.kafka.client import Unavailable
+from ks_actors.log.kafka.client import UNKNOWN_EPOCH, Unavailable
 from ks_actors.log.kafka.wire import (
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
@@ -78,8 +78,8 @@ class FetchErrors:
     def refused(self, source: PartitionReader, code: int) -> None:
         """Handle the error code of a partition."""
         if code == OFFSET_OUT_OF_RANGE:
-            source.looking = True
-            self._owner.begin(self._find_range(source, source.era))
+            if not source.looking and source.backoff_timer is None:
+                self._look_for_range(source, None)
         elif code in _UNKNOWN:
             self._unknown(source)
             self.refresh()
@@ -109,13 +109,24 @@ class FetchErrors:
         self._owner.change(source)
 
     def diverged(self, source: PartitionReader, epoch: int, epoch_end: int) -> None:
-        """Handle a log that has other records than those that were read.
+        """Handle a log that does not have the record before the fetch offset.
 
-        Its last epoch not above that of the records is `epoch`, up to the offset `epoch_end`.
+        Its last epoch that is not above the record's is `epoch`, up to the offset `epoch_end`.
         """
-        at = source.epochs.diverges_at(source.partition, epoch, epoch_end)
+        if source.looking or source.backoff_timer is not None:
+            # An answer to the other connection's request, which is older than the last lookup.
+            return
+        if epoch_end >= source.ahead:
+            # Compaction may have removed the record, and with it the epoch from the replica.
+            source.epoch = UNKNOWN_EPOCH
+            self._owner.change(source)
+            return
+        at = source.history.diverges_at(epoch, epoch_end)
+        self._look_for_range(source, at)
+
+    def _look_for_range(self, source: PartitionReader, diverges_at: int | None) -> None:
         source.looking = True
-        self._owner.begin(self._find_range(source, source.era, (at,)))
+        self._owner.begin(self._find_range(source, source.era, diverges_at))
         self._owner.change(source)
 
     def _hold(self, source: PartitionReader, *, away: bool = False) -> None:
@@ -192,12 +203,13 @@ class FetchErrors:
         self,
         source: PartitionReader,
         era: int,
-        diverging: tuple[int | None] | None = None,
+        diverges_at: int | None,
     ) -> None:
         """Report OffsetOutOfRange with the valid range, if the fetch offset is outside it.
 
-        With `diverging`, report LogTruncated: it has the first offset whose record is another one
-        than the one that was read, or None if the leader cannot tell.
+        Report LogTruncated with `diverges_at` if the leader has said so, or has refused an offset
+        that is inside the range, once more after a lookup: the first answer may be that of a broker
+        that no longer leads, or does not know its end offset yet.
         """
         error: Exception | None
         lost_before, source.lost_range = source.lost_range, True
@@ -205,15 +217,11 @@ class FetchErrors:
             begin = await self._find_offset(source.partition, _EARLIEST)
             end = await self._find_offset(source.partition, _LATEST)
             where = source.partition, source.ahead, begin, end
-            if diverging is not None:
-                error = LogTruncated(*where, *diverging)
-            elif not begin <= source.ahead <= end:
+            if not begin <= source.ahead <= end:
                 error = OffsetOutOfRange(*where)
             elif lost_before and source.epoch >= 0:
-                # The leader has never heard of the epoch, so its log began anew.
-                error = LogTruncated(*where, None)
+                error = LogTruncated(*where, diverges_at)
             else:
-                # The leader may be new, and may have learned its end offset only now.
                 error = None
         except LogClosed:
             return
@@ -228,6 +236,8 @@ class FetchErrors:
             if error is None:
                 self._hold(source)
             else:
+                if isinstance(error, OffsetOutOfRange):
+                    source.note_lost(diverges_at or 0)
                 self._owner.fail(source, error)
 
     async def _find_offset(self, partition: TopicPartition, which: int) -> int:

@@ -25,15 +25,25 @@ _LAST_EPOCH: Final = (1 << 31) - 1
 class FetchSession:
     """The partitions in successive requests of one connection.
 
-    `sent_offsets` has the offsets that the broker knows, by partition. The first request has all
-    partitions and opens a session, if the broker has room for one; later requests only have
-    changes. The broker keeps the order in which partitions have their turn.
+    `sent_offsets` has the offsets that the broker knows, by partition, and `_sent_epochs` the
+    leader epochs of the records before. The first request has all partitions and opens a session,
+    if the broker has room for one; later requests only have changes. The broker keeps the order in
+    which partitions have their turn.
     """
 
-    __slots__ = ("_asked", "_changed", "_epoch", "_forgotten", "_id", "sent_offsets")
+    __slots__ = (
+        "_asked",
+        "_changed",
+        "_epoch",
+        "_forgotten",
+        "_id",
+        "_sent_epochs",
+        "sent_offsets",
+    )
 
     def __init__(self) -> None:
         self.sent_offsets: dict[TopicPartition, int] = {}
+        self._sent_epochs: dict[TopicPartition, int] = {}
         self._changed: set[TopicPartition] = set()
         self._id: int = _NONE
         self._epoch: int = _FULL
@@ -53,6 +63,7 @@ class FetchSession:
         """Return whether the last request lacks a wanted partition."""
         return any(
             self.sent_offsets.get(partition) != wanted[partition].ahead
+            or self._sent_epochs[partition] != wanted[partition].epoch
             for partition in self._changed
             if partition in wanted
         )
@@ -71,8 +82,12 @@ class FetchSession:
             if source is None:
                 if sent_offsets.pop(partition, None) is not None:
                     forgotten.setdefault(topic, []).append(number)
-            elif sent_offsets.get(partition) != source.ahead:
+            elif (
+                sent_offsets.get(partition) != source.ahead
+                or self._sent_epochs[partition] != source.epoch
+            ):
                 sent_offsets[partition] = source.ahead
+                self._sent_epochs[partition] = source.epoch
                 # A topic comes again behind another one, as in Kafka's consumer: if partitions were
                 # grouped, those of the first topic would all have their turn before the others.
                 if not asked or asked[-1][0] != topic:

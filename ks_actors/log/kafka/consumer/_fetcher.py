@@ -76,6 +76,7 @@ class KafkaFetcher:
             source = self._sources.pop(partition)
             # The new era makes the responses under way obsolete.
             self._move(source, source.position)
+            source.end()
         for partition, offset in assigned.items():
             if partition not in self._sources:
                 self._sources[partition] = added = PartitionReader(

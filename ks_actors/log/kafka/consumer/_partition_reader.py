@@ -15,7 +15,7 @@ from ks_actors.log.kafka.wire import Columns
 if TYPE_CHECKING:
     import asyncio
 
-    from ks_actors.log.kafka.client import LeaderEpochs
+    from ks_actors.log.kafka.client import EpochHistory, LeaderEpochs
     from ks_actors.log.kafka.wire import Chunk
     from ks_actors.records import TopicPartition
 
@@ -49,15 +49,16 @@ class PartitionReader:
 
     __slots__ = (
         "_budget",
+        "_epochs",
         "ahead",
         "backoff",
         "backoff_timer",
         "buffered",
         "chunks",
         "epoch",
-        "epochs",
         "era",
         "error",
+        "history",
         "looking",
         "lost_range",
         "more",
@@ -72,11 +73,12 @@ class PartitionReader:
         self, partition: TopicPartition, position: int, budget: Budget, epochs: LeaderEpochs
     ) -> None:
         self._budget = budget
-        self.epochs: LeaderEpochs = epochs
+        self._epochs: LeaderEpochs = epochs
+        self.history: EpochHistory = epochs.add(partition, position)
         self.partition: TopicPartition = partition
         self.position: int = position
         self.ahead: int = position
-        self.epoch: int = epochs.before(partition, position)
+        self.epoch: int = self.history.before(position)
         self.era: int = 0
         self.paused: bool = False
         # Whether the broker had more than the last fetch returned.
@@ -121,7 +123,12 @@ class PartitionReader:
     def move(self, position: int) -> None:
         """Continue from another position; drop the buffer and responses under way."""
         self.position = self.ahead = position
-        self.epoch = self.epochs.before(self.partition, position)
+        history = self.history
+        if history.before(position) >= 0:
+            history.cut(position)
+        else:
+            history.begin(position, self._epochs.before(self.partition, position))
+        self.epoch = history.before(position)
         self.era += 1
         self.looking = self.more = self.lost_range = False
         if self.backoff_timer is not None:
@@ -134,13 +141,23 @@ class PartitionReader:
         self._budget.used -= self.buffered
         self.buffered = 0
 
+    def note_lost(self, offset: int) -> None:
+        """Forget the epochs from an offset on, whose records the log has lost; 0 forgets all."""
+        self.history.cut(offset)
+        self._epochs.forget(self.partition)
+
+    def end(self) -> None:
+        """Stop reading; the epoch of the last record may still be needed for a commit."""
+        self.move(self.position)
+        self._epochs.remove(self.partition, self.history)
+
     def add(self, chunk: Chunk) -> bool:
         """Add a fetched chunk; tell whether it has anything new."""
         behind = chunk.next_offset
         # Brokers return whole batches: one may end before the offset that was asked for.
         if behind is None or behind <= self.ahead:
             return False
-        self.epochs.note(self.partition, self.ahead, behind, chunk.epoch_starts())
+        self.history.note(self.ahead, behind, chunk.epoch_starts())
         self.ahead, self.epoch = behind, chunk.leader_epoch
         self.more = behind < chunk.end_offset
         self.chunks.append(chunk)

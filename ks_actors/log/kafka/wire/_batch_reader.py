@@ -198,16 +198,21 @@ class Chunk:
         return following
 
     def epoch_starts(self) -> list[tuple[int, int]]:
-        """Return each leader epoch of the whole batches after its first offset, in their order."""
+        """Return each leader epoch of the whole batches after the end of the batch before it.
+
+        They are in their order; the first one is after offset 0.
+        """
         first = _epoch_at(self.raw, 0)
+        starts = [(0, first)]
         if first == self.leader_epoch:
             # Epochs never go back, so all batches have this one.
-            return [(_LENGTHS.unpack_from(self.raw)[0], first)]
-        starts: list[tuple[int, int]] = []
-        for at, _ in whole_batches(self._partition, self.raw):
+            return starts
+        before = 0
+        for at, following in whole_batches(self._partition, self.raw):
             epoch = _epoch_at(self.raw, at)
-            if not starts or starts[-1][1] != epoch:
-                starts.append((_LENGTHS.unpack_from(self.raw, at)[0], epoch))
+            if starts[-1][1] != epoch:
+                starts.append((before, epoch))
+            before = following
         return starts
 
     @property

@@ -42,6 +42,8 @@ _NO_SESSION: Final = (0, -1)
 _NO_TAGS: Final = b"\0"
 # Each byte of a variable-length number has seven bits of it, and this one if more follow.
 _MORE: Final = 0x80
+# A number has 32 bits.
+_MOST_BYTES: Final = 5
 # An empty rack, and no tags.
 _REQUEST_END: Final = b"\1\0"
 
@@ -65,15 +67,12 @@ def _text(text: str) -> bytes:
 
 def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
     """Return an unsigned number and the position after it. Raises struct.error at the end."""
-    number = shift = 0
-    try:
-        while (byte := raw[at]) >= _MORE:
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            at += 1
-    except IndexError:
-        raise error("a fetch response is cut off in a number") from None
-    return number | byte << shift, at + 1
+    number = 0
+    for shift, byte in enumerate(raw[at : at + _MOST_BYTES]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < _MORE:
+            return number, at + shift + 1
+    raise error("a fetch response is cut off in a number, or has one that is too long")
 
 
 def _read_tags(raw: bytes, at: int) -> tuple[dict[int, int], int]:

@@ -130,8 +130,9 @@ def offset_commit(
     """Commit offsets as a member in its generation; `epochs` are those of the records before."""
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for partition, offset in offsets.items():
-        topics.setdefault(partition.topic, []).append(
-            (partition.partition, offset.offset, epochs[partition], offset.metadata)
+        topic, number = partition
+        topics.setdefault(topic, []).append(
+            (number, offset.offset, epochs[partition], offset.metadata)
         )
     return Pinned(
         _OFFSET_COMMIT,
