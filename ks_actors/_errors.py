@@ -135,13 +135,16 @@ class LogTruncated(OffsetOutOfRange):
         end: int,
         diverges_at: int | None,
     ) -> None:
-        super().__init__(partition, position, begin, end)
         since = "" if diverges_at is None else f" from offset {diverges_at} on"
-        text = (
+        # The text of the base class would say that the position is outside, which it may not be.
+        super(OffsetOutOfRange, self).__init__(
             f"{partition} has lost records{since} that were read before position {position}: the "
             f"log was truncated, and has offsets {begin} to {end} now"
         )
-        self.args = (text,)
+        self.partition: TopicPartition = partition
+        self.position: int = position
+        self.begin: int = begin
+        self.end: int = end
         self.diverges_at: int | None = diverges_at
 
 

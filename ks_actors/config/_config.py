@@ -428,6 +428,10 @@ class StreamsConfig:
         """
         return self._made(*self._given, from_mapping(settings, "keyword"))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes the config anew, for copies and for other processes."""
+        return type(self)._made, self._given
+
     def __repr__(self) -> str:
         said = (
             f"{name}={shown(name, getattr(self, name))}"

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LONGEST_TOPIC = 249
 BY_DURATION = "by_duration:"
 LAST_INT = (1 << 63) - 1
+# Kafka's requests have these types for numbers, and its clients refuse larger ones.
+INT16 = (1 << 15) - 1
+INT32 = (1 << 31) - 1
 
 RESPONSES: dict[str, Any] = {"fail": handlers.log_and_fail, "continue": handlers.log_and_continue}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import ConfigError
@@ -11,7 +12,7 @@ from ks_actors.config._names import canonical
 from ks_actors.kernel import SWITCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 TABLES = ("ks-actors", "ks_actors")
@@ -38,11 +39,23 @@ class Given(NamedTuple):
 def from_mapping(settings: Mapping[str, Any], origin: str) -> tuple[Given, ...]:
     """Return settings by name, `commit.interval.ms` or `commit_interval_ms`.
 
-    Nested mappings are parts of a name: TOML reads dots so.
+    Nested mappings are parts of a name: TOML reads dots so. Raises ConfigError for names that are
+    no texts, and for two spellings of one name: neither of them is the later one.
     """
     # The origin of a file is its name, which has a suffix.
     literal = origin == "keyword"
-    return tuple(Given(canonical(name), value, origin, literal) for name, value in _flat(settings))
+    found: dict[str, tuple[str, Given]] = {}
+    for name, value in _flat(settings):
+        if not isinstance(name, str):
+            raise ConfigError(f"{name!r} ({origin}): is no name of a setting: names are texts")
+        given = Given(canonical(name), value, origin, literal)
+        other, _ = found.setdefault(given.name, (name, given))
+        if other != name:
+            raise ConfigError(
+                f"{name} ({origin}): is another spelling of {other}, which is set, too: set one of "
+                "them"
+            )
+    return tuple(given for _, given in found.values())
 
 
 def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ...]:
@@ -66,7 +79,8 @@ def from_file(path: Path) -> tuple[Given, ...]:
     if path.suffix not in {".toml", ".properties"}:
         raise ConfigError(f"{path}: settings come from .toml and .properties files")
     try:
-        text = path.read_text(encoding="utf-8")
+        # Editors on Windows put a byte order mark in front.
+        text = path.read_text(encoding="utf-8-sig")
         if path.suffix == ".properties":
             return tuple(
                 Given(canonical(name), value, path.name) for name, value in parse_properties(text)
@@ -78,8 +92,15 @@ def from_file(path: Path) -> tuple[Given, ...]:
     return from_mapping(table, path.name)
 
 
-def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flat(settings: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"settings are a mapping of names to values, and this is a {type(settings).__name__}"
+        )
     for name, value in settings.items():
+        if not isinstance(name, str):
+            yield name, value
+            continue
         # The names of topic configs have dots of their own, which TOML reads as tables.
         if isinstance(value, dict) and canonical(name) == "topic_configs":
             yield name, dict(_flat(value))

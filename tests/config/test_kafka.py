@@ -132,6 +132,20 @@ def test_all_settings_reach_the_log() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "session_timeout_ms", "max_poll_interval_ms", "transaction_timeout_ms", "request_timeout_ms", "delivery_timeout_ms", "poll_ms",
+        "default_api_timeout_ms", "fetch_max_bytes", "max_partition_fetch_bytes", "batch_size", "replication_factor",
+    ],
+)  # fmt: skip
+def test_numbers_that_kafkas_requests_cannot_hold_are_refused(name: str) -> None:
+    """With the config, as in Kafka: a request that cannot be written comes much later."""
+    most = 32_767 if name == "replication_factor" else 2_147_483_647
+    with pytest.raises(ConfigError, match=f"{name} .* is more than {most}"):
+        StreamsConfig.of({"application_id": "a", "bootstrap_servers": "a:1", name: most + 1})
+
+
 def test_defaults_are_those_of_the_log() -> None:
     """An app on Kafka by config is as one on a KafkaLog of its own."""
     assert options(config(bootstrap_servers="localhost:9092")) == KafkaOptions()

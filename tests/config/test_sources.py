@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import string
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,6 +54,39 @@ def test_later_sources_override_earlier_ones(tmp_path: Path, name: str, content:
     assert config.default_key_serde is serdes.STRING
     names = ("commit_interval_ms", "poll_ms", "max_task_idle_ms", "log")
     assert [config.origins[each] for each in names] == [name, "environment KS_ACTORS_POLL_MS", "keyword", "default"]
+
+
+@pytest.mark.parametrize(("name", "content"), [("app.toml", TOML), ("app.properties", PROPERTIES)])
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str, content: str) -> None:
+    """Editors on Windows put one in front."""
+    file = tmp_path / name
+    file.write_text(content.lstrip(), encoding="utf-8-sig")
+    assert StreamsConfig.load(file, environ={}).application_id == "from-file"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ([("application_id", "a")], "this is a list"),
+        ("application_id=a", "this is a str"),
+        ({"application_id": "a", 1: 2}, r"1 \(mapping\): is no name of a setting"),
+        ({"application_id": "a", "poll_ms": 1, "poll.ms": 2}, r"poll\.ms \(mapping\): is another spelling of poll_ms"),
+        ({"application_id": "a", "poll_ms": 1, "poll": {"ms": 2}}, r"poll\.ms \(mapping\): is another spelling of poll_ms"),
+    ],
+)
+def test_settings_are_a_mapping_with_one_spelling_of_each_name(settings: Any, message: str) -> None:
+    """Anything else is a ConfigError that names it."""
+    with pytest.raises(ConfigError, match=message):
+        StreamsConfig.of(settings)
+
+
+def test_a_config_can_be_copied_and_sent_to_another_process() -> None:
+    """The copy is equal, and has the same origins."""
+    config = StreamsConfig.of({"application_id": "a", "poll_ms": "7"})
+    for other in (pickle.loads(pickle.dumps(config)), copy.deepcopy(config), copy.copy(config)):  # noqa: S301 - our own bytes
+        assert other == config
+        assert dict(other.origins) == dict(config.origins)
+        assert other.replace(poll_ms=8).poll_ms == 8
 
 
 def test_a_java_apps_properties_can_be_read(tmp_path: Path) -> None:

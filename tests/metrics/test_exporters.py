@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import math
 import re
+import socket
+import sys
 import time
 from typing import TYPE_CHECKING, Any, cast
 from urllib.request import urlopen
@@ -32,6 +35,7 @@ from ks_actors.testing import AppHarness, run_app
 from tests.metrics.test_app_metrics import counting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 OWN = Group("ks-actors-some-metrics", "client-id", "task-id")
@@ -63,6 +67,32 @@ def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def labelled(**more: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({**LABELS, **more}.items()))
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "make"),
+    [
+        ("prometheus_client", "prometheus", lambda: PrometheusCollector(Measured())),
+        ("prometheus_client", "prometheus", lambda: serve_prometheus(Measured(), port=0)),
+        ("opentelemetry", "otel", lambda: OtelMetrics(Measured())),
+    ],
+)
+def test_without_its_package_an_exporter_names_the_extra(
+    package: str, extra: str, make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is the import's own class."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'ks-actors\[{extra}\]'"):
+        make()
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    """With the address and the remedy; two apps on one machine have the same default."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"metrics cannot be served at 127.0.0.1:{port}: .* in use; give another") as raised:
+            serve_prometheus(Measured(), port=port)
+        assert raised.value.errno == errno.EADDRINUSE
 
 
 def test_prometheus_reads_each_kind_as_its_own() -> None:

@@ -1,6 +1,13 @@
-"""Kafka as a log."""
+"""Kafka as a log. Needs the extra `kafka`."""
 
-from ks_actors.log.kafka._log import KafkaLog
-from ks_actors.log.kafka.client import KafkaOptions
+try:
+    from ks_actors.log.kafka._log import KafkaLog
+    from ks_actors.log.kafka.client import KafkaOptions
+except ModuleNotFoundError as _missing:
+    if (_missing.name or "").partition(".")[0] != "aiokafka":
+        raise
+    raise ModuleNotFoundError(
+        "ks_actors.log.kafka needs aiokafka: pip install 'ks-actors[kafka]'", name="aiokafka"
+    ) from _missing
 
 __all__ = ["KafkaLog", "KafkaOptions"]

@@ -152,8 +152,14 @@ _by_provider: WeakKeyDictionary[MeterProvider, _Instruments] = WeakKeyDictionary
 
 
 def _instruments_of(meter_provider: MeterProvider | None) -> _Instruments:
-    from opentelemetry import metrics  # noqa: PLC0415 - an extra
-
+    try:
+        from opentelemetry import metrics  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        raise ModuleNotFoundError(
+            "OtelMetrics needs OpenTelemetry: pip install 'ks-actors[otel]'", name=missing.name
+        ) from missing
     current = metrics.get_meter_provider()
     provider = current if meter_provider is None else meter_provider
     found = _by_provider.get(provider)

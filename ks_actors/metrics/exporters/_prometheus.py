@@ -14,6 +14,7 @@ from ks_actors.metrics.exporters._reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from types import ModuleType
 
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric as Family
@@ -39,8 +40,7 @@ class PrometheusCollector:
     """
 
     def __init__(self, app: HasMetrics, constant: Mapping[str, str] = _NO_CONSTANT) -> None:
-        import prometheus_client  # noqa: F401, PLC0415 - an extra; it is to fail here
-
+        _library()
         self._reading = Reading(app)
         self._constant = dict(constant)
 
@@ -79,10 +79,22 @@ class PrometheusCollector:
             family.add_sample(name, labels, value)
 
 
-def _registry(app: HasMetrics, constant: Mapping[str, str]) -> CollectorRegistry:
-    from prometheus_client import CollectorRegistry  # noqa: PLC0415 - an extra
+def _library() -> ModuleType:
+    """Return the library. Raises ModuleNotFoundError, with the remedy, without the extra."""
+    try:
+        import prometheus_client  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as missing:
+        if missing.name != "prometheus_client":
+            raise
+        raise ModuleNotFoundError(
+            "metrics for Prometheus need prometheus-client: pip install 'ks-actors[prometheus]'",
+            name=missing.name,
+        ) from missing
+    return prometheus_client
 
-    registry = CollectorRegistry(auto_describe=False)
+
+def _registry(app: HasMetrics, constant: Mapping[str, str]) -> CollectorRegistry:
+    registry: CollectorRegistry = _library().CollectorRegistry(auto_describe=False)
     registry.register(PrometheusCollector(app, constant))
     return registry
 
@@ -155,6 +167,13 @@ def serve_prometheus(
     is encrypted, and nobody is asked for a name. `constant` labels are added to each value. Raises
     OSError when the address is taken, ImportError without the extra `prometheus`.
     """
-    from prometheus_client import start_http_server  # noqa: PLC0415 - an extra
-
-    return PrometheusServer(*start_http_server(port, addr=host, registry=_registry(app, constant)))
+    start = _library().start_http_server
+    registry = _registry(app, constant)
+    try:
+        return PrometheusServer(*start(port, addr=host, registry=registry))
+    except OSError as error:
+        text = (
+            f"metrics cannot be served at {host}:{port}: {error.strerror or error}; give another "
+            "host or port, or port 0 for any free one"
+        )
+        raise OSError(error.errno, text) from error
