@@ -129,7 +129,26 @@ def test_a_committed_offset_brings_its_epoch() -> None:
     assert [epochs.before(PARTITION, at) for at in (7, 8, 9)] == [4, 5, 5]
     epochs.remove(PARTITION, other)
     epochs.remove(PARTITION, one)
-    assert [epochs.before(PARTITION, at) for at in (8, 9)] == [-1, 5]
+    epochs.remove(PARTITION, one)
+    assert [epochs.before(PARTITION, at) for at in (2, 8, 9, 10)] == [-1, 5, 5, -1]
+    epochs.note_committed(PARTITION, 10, 6)
+    assert epochs.before(PARTITION, 10) == 6
+    epochs.forget(PARTITION)
+    assert [epochs.before(PARTITION, at) for at in (9, 10)] == [-1, -1]
+
+
+async def test_readers_that_have_ended_are_forgotten(log: KafkaLog) -> None:
+    """Partitions that are given up, and those of a closed fetcher, leave no history of a reader behind; the last offsets may still be committed."""
+    partition = await filled(log)
+    epochs = log._client.epochs
+    for close in (False, True):
+        fetcher = reading(log, partition)
+        await soon(fetch_one(fetcher))
+        if close:
+            await fetcher.close()
+        fetcher.assign({})
+        assert partition not in epochs._histories
+        assert epochs.before(partition, 2) >= 0
 
 
 def test_lost_records_leave_no_epochs_behind() -> None:

@@ -87,11 +87,12 @@ class LeaderEpochs:
     committed with the epoch of the record before, and fetches send it along.
     """
 
-    __slots__ = ("_committed", "_histories")
+    __slots__ = ("_committed", "_histories", "_last")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[int, int]] = {}
         self._histories: dict[TopicPartition, list[EpochHistory]] = {}
+        self._last: dict[TopicPartition, EpochHistory] = {}
 
     def add(self, partition: TopicPartition, offset: int) -> EpochHistory:
         """Return the history of a new reader of a partition, which begins at an offset."""
@@ -101,22 +102,22 @@ class LeaderEpochs:
         return history
 
     def remove(self, partition: TopicPartition, history: EpochHistory) -> None:
-        """Remove the history of a reader that has ended; its last offset may still be committed."""
-        epoch = history.before(history.end)
-        if epoch >= 0:
-            self._committed[partition] = history.end, epoch
-        histories = self._histories[partition]
-        histories.remove(history)
+        """Remove the history of a reader that has ended; the last one is kept for a commit."""
+        histories = self._histories.get(partition, [])
+        if history in histories:
+            histories.remove(history)
+            self._last[partition] = history
         if not histories:
-            del self._histories[partition]
+            self._histories.pop(partition, None)
 
     def note_committed(self, partition: TopicPartition, offset: int, epoch: int) -> None:
         """Note the epoch of the record before a committed offset; -1 is unknown."""
         self._committed[partition] = offset, epoch
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget the committed offset of a partition whose log has changed."""
+        """Forget the committed offset, and readers that have ended, of a log that has changed."""
         self._committed.pop(partition, None)
+        self._last.pop(partition, None)
 
     def before(self, partition: TopicPartition, offset: int) -> int:
         """Return the epoch of the last record before an offset, or -1 if it is not known."""
@@ -125,7 +126,10 @@ class LeaderEpochs:
             if epoch >= 0:
                 return epoch
         committed, epoch = self._committed.get(partition, (UNKNOWN_EPOCH, UNKNOWN_EPOCH))
-        return epoch if committed == offset else UNKNOWN_EPOCH
+        if committed == offset and epoch >= 0:
+            return epoch
+        last = self._last.get(partition)
+        return UNKNOWN_EPOCH if last is None else last.before(offset)
 
     def of(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
         """Return the epoch of the last record before each offset."""

@@ -231,5 +231,7 @@ class KafkaFetcher:
         if not self._closed:
             self._closed = True
             self._fetching.stop()
+            for source in self._sources.values():
+                source.end()
             self._wake()
             self._on_close(self)
