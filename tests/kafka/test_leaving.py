@@ -44,6 +44,8 @@ class Cluster3:
 class Socket:
     """Take the place of a connection."""
 
+    outlived = False
+
     def __init__(self, connections: Connections, cluster: Cluster3, node: int, channel: str) -> None:
         self._connections = connections
         self.host, self.port = f"b{abs(node)}", abs(node)

@@ -189,6 +189,17 @@ def diverging(epoch: int, end: int) -> Any:
     return fetch_answer(change)
 
 
+def ends_at(offset: int) -> Any:
+    """Return an answer to a look-up of offsets that says this one."""
+
+    def fault(response: Any) -> Any:
+        ((topic, ((number, code, time, _, *rest),)),) = response.topics
+        response.topics = [(topic, [(number, code, time, offset, *rest)])]
+        return response
+
+    return fault
+
+
 async def test_a_reader_hears_where_the_log_differs(log: KafkaLog, tampering: Tampering) -> None:
     """Again at each fetch until it moves; there it reads what the log has now. One such answer may be that of a broker that no longer leads."""
     partition = await filled(log)
@@ -207,6 +218,20 @@ async def test_a_reader_hears_where_the_log_differs(log: KafkaLog, tampering: Ta
     tampering.clear()
     fetcher.seek(partition, 1)
     assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
+
+
+async def test_a_log_that_ends_below_what_was_read_is_truncated(log: KafkaLog, tampering: Tampering) -> None:
+    """At the first answer; the policy for offsets that are gone would leave out what is written meanwhile."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("Fetch", diverging(0, 1))
+    tampering.add("Offset", ends_at(0), ends_at(1))
+    fetcher.seek(partition, 2)
+    with pytest.raises(LogTruncated) as raised:
+        await soon(fetch_one(fetcher))
+    assert (raised.value.position, raised.value.end, raised.value.diverges_at) == (2, 1, 1)
+    assert tampering.left == 0
 
 
 async def test_a_record_that_compaction_has_removed_is_not_lost(log: KafkaLog, tampering: Tampering) -> None:

@@ -209,7 +209,8 @@ class FetchErrors:
 
         Report LogTruncated with `diverges_at` if the leader has said so, or has refused an offset
         that is inside the range, once more after a lookup: the first answer may be that of a broker
-        that no longer leads, or does not know its end offset yet.
+        that no longer leads, or does not know its end offset yet. An end below the offset is proof
+        enough.
         """
         error: Exception | None
         lost_before, source.lost_range = source.lost_range, True
@@ -217,7 +218,9 @@ class FetchErrors:
             begin = await self._find_offset(source.partition, _EARLIEST)
             end = await self._find_offset(source.partition, _LATEST)
             where = source.partition, source.ahead, begin, end
-            if not begin <= source.ahead <= end:
+            if diverges_at is not None and source.ahead > end:
+                error = LogTruncated(*where, diverges_at)
+            elif not begin <= source.ahead <= end:
                 error = OffsetOutOfRange(*where)
             elif lost_before and source.epoch >= 0:
                 error = LogTruncated(*where, diverges_at)
