@@ -14,7 +14,6 @@ from ks_actors.app._queries import AppQueries
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
 from ks_actors.runtime.shared import InstanceState
-from ks_actors.runtime.watch import WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -52,6 +51,7 @@ class AppOrders(AppQueries):
     _ref: Ref[m.InstanceMessage] | None = None
     _metrics: Metrics
     _loop: asyncio.AbstractEventLoop | None = None
+    _is_paused: bool = False
 
     @property
     def state(self) -> InstanceState:
@@ -108,6 +108,7 @@ class AppOrders(AppQueries):
         then it does not pause later either.
         """
         await self._obeyed("pause", self._running().ask(m.PauseAll), timeout_ms)
+        self._is_paused = True
 
     async def resume(self, timeout_ms: int = 60_000) -> None:
         """Resume processing after `pause`.
@@ -116,6 +117,7 @@ class AppOrders(AppQueries):
         then it does not resume later either.
         """
         await self._obeyed("resume", self._running().ask(m.ResumeAll), timeout_ms)
+        self._is_paused = False
 
     async def commit(self, timeout_ms: int | None = None) -> None:
         """Commit all tasks now.
@@ -255,7 +257,5 @@ class AppOrders(AppQueries):
         offsets = await consumer_lag(self._metrics, self._log, self.config) or int(
             self.state is not InstanceState.RUNNING
         )
-        waits = self._instance.waiting() if offsets else ()
-        paused = any(wait.reason is WaitReason.PAUSED for wait in waits)
-        remedy = "; the app is paused: call resume" if paused else ""
+        remedy = "; the app is paused: call resume" if self._is_paused else ""
         return Lag(offsets, f"{offsets} offsets are not processed or not committed{remedy}")

@@ -117,6 +117,23 @@ def test_partitions_of_other_members_count_until_these_have_committed(guarantee:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_wait_of_a_paused_app_names_the_pause(guarantee: str) -> None:
+    """The error says what to do; after `resume` the same wait ends."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.caught_up()
+        await harness.app.pause()
+        await fill(harness, "orders", 0, 1)
+        with pytest.raises(TaskTimeout, match="the app is paused: call resume"):
+            await harness.app.wait_until_caught_up(5_000)
+        await harness.app.resume()
+        await harness.app.wait_until_caught_up()
+        assert await values(harness) == ["orders-0", "orders-1"]
+
+    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_unprocessed_records_are_not_waited_for(guarantee: str) -> None:
     """Markers of transactions hold no records, and records before the latest are not read: another member commits nothing of either."""
 
