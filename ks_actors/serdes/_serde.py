@@ -169,4 +169,6 @@ def is_same(one: Any, other: Any) -> bool:
         return one.alike(other)
     if repr(one) == repr(other):
         return True
-    return getattr(one, "__dict__", None) == getattr(other, "__dict__", None)
+    attributes: dict[str, Any] | None = getattr(one, "__dict__", None)
+    # Values without attributes, such as texts, have been compared above.
+    return attributes is not None and attributes == other.__dict__
