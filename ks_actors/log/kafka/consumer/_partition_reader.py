@@ -148,7 +148,7 @@ class PartitionReader:
 
     def end(self) -> None:
         """Stop reading; the epoch of the last record may still be needed for a commit."""
-        self.move(self.position)
+        self.history.cut(self.position)
         self._epochs.remove(self.partition, self.history)
 
     def add(self, chunk: Chunk) -> bool:
