@@ -234,6 +234,34 @@ async def test_a_log_that_ends_below_what_was_read_is_truncated(log: KafkaLog, t
     assert tampering.left == 0
 
 
+async def test_a_leader_without_records_has_lost_all(log: KafkaLog, tampering: Tampering) -> None:
+    """It knows no epoch, and answers that the offset is out of range; when records come meanwhile, the next answer tells."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("Fetch", fetch_code(1))
+    tampering.add("Offset", ends_at(0), ends_at(0))
+    fetcher.seek(partition, 2)
+    with pytest.raises(LogTruncated) as raised:
+        await soon(fetch_one(fetcher))
+    assert (raised.value.position, raised.value.end, raised.value.diverges_at) == (2, 0, 0)
+    assert tampering.left == 0
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("Fetch", fetch_code(1), diverging(0, 1))
+    tampering.add("Offset", *[ends_at(end) for end in (0, 1, 0, 1)])
+    fetcher.seek(partition, 2)
+    with pytest.raises(LogTruncated) as raised:
+        await soon(fetch_one(fetcher))
+    assert (raised.value.position, raised.value.end, raised.value.diverges_at) == (2, 1, 1)
+    assert tampering.left == 0
+    # Of an offset that was only sought, nobody can say that its records were lost.
+    fetcher.seek(partition, 9)
+    with pytest.raises(OffsetOutOfRange) as beyond:
+        await soon(fetch_one(fetcher))
+    assert not isinstance(beyond.value, LogTruncated)
+
+
 async def test_a_record_that_compaction_has_removed_is_not_lost(log: KafkaLog, tampering: Tampering) -> None:
     """The leader may not know its epoch then: it answers with an earlier one, which ends at the offset or behind it."""
     partition = await filled(log)
@@ -317,6 +345,23 @@ async def test_a_reader_goes_on_when_the_disk_was_lost(own_broker: Broker) -> No
     assert (raised.value.diverges_at, raised.value.position, raised.value.end) == (0, 3, 9)
     fetcher.seek(partition, 0)
     assert (await soon(fetch_one(fetcher))).batch.values == values
+    await log.close()
+
+
+async def test_a_reader_hears_of_a_log_that_is_empty_now(own_broker: Broker) -> None:
+    """Before anything is written, so that none of it is left out."""
+    log = await connect(own_broker)
+    (partition,) = await new_topic(log)
+    await write(await log.producer(client_id="p"), partition, b"a", b"b", b"c")
+    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
+    fetcher.assign({partition: 0})
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    own_broker.stop()
+    lose_disk(own_broker, partition.topic)
+    own_broker.start()
+    with pytest.raises(LogTruncated) as raised:
+        await asyncio.wait_for(fetch_one(fetcher), 60)
+    assert (raised.value.diverges_at, raised.value.position, raised.value.begin, raised.value.end) == (0, 3, 0, 0)
     await log.close()
 
 

@@ -205,27 +205,13 @@ class FetchErrors:
         era: int,
         diverges_at: int | None,
     ) -> None:
-        """Report OffsetOutOfRange with the valid range, if the fetch offset is outside it.
-
-        Report LogTruncated with `diverges_at` if the leader has said so, or has refused an offset
-        that is inside the range, once more after a lookup: the first answer may be that of a broker
-        that no longer leads, or does not know its end offset yet. An end below the offset is proof
-        enough.
-        """
+        """Report the valid range if the fetch offset is outside it, or its records are lost."""
         error: Exception | None
         lost_before, source.lost_range = source.lost_range, True
         try:
             begin = await self._find_offset(source.partition, _EARLIEST)
             end = await self._find_offset(source.partition, _LATEST)
-            where = source.partition, source.ahead, begin, end
-            if diverges_at is not None and source.ahead > end:
-                error = LogTruncated(*where, diverges_at)
-            elif not begin <= source.ahead <= end:
-                error = OffsetOutOfRange(*where)
-            elif lost_before and source.epoch >= 0:
-                error = LogTruncated(*where, diverges_at)
-            else:
-                error = None
+            error = _judge(source, begin, end, diverges_at, lost_before)
         except LogClosed:
             return
         # Not the offset's fault: the next fetch finds out more.
@@ -252,6 +238,32 @@ class FetchErrors:
         if code:
             raise error_of(code, f"failed to look up the offsets of {partition}")
         return int(offset)
+
+
+def _judge(
+    source: PartitionReader, begin: int, end: int, diverges_at: int | None, lost_before: bool
+) -> OffsetOutOfRange | None:
+    """Return OffsetOutOfRange for a fetch offset outside the range, or None to fetch again.
+
+    Return LogTruncated with `diverges_at` if the leader has said so, or has refused an offset that
+    is inside the range, once more after a lookup: the first answer may be that of a broker that no
+    longer leads, or does not know its end offset yet. An end below the offset is proof enough.
+    """
+    where = source.partition, source.ahead, begin, end
+    if source.ahead > end and source.epoch >= 0 and diverges_at is None:
+        # A leader without records knows no epoch, and cannot say that it diverges.
+        if begin == end:
+            return LogTruncated(*where, end)
+        if not lost_before:
+            # The first records were written since the fetch: the answer to the next one tells.
+            return None
+    if diverges_at is not None and source.ahead > end:
+        return LogTruncated(*where, diverges_at)
+    if not begin <= source.ahead <= end:
+        return OffsetOutOfRange(*where)
+    if lost_before and source.epoch >= 0:
+        return LogTruncated(*where, diverges_at)
+    return None
 
 
 def _offset_codes(response: Any) -> list[int]:
