@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks._kafka_process import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = 1_000_000
@@ -51,7 +52,7 @@ class Case:
             command = [sys.executable, "-m", "benchmarks._runtime_startup", str(time.monotonic_ns())]
         else:
             command = [sys.executable, "-m", "benchmarks._runtime_child", self.module, json.dumps(self.arguments)]
-        done = subprocess.run(command, cwd=ROOT, env=os.environ, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ourselves
+        done = subprocess.run(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ourselves
         if done.returncode:
             raise SystemExit(f"{' '.join(command)} failed with {done.returncode}")
         figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

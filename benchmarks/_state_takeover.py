@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks._kafka_inputs import PARTITIONS, Workload
+from benchmarks._kafka_process import environment
 from benchmarks._peer_apps import Tally, topology
 from ks_actors import App, Batch, StreamsConfig
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
@@ -98,7 +99,7 @@ async def takeover(
         {**settings, "application.id": app_id, "processing.guarantee": "exactly_once_v2", "state.dir": str(state / "standby"), "poll.ms": "50"}
     )
     heard = _Heard()
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603, ASYNC220 - ours
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment())  # noqa: S603, ASYNC220 - ours
     try:
         await until_committed(app_id, topic, running)
         app = App(

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import _kafka_process as process
+from benchmarks._kafka_process import environment
 from benchmarks._kafka_report import OURS, SHORT, THEIRS
 from benchmarks._latency_report import COMMIT_MS, Cell, Results, Seen, summary, table
 from benchmarks.kafka import WIDTH, have_broker
@@ -158,7 +159,9 @@ def _python(script: str, *arguments: str) -> AbstractContextManager[subprocess.P
 @contextmanager
 def _process(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """Run a process that ends when its stdin does, and pass on its stderr."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE.parent)  # noqa: S603 - ours
+    process = subprocess.Popen(  # noqa: S603 - ours
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE.parent, env=environment()
+    )
     try:
         yield process
     finally:

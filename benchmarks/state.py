@@ -166,7 +166,9 @@ async def _restart(log: Log, broker: Broker, workload: Workload, name: str, cont
     try:
         _say(f"{name}: counting")
         # Expect one record more than there is, so that it waits until it is killed.
-        running = subprocess.Popen([*command, "--expect", str(workload.records + 1), "--timeout-s", str(TIMEOUT_S)], stdout=subprocess.DEVNULL)  # noqa: S603, ASYNC220 - ours
+        running = subprocess.Popen(  # noqa: S603, ASYNC220 - ours
+            [*command, "--expect", str(workload.records + 1), "--timeout-s", str(TIMEOUT_S)], stdout=subprocess.DEVNULL, env=process.environment()
+        )
         try:
             await _until_committed(broker.bootstrap, app_id, topic, workload.records, running)
         finally:
