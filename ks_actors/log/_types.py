@@ -67,11 +67,16 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """The description of a topic."""
+    """The description of a topic.
+
+    A topic that is deleted and created again has another `id` (KIP-516). It is empty for a log
+    without ids.
+    """
 
     name: str
     partitions: int
     configs: Mapping[str, str]
+    id: str = ""
 
 
 class Fetched(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from ks_actors.state._task_stores import TaskStores
 from ks_actors.state.core import Rows, StoreIterator, headers_of
 from ks_actors.state.disk import (
     SharedResources,
+    TopicIds,
     has_database,
     only_copies,
     read_checkpoint,
@@ -80,6 +81,7 @@ __all__ = [
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "Token",
+    "TopicIds",
     "ValueAndTimestamp",
     "ValueTimestampHeaders",
     "VersionedKeyValueStore",

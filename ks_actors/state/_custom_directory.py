@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ks_actors._errors import StateError
-from ks_actors.state.disk import DATABASE, DRAFT, ENGINES, OTHERWISE, refuse
+from ks_actors.state.disk import DATABASE, DRAFT, ENGINES, OTHERWISE, TOPIC_IDS, refuse
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
 from ks_actors.topology import StorePlace
 
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
     from ks_actors.topology import StoreSpec
 
-TAKEN: Final = frozenset({DATABASE, DRAFT, ENGINES, CHECKPOINT_FILE, f"{CHECKPOINT_FILE}.tmp"})
+TAKEN: Final = frozenset(
+    {
+        *(DATABASE, DRAFT, ENGINES, CHECKPOINT_FILE, f"{CHECKPOINT_FILE}.tmp"),
+        *(TOPIC_IDS, f"{TOPIC_IDS}.tmp"),
+    }
+)
 """The names that a task's directory uses itself."""
 
 OPEN: Final = ".open"

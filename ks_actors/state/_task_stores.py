@@ -24,6 +24,7 @@ from ks_actors.state.disk import (
     BEHIND,
     CheckpointFile,
     SharedResources,
+    TopicIds,
     facts_row,
     offset_row,
     open_database,
@@ -60,7 +61,8 @@ class TaskStores(StoreSet):
     `topics` are the names of the changelog topics by store, for serdes and the checkpoint file; by
     default a store's name. `exact` requires that a crash leaves exactly the committed state. With
     `vectors`, changelogs carry positions (see Positions). `assigned` says that the group assigns
-    tasks by their stores' progress, as found in the checkpoint file.
+    tasks by their stores' progress, as found in the checkpoint file. `topic_ids` tell of topics
+    that were deleted and created again.
 
     `open`, `close` and `give_up` block; nothing else does, except for calls of custom stores. All
     of it belongs to one thread at a time.
@@ -80,6 +82,7 @@ class TaskStores(StoreSet):
         vectors: bool = False,
         assigned: bool = True,
         record_headers: Callable[[], Headers] = no_record,
+        topic_ids: TopicIds | None = None,
     ) -> None:
         super().__init__(task, specs, vectors=vectors)
         self._directory: Path | None = directory
@@ -91,6 +94,7 @@ class TaskStores(StoreSet):
         self._file: CheckpointFile = CheckpointFile(
             task, directory if assigned else None, self._topics
         )
+        self.topic_ids: TopicIds = topic_ids or TopicIds(task, None, {}, {})
         self._headed: frozenset[str] = frozenset(spec.name for spec in specs if spec.kind in HEADED)
         self._custom: CustomStores = CustomStores(
             task, directory, self._file, record_time, exact=exact
@@ -119,7 +123,7 @@ class TaskStores(StoreSet):
         """
         self._stores, self._offsets, self._written = {}, {}, {}
         self.positions.forget()
-        returned = look_around(self.task, self._directory, self._specs)
+        unfit = look_around(self.task, self._directory, self._specs) | self.topic_ids.read()
         in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
         if self._supplied.wanted or (in_database and self._directory is not None):
             self._shared = self._shared or SharedResources()
@@ -128,11 +132,12 @@ class TaskStores(StoreSet):
             self._engine = open_database(self.task, self._directory, self._shared, careful=only)
         try:
             self._supplied.open()
-            self._open_stores({**returned, **self.unfit})
+            self._open_stores({**unfit, **self.unfit})
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
             self._file.write(self._written, self._lost)
             note_present(self._directory, self._specs)
+            self.topic_ids.write(all_topics=False)
         except BaseException as error:
             self._release_after(error)
             raise_if_full(error, f"task {self.task}: the state in {self._directory}")
@@ -178,6 +183,7 @@ class TaskStores(StoreSet):
             # Even after a failed write: another member may need the lock.
             self._release()
         self._file.write(self._written, self._lost)
+        self.topic_ids.write(all_topics=clean)
 
     def _release(self) -> None:
         """Close all, even when a custom store or an engine fails. Raises the last such error."""

@@ -114,6 +114,8 @@ class Environment:
                 if spec.caching
             }
         self.store_registry: StoreRegistry = StoreRegistry(_behind(topology, self.cached_stores))
+        # As they were at the start. A log may have none, and topics come while the app runs.
+        self.topic_ids: Mapping[str, str] = {}
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {
             self.topic(topic): node
@@ -353,6 +355,11 @@ class Environment:
                 and (self.partitions(topic) is not None or self._internal.isdisjoint(node.topics))
             )
         return topics
+
+    def topic_ids_of(self, task: TaskId, others: Iterable[str]) -> dict[str, str]:
+        """Return the ids of a task's source topics and of the `others`, as far as known."""
+        topics = {*self.subtopology_topics().get(task.subtopology, ()), *others}
+        return {topic: self.topic_ids[topic] for topic in topics if topic in self.topic_ids}
 
     def copartition_groups(self) -> list[frozenset[str]]:
         """Return the groups of topics that need equal partition counts, by names in the log."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from ks_actors.processors.api import call_time
-from ks_actors.state import TaskStores
+from ks_actors.state import TaskStores, TopicIds
+from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 GLOBAL = "global"
+_NO_IDS: Final = MappingProxyType[str, str]({})
 
 
 def make_stores(
@@ -31,13 +34,20 @@ def make_stores(
     exact: bool = False,
     vectors: bool = False,
     assigned: bool = True,
+    topic_ids: Mapping[str, str] = _NO_IDS,
+    filled_from: Mapping[str, str] | None = None,
 ) -> TaskStores | None:
     """Return the stores of a task, not yet open; None when it has none.
 
-    `directory` is that of all tasks. The other parameters are those of `TaskStores`.
+    `directory` is that of all tasks. `topic_ids` are those of the task's topics, as far as known.
+    `filled_from` has the topic that each store is filled from, by default its changelog. The other
+    parameters are those of `TaskStores`.
     """
     if not specs:
         return None
+    own = None if directory is None else directory / name
+    origins = topics if filled_from is None else filled_from
+    kept = [spec.name for spec in specs if spec.logging and spec.place is not StorePlace.MEMORY]
 
     def record_time() -> int:
         # While a call of an async processor runs, the task may be at any other record.
@@ -50,7 +60,7 @@ def make_stores(
     return TaskStores(
         name,
         specs,
-        directory=None if directory is None else directory / name,
+        directory=own,
         shared=shared,
         record_time=record_time,
         record_headers=record_headers,
@@ -59,6 +69,12 @@ def make_stores(
         exact=exact,
         vectors=vectors,
         assigned=assigned,
+        topic_ids=TopicIds(
+            name,
+            own if kept else None,
+            {store: origins[store] for store in kept if store in origins},
+            topic_ids,
+        ),
     )
 
 

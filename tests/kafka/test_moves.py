@@ -119,7 +119,7 @@ async def test_what_one_broker_refuses_for_now_is_sent_to_another(two_brokers: t
             await log._client.refresh()
         caplog.clear()
         answers = [COORDINATOR_LOAD_IN_PROGRESS] * 3 + [0]
-        await log._client.send_to_any(MetadataRequest([], allow_auto_topic_creation=False), lambda _: [answers.pop(0)])
+        await log._client.send_to_any(MetadataRequest([]), lambda _: [answers.pop(0)])
     asked = [record.args[1] for record in caplog.records if isinstance(record.args, tuple) and "MetadataRequest" in str(record.args[-1])]
     assert len(asked) == 4
     assert asked[0] != asked[1]

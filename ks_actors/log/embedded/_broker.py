@@ -51,6 +51,7 @@ class Broker:
         clock: Callable[[], int],
     ) -> None:
         self.storage: Storage = storage
+        self.name: str = ""
         self.incarnation: int = 0
         self.topics: dict[str, Topic] = {}
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -68,6 +69,7 @@ class Broker:
         Open transactions stay open until their producer comes again, or their timeout passes. In a
         read-only log they stay open for good: only the writer of the log may end them.
         """
+        self.name = loaded.name
         self.incarnation = loaded.incarnation
         self.offsets = loaded.offsets
         self._next_topic = loaded.next_topic
@@ -97,6 +99,11 @@ class Broker:
         self.topics[topic.name] = topic
         self.partitions.update({partition.name: partition for partition in topic.partitions})
         return topic
+
+    def id_of(self, topic: Topic) -> str:
+        """Return the id of a topic, which no topic of this log or of another one has besides it."""
+        # A log of an earlier version that is opened to read has no name yet.
+        return f"{self.name}-{topic.id}" if self.name else ""
 
     def partition(self, name: TopicPartition) -> Partition:
         """Return a partition. Raises UnknownTopicOrPartition."""

@@ -44,12 +44,14 @@ _ENTRY: Final = struct.Struct(">QIIBqqq")
 class LogRecord(msgspec.Struct, array_like=True):
     """The record of the log as a whole.
 
-    `incarnation` counts its openings; no topic ever gets an id below `next_topic`.
+    `incarnation` counts its openings; no topic ever gets an id below `next_topic`. `name` is its
+    own, unlike that of any other log; one of an earlier version has none until it is opened.
     """
 
     version: int = VERSION
     incarnation: int = 0
     next_topic: int = 0
+    name: str = ""
 
 
 class OffsetRecord(msgspec.Struct, array_like=True):

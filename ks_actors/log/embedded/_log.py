@@ -300,7 +300,10 @@ class EmbeddedLog:
         found = [topics[name] for name in (topics if names is None else names) if name in topics]
         return {
             topic.name: TopicDescription(
-                topic.name, len(topic.partitions), TopicConfigs(topic.configs) if configs else {}
+                topic.name,
+                len(topic.partitions),
+                TopicConfigs(topic.configs) if configs else {},
+                self._broker.id_of(topic),
             )
             for topic in found
         }

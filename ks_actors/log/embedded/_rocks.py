@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
+import msgspec
+
 from ks_actors._errors import LogCorrupted, LogError
 from ks_actors.log._types import OffsetAndMetadata
 from ks_actors.log.embedded import _codec
 from ks_actors.log.embedded._database import Database
-from ks_actors.log.embedded._storage import Loaded, TopicRecord, TransactionalId
+from ks_actors.log.embedded._storage import Loaded, TopicRecord, TransactionalId, new_name
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class RocksStorage:
         """Write a topic, and mark its id as used."""
         record = TopicRecord(topic.id, topic.name, len(topic.partitions), dict(topic.configs))
         # In one write with the topic, so that no id is ever used again.
-        log = _codec.LogRecord(incarnation=self._log.incarnation, next_topic=topic.id + 1)
+        log = msgspec.structs.replace(self._log, next_topic=topic.id + 1)
         self._database.write(
             [(_codec.topic_key(topic.id), _codec.encode(record)), (_codec.LOG, _codec.encode(log))]
         )
@@ -190,7 +192,11 @@ class RocksStorage:
     def _load_all(self) -> Loaded:
         scan = self._database.scan
         self._begin_incarnation()
-        loaded = Loaded(incarnation=self._log.incarnation, next_topic=self._log.next_topic)
+        loaded = Loaded(
+            self._log.name,
+            incarnation=self._log.incarnation,
+            next_topic=self._log.next_topic,
+        )
         loaded.topics = [_read_topic(value) for _, value in scan(b"t", b"u")]
         loaded.transactional_ids = [_read_transactional_id(value) for _, value in scan(b"x", b"y")]
         loaded.bounds = {
@@ -222,7 +228,9 @@ class RocksStorage:
         if self._read_only:
             self._log = last
             return
-        self._log = _codec.LogRecord(incarnation=last.incarnation + 1, next_topic=last.next_topic)
+        self._log = msgspec.structs.replace(
+            last, incarnation=last.incarnation + 1, name=last.name or new_name()
+        )
         self._database.write([(_codec.LOG, _codec.encode(self._log))])
 
     def _wipe_leftovers(self, loaded: Loaded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, final
+from uuid import uuid4
 
 import msgspec
 
@@ -25,6 +26,11 @@ class TransactionalId(NamedTuple):
     timeout_ms: int
 
 
+def new_name() -> str:
+    """Return a name for a new log: topics of another log are others, whatever their names are."""
+    return uuid4().hex
+
+
 class TopicRecord(NamedTuple):
     """The record of a topic."""
 
@@ -40,6 +46,7 @@ class Loaded(msgspec.Struct):
     Segments are in order of offsets; places are (id of a topic, number of the partition).
     """
 
+    name: str
     incarnation: int = 1
     topics: list[TopicRecord] = []
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
@@ -125,7 +132,7 @@ class MemoryStorage:
 
     def open(self) -> Loaded:
         """Return no content."""
-        return Loaded()
+        return Loaded(new_name())
 
     def close(self) -> None:
         """Do nothing: the content goes with the log."""

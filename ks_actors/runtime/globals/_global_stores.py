@@ -59,6 +59,14 @@ class GlobalStores:
             expired=lambda _: None,  # not counted
             topics={},
             assigned=False,
+            topic_ids={
+                topic: setup.topic_ids[topic]
+                for topic in setup.topology.global_topics
+                if topic in setup.topic_ids
+            },
+            filled_from={
+                keeper.store: topic for topic, keeper in setup.topology.global_topics.items()
+            },
         )
         assert stores is not None
         self.stores: TaskStores = stores

@@ -434,6 +434,9 @@ class Wiring:
             if found is not None:
                 found.dropped += count
 
+        changelogs = {
+            spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]
+        }
         stores = make_stores(
             str(task),
             self._setup.stores_of(task, self._specs[task.subtopology]),
@@ -441,12 +444,10 @@ class Wiring:
             shared=self._shared,
             current=current,
             expired=expired,
-            topics={
-                spec.name: self._setup.changelog(spec.name)
-                for spec in self._specs[task.subtopology]
-            },
+            topics=changelogs,
             exact=self._transactional,
             vectors=self._config.num_standby_replicas > 0,
+            topic_ids=self._setup.topic_ids_of(task, changelogs.values()),
         )
         return stores, current
 

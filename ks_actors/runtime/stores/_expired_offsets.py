@@ -30,10 +30,22 @@ def continued(
     The task must not process records again that its stores already contain. With exactly-once
     writes (`exact`), it resumes after the last record that the stores know of the partition. With
     at-least-once, stores may be ahead of the output: records are processed twice rather than left
-    out. A warning describes the finding and the decision.
+    out. Their positions in a former topic of the same name mean nothing. A warning describes the
+    finding and the decision.
     """
     fresh = [partition for partition, position in begun.items() if position.fresh]
     stores = entry.stores
+    anew = sorted(one for one in fresh if one.topic in stores.topic_ids.others)
+    if anew:
+        _log.warning(
+            "task %s starts with %s, as auto_offset_reset says: the topic was deleted and created "
+            "again since, or is of another cluster. The stores keep the results of its former "
+            "records. %s",
+            entry.task,
+            ", ".join(f"{partition} at offset {begun[partition].offset}" for partition in anew),
+            _REMEDY,
+        )
+        fresh = [partition for partition in fresh if partition not in anew]
     if not fresh:
         return begun
     known: dict[TopicPartition, int] = {}

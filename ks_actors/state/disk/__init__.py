@@ -35,6 +35,7 @@ from ks_actors.state.disk._rocksdb import (
 )
 from ks_actors.state.disk._rocksdb_errors import raise_if_full, refuse
 from ks_actors.state.disk._stored_offsets import DATABASE, DRAFT, has_database, stored_offsets
+from ks_actors.state.disk._topic_ids import TOPIC_IDS, TopicIds
 
 __all__ = [
     "BEHIND",
@@ -46,12 +47,14 @@ __all__ = [
     "NAME",
     "OFFSET",
     "OTHERWISE",
+    "TOPIC_IDS",
     "CheckpointFile",
     "Manifest",
     "RocksEngine",
     "SharedResources",
     "SortedTables",
     "StoreFacts",
+    "TopicIds",
     "facts_row",
     "has_database",
     "offset_row",

@@ -269,7 +269,7 @@ class Admin:
         self._note_limits(described)
         return {
             topic.name: TopicDescription(
-                topic.name, len(topic.leaders), described.get(topic.name, {})
+                topic.name, len(topic.leaders), described.get(topic.name, {}), topic.id
             )
             for topic in shown
         }

@@ -33,6 +33,7 @@ from ks_actors.log.kafka.wire import (
     check_aiokafka,
     error_of,
     name_of,
+    topics_of,
 )
 
 if TYPE_CHECKING:
@@ -58,12 +59,13 @@ _LOOK_LIMIT_S = 3.0
 class TopicMetadata(NamedTuple):
     """The leaders of a topic's partitions by number; -1 for a partition without a leader.
 
-    `internal` marks Kafka's own topics.
+    `internal` marks Kafka's own topics. `id` is empty for a broker that has no ids.
     """
 
     name: str
     leaders: Mapping[int, int]
     internal: bool = False
+    id: str = ""
 
 
 @final
@@ -568,8 +570,7 @@ class KafkaClient:
         Each broker has `limit_s` seconds (default: as long as a request may take).
         """
         _, response = await self._send_to_any(
-            # A lookup must not create a topic, whatever the broker's settings are.
-            MetadataRequest(topics, allow_auto_topic_creation=False),
+            MetadataRequest(topics),
             MAIN,
             limit_s=limit_s,
         )
@@ -580,15 +581,13 @@ class KafkaClient:
             response.controller_id,
         )
         found: dict[str, TopicMetadata] = {}
-        for code, name, internal, partitions in response.topics:
+        for code, name, identity, internal, leaders in topics_of(response):
             self._answered.add(name)
             self._refused.pop(name, None)
             # A topic without a good answer is unknown, so old leaders must not be used.
             self._topics.pop(name, None)
             if code == 0:
-                found[name] = self._topics[name] = TopicMetadata(
-                    name, {number: leader for _, number, leader, *_ in partitions}, internal
-                )
+                found[name] = self._topics[name] = TopicMetadata(name, leaders, internal, identity)
             elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
                 self._refused[name] = code
         return found

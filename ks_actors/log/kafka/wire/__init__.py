@@ -55,6 +55,7 @@ from ks_actors.log.kafka.wire._group_requests import (
     offset_commit,
     sync_group,
 )
+from ks_actors.log.kafka.wire._metadata_request import MetadataRequest, topics_of
 from ks_actors.log.kafka.wire._operations import (
     group_operations,
     operations,
@@ -74,7 +75,6 @@ from ks_actors.log.kafka.wire._requests import (
     EndTxnRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
-    MetadataRequest,
     OffsetRequest,
     Pinned,
     check_aiokafka,
@@ -169,6 +169,7 @@ __all__ = [
     "operations",
     "sync_group",
     "topic_operations",
+    "topics_of",
     "txn_offset_commit",
     "unpacked",
     "whole_batches",

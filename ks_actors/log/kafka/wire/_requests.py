@@ -22,7 +22,6 @@ from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
 from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
 from aiokafka.protocol.commit import OffsetCommitRequest  # type: ignore[import-untyped]
 from aiokafka.protocol.coordination import FindCoordinatorRequest  # type: ignore[import-untyped]
-from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]
 from aiokafka.protocol.offset import OffsetRequest  # type: ignore[import-untyped]
 from aiokafka.protocol.transaction import (  # type: ignore[import-untyped]
     AddOffsetsToTxnRequest,
@@ -61,7 +60,6 @@ __all__ = [
     "EndTxnRequest",
     "FindCoordinatorRequest",
     "ListGroupsRequest",
-    "MetadataRequest",
     "OffsetCommitRequest",
     "OffsetRequest",
     "Pinned",

@@ -1,0 +1,131 @@
+"""The file of topic ids: which topics a task's state was made from (KIP-516)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import msgspec
+
+from ks_actors.lifecycle import component_log
+from ks_actors.state.disk._rocksdb_errors import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+_log = component_log(__name__)
+TOPIC_IDS: Final = ".topics"
+"""The name of the file."""
+
+VERSION: Final = 1
+
+
+class _File(msgspec.Struct):
+    version: int
+    ids: dict[str, str]
+
+
+_read = msgspec.json.Decoder(_File).decode
+
+
+@final
+class TopicIds:
+    """The ids of the topics that a task's state on disk was made from.
+
+    A topic that was deleted and created again has another id, and so has one of the same name in
+    another cluster. Offsets of before mean nothing there, even if they lie within the new topic.
+    `filled_from` has the topic of each store on disk that is filled from one. `ids` are the present
+    ids by topic, without those that are unknown. State of an earlier version has no such file: it
+    is trusted. All methods block.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        directory: Path | None,
+        filled_from: Mapping[str, str],
+        ids: Mapping[str, str],
+    ) -> None:
+        self._task: str = task
+        self._directory: Path | None = directory
+        self._filled_from: Mapping[str, str] = filled_from
+        self._ids: Mapping[str, str] = ids
+        self._known: dict[str, str] = {}
+
+    def read(self) -> dict[str, str]:
+        """Return the stores that were filled from other topics than the present ones, with reasons.
+
+        Raises StateError for a file that must not be read.
+        """
+        self._known = {}
+        if self._directory is None:
+            return {}
+        path = self._directory / TOPIC_IDS
+        try:
+            self._known = _parsed(path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            refuse(error, f"the file of topic ids {path}")
+        except ValueError as error:
+            _log.warning(
+                "task %s: %s is not a file of topic ids, and is written anew; stores are not "
+                "compared with the topics that they were made from this time: %s",
+                self._task,
+                path,
+                error,
+            )
+        others = self.others
+        return {
+            store: (
+                f"it was made from a topic {topic} with id {self._known[topic]}; the topic of that "
+                f"name has id {self._ids[topic]} now: it was deleted and created again, or is of "
+                "another cluster"
+            )
+            for store, topic in self._filled_from.items()
+            if topic in others
+        }
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The topics that have other ids than those that the state was made from."""
+        return frozenset(
+            topic for topic, known in self._known.items() if self._ids.get(topic, known) != known
+        )
+
+    def write(self, *, all_topics: bool) -> None:
+        """Write the present ids, if the file does not have them yet.
+
+        Without `all_topics`, only those of topics that stores are filled from: offsets of the
+        others count until the next commit. Raises StateFull, or StateError.
+        """
+        if self._directory is None or not self._directory.is_dir():
+            return
+        own: Collection[str] = set(self._filled_from.values())
+        ids = {
+            topic: known
+            for topic in sorted({*self._ids, *self._known})
+            if (
+                known := self._ids.get(topic, "")
+                if all_topics or topic in own
+                else self._known.get(topic, "")
+            )
+        }
+        if ids == self._known:
+            return
+        path = self._directory / TOPIC_IDS
+        draft = self._directory / f"{TOPIC_IDS}.tmp"
+        try:
+            draft.write_bytes(msgspec.json.encode(_File(VERSION, ids)))
+            draft.replace(path)
+        except OSError as error:
+            refuse(error, f"the file of topic ids {path}")
+        self._known = ids
+
+
+def _parsed(data: bytes) -> dict[str, str]:
+    """Return the ids by topic. Raises ValueError for another format."""
+    found = _read(data)
+    if found.version != VERSION:
+        raise ValueError(f"it has version {found.version}, expected {VERSION}")
+    return found.ids

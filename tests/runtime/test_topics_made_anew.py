@@ -1,0 +1,257 @@
+"""Topics that were deleted and created again, or are of another cluster: offsets of before mean nothing there, even if they lie within (KIP-516)."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import Batch, Consumed, Materialized, StreamsBuilder, StreamsConfig
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.serdes import STRING
+from ks_actors.state import TopicIds
+from ks_actors.state.disk import TOPIC_IDS
+from ks_actors.testing import run_app
+from tests.log.helpers import COMMITTED, fetch_one
+from tests.runtime.helpers import EOS, GUARANTEES, by_key, counting
+from tests.runtime.test_custom_stores import counting as counting_in
+from tests.runtime.test_giving_up import given_up
+from tests.runtime.test_global_stores import TOPICS as NAMES
+from tests.runtime.test_global_stores import held, keeping, names
+from tests.state.test_custom import OnDisk, Transactional
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ks_actors.testing import AppHarness
+
+TOPICS = {"in": 1, "out": 1}
+
+
+async def count_and_close(harness: AppHarness, records: int = 3) -> None:
+    for _ in range(records):
+        await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    await harness.close()
+
+
+async def make_anew(harness: AppHarness, topic: str, *, keep_offsets: bool = False) -> None:
+    """Delete a topic and create it again with its configs."""
+    described = (await harness.log.describe_topics([topic]))[topic]
+    offsets = {group: dict(committed) for group, committed in harness.log._broker.offsets.items()}
+    await harness.log.delete_topics([topic])
+    await harness.log.create_topics([NewTopic(topic, described.partitions, dict(described.configs))])
+    assert (await harness.log.describe_topics([topic]))[topic].id != described.id
+    if keep_offsets:
+        harness.log._broker.offsets.update(offsets)
+
+
+async def raw_records(harness: AppHarness, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Return all keys and values of a topic's first partition."""
+    fetcher = harness.log.fetcher(client_id="reads-all", isolation=COMMITTED)
+    fetcher.assign({TopicPartition(topic, 0): 0})
+    found = await fetch_one(fetcher)
+    await fetcher.close()
+    return list(zip(found.batch.keys, found.batch.values, strict=True))
+
+
+async def write_raw(harness: AppHarness, topic: str, records: list[tuple[bytes | None, bytes | None]]) -> None:
+    """Write records, as an earlier or another app has."""
+    producer = await harness.log.producer(client_id="another")
+    keys, values = [key for key, _ in records], [value for _, value in records]
+    await producer.send([Outgoing(TopicPartition(topic, 0), Batch(keys, values, [0] * len(keys), None, range(len(keys))))])
+    await producer.close()
+
+
+def counts_of_k(*counts: int) -> list[tuple[bytes | None, bytes | None]]:
+    return [(b"k", struct.pack(">q", count)) for count in counts]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_store_is_restored_from_a_changelog_that_was_made_anew(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Although its offset lies within the new one; a warning names both ids. The next start finds all in order."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        changelog = "app-counts-changelog"
+        before = (await harness.log.describe_topics([changelog]))[changelog].id
+        await make_anew(harness, changelog)
+        await write_raw(harness, changelog, counts_of_k(*range(30, 51)))
+        await harness.restart()
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51]}
+        (line,) = given_up(caplog)
+        now = (await harness.log.describe_topics([changelog]))[changelog].id
+        assert f"it was made from a topic {changelog} with id {before}" in line
+        assert f"has id {now} now" in line
+        caplog.clear()
+        await harness.restart()
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51, 52]}
+        assert not given_up(caplog)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("kind", [OnDisk, Transactional])
+def test_a_custom_store_is_restored_as_well(kind: type[OnDisk], caplog: pytest.LogCaptureFixture) -> None:
+    """And the one beside it, whose changelog is the same as before, keeps its state."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        changelog = "app-custom-changelog"
+        records = await raw_records(harness, changelog)
+        await make_anew(harness, changelog)
+        await write_raw(harness, changelog, records * 9)
+        await harness.restart()
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        assert [record.value for record in await harness.read("out")] == [1, 2, 3, 4]
+        (line,) = given_up(caplog)
+        assert "store custom of task 0_0" in line
+
+    run_app(test, counting_in(kind), topics=TOPICS)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_positions_of_stores_in_a_former_input_count_no_more(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+    """All of the new topic is read; a warning says that the stores keep the results of the former records."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        await make_anew(harness, "in")
+        for _ in range(9):
+            await harness.produce("in", "k", "v")
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        (told,) = [line for line in warnings if "deleted and created again" in line]
+        for part in ("task 0_0 starts with in-0 at offset 0", "keep the results of its former records", "run `ks-actors reset`"):
+            assert part in told
+        assert not given_up(caplog)
+        caplog.clear()
+        await harness.restart()
+        assert "created again" not in caplog.text
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+
+
+def test_a_crash_before_the_first_commit_does_not_bring_the_former_positions_back() -> None:
+    """Until then the file has the former input's id."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        await make_anew(harness, "in")
+        await harness.restart()
+        await harness.crash()
+        for _ in range(9):
+            await harness.produce("in", "k", "v")
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+
+
+def test_a_global_table_is_filled_anew_from_a_topic_that_goes_further_than_the_former() -> None:
+    """Nothing of the former one stays."""
+
+    async def test(harness: AppHarness) -> None:
+        await names(harness, range(30))
+        await harness.start()
+        await harness.close()
+        await make_anew(harness, "names")
+        await names(harness, range(1000, 1300))
+        await harness.restart()
+        assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1300)}
+
+    run_app(test, keeping(), topics=NAMES, start=False)
+
+
+def test_a_source_table_is_restored_from_a_topic_that_was_made_anew() -> None:
+    """Its topic is its changelog."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("table", "a", "old")
+        await harness.produce("table", "b", "old")
+        await harness.caught_up()
+        await harness.close()
+        await make_anew(harness, "table", keep_offsets=True)
+        for number in range(9):
+            await harness.produce("table", "a", f"new{number}")
+        await harness.restart()
+        await harness.caught_up()
+        assert dict(await harness.app.store("rows").all()) == {"a": "new8"}
+
+    builder = StreamsBuilder()
+    builder.table("table", Consumed(STRING, STRING), Materialized("rows", STRING, STRING, store_type="rocksdb"))
+    topology = builder.build(StreamsConfig(application_id="app", topology_optimization="all"))
+    run_app(test, topology, topics={"table": 1}, topology_optimization="all")
+
+
+@pytest.mark.parametrize("text", ["nonsense", '{"version":9,"ids":{}}', '{"version":1,"ids":[]}', "\x00"])
+def test_a_file_of_ids_that_cannot_be_read_costs_no_state(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is told of, and written anew. Neither does one that is not there, as of an earlier version."""
+
+    async def test(harness: AppHarness) -> None:
+        file = harness.state_dir / "0_0" / TOPIC_IDS
+        await count_and_close(harness)
+        right = file.read_bytes()
+        assert b"app-counts-changelog" in right
+        assert b'"in"' in right
+        file.write_text(text)
+        await harness.restart()
+        await harness.close()
+        assert file.read_bytes() == right
+        assert "is not a file of topic ids" in caplog.text
+        file.unlink()
+        await harness.restart()
+        await count_and_close(harness, 1)
+        assert file.read_bytes() == right
+        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4]}
+        assert not given_up(caplog)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS)
+
+
+def test_a_log_without_ids_changes_nothing(tmp_path: Path) -> None:
+    """Ids that are unknown now, or were, are not compared."""
+    (tmp_path / "task").mkdir()
+    TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {}).write(all_topics=True)
+    assert not (tmp_path / "task" / TOPIC_IDS).exists()
+    known = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {"changelog": "1", "in": "2"})
+    known.write(all_topics=True)
+    unknown = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {})
+    assert not unknown.read()
+    assert not unknown.others
+    other = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {"changelog": "3", "in": "4"})
+    assert set(other.read()) == {"store"}
+    other.write(all_topics=False)
+    again = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {"changelog": "3", "in": "4"})
+    assert not again.read()
+    assert again.others == {"in"}
+
+
+async def test_topics_of_an_embedded_log_have_ids_for_good(tmp_path: Path) -> None:
+    """No two topics ever have the same one, not even in another log; a log in a directory keeps its own over restarts."""
+
+    async def ids(directory: Path | None) -> dict[str, str]:
+        log = EmbeddedLog(directory)
+        await log.start()
+        if not await log.describe_topics():
+            await log.create_topics([NewTopic("one", 1), NewTopic("two", 1)])
+        found = {name: topic.id for name, topic in (await log.describe_topics()).items()}
+        await log.close()
+        return found
+
+    first, again, *others = [await ids(directory) for directory in (tmp_path / "a", tmp_path / "a", tmp_path / "b", None, None)]
+    assert first == again
+    every = [one for found in (first, *others) for one in found.values()]
+    assert len(set(every)) == 8
+    assert all(every)
