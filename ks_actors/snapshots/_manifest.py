@@ -113,13 +113,14 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The rows of one store of one task.
 
     `next_offset` is the next offset of the `changelog` after these rows. It is None when the
     changelog does not have them yet (then App.seed loads them). `observed` is the latest time ever
     put into a store with times: the start of a window, the end of a session, the time of a version.
     `sequence` is the last sequence number. Without these two, the rows determine them.
+    `changelog_id` is the id of the changelog's topic (KIP-516), if the log has ids.
     """
 
     shape: Shape
@@ -128,6 +129,7 @@ class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next_offset: int | None = None
     observed: int = -1
     sequence: int = 0
+    changelog_id: str = ""
 
     @property
     def rows(self) -> int:

@@ -145,6 +145,7 @@ class StoreWriter:
         next_offset: int | None = None,
         observed: int = -1,
         sequence: int = 0,
+        changelog_id: str = "",
     ) -> StoreSnapshot:
         """End the last file; return the manifest entry of the store (see StoreSnapshot).
 
@@ -153,7 +154,13 @@ class StoreWriter:
         if self._open is not None:
             self._end()
         return StoreSnapshot(
-            self._shape, tuple(self._files), changelog, next_offset, observed, sequence
+            self._shape,
+            tuple(self._files),
+            changelog,
+            next_offset,
+            observed,
+            sequence,
+            changelog_id,
         )
 
 

@@ -19,8 +19,8 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import TRANSACTION, KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable, certificate_remedy
-from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire import MetadataRequest
+from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire._requests import Pinned, check_aiokafka, init_producer_id
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
 from tests.kafka.helpers import connect, soon

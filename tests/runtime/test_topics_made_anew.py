@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import struct
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from ks_actors import Batch, Consumed, Materialized, StreamsBuilder, StreamsConfig
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.serdes import STRING
 from ks_actors.state import TopicIds
 from ks_actors.state.disk import TOPIC_IDS
@@ -21,6 +23,7 @@ from tests.runtime.test_custom_stores import counting as counting_in
 from tests.runtime.test_giving_up import given_up
 from tests.runtime.test_global_stores import TOPICS as NAMES
 from tests.runtime.test_global_stores import held, keeping, names
+from tests.snapshots.helpers import in_memory
 from tests.state.test_custom import OnDisk, Transactional
 
 if TYPE_CHECKING:
@@ -172,6 +175,44 @@ def test_a_global_table_is_filled_anew_from_a_topic_that_goes_further_than_the_f
         assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1300)}
 
     run_app(test, keeping(), topics=NAMES, start=False)
+
+
+@pytest.mark.parametrize("snapshot_of", ["former", "present"])
+def test_a_snapshot_of_the_present_changelog_takes_the_place_of_former_state(
+    snapshot_of: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And one of the former changelog is refused, and tells both ids."""
+    monkeypatch.setattr(_from_snapshot, "WORTH", 0)
+
+    async def test(harness: AppHarness) -> None:
+        former, changelog = tmp_path / "former", "app-counts-changelog"
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        if snapshot_of == "former":
+            await harness.app.snapshot()
+        await harness.close()
+        shutil.copytree(harness.state_dir, former)
+        await make_anew(harness, changelog)
+        await write_raw(harness, changelog, counts_of_k(*range(30, 51)))
+        if snapshot_of == "present":
+            harness.wipe_state()
+            await harness.restart()
+            await harness.produce("in", "k", "v")
+            await harness.caught_up()
+            await harness.app.snapshot()
+            await harness.close()
+            harness.wipe_state()
+            shutil.copytree(former, harness.state_dir, dirs_exist_ok=True)
+        await harness.restart()
+        used, refused = (harness.app.metrics()[f"snapshot-{name}-total"] for name in ("restored-tasks", "refused"))
+        assert (used, refused) == ((0, 1) if snapshot_of == "former" else (1, 0))
+        assert len(given_up(caplog)) == 1
+        assert ("it was deleted and created again" in caplog.text) is (snapshot_of == "former")
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        assert by_key(await harness.read("out"))["k"][-1] == (51 if snapshot_of == "former" else 52)
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, snapshot_uri=in_memory())
 
 
 def test_a_source_table_is_restored_from_a_topic_that_was_made_anew() -> None:

@@ -228,7 +228,7 @@ def test_rows_become_sorted_tables_and_too_many_are_written(most: int, monkeypat
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri)
 
 
-@pytest.mark.parametrize("harm", ["flipped", "foreign", "missing", "shape", "behind", "ahead"])
+@pytest.mark.parametrize("harm", ["flipped", "foreign", "missing", "shape", "anew", "behind", "ahead"])
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 def test_mismatching_snapshots_are_refused_and_the_changelog_restores(harm: str, store: str) -> None:
     """A broken snapshot, one of another log, or one that is too old: told, counted, and the state is right."""
@@ -271,6 +271,9 @@ def damage(uri: str, name: str, harm: str) -> None:
             changed = msgspec.structs.replace(changed, application_id="other")
         elif harm == "shape":
             stored = msgspec.structs.replace(stored, shape=msgspec.structs.replace(stored.shape, kind="key_value"))
+        elif harm == "anew":
+            assert stored.changelog_id
+            stored = msgspec.structs.replace(stored, changelog_id="another")
         else:
             stored = msgspec.structs.replace(stored, next_offset=-1 if harm == "behind" else 1 << 40)
         changed.tasks["0_0"].stores["counts"] = stored

@@ -225,6 +225,13 @@ class SnapshotSource:
                     f"{where} belongs to the changelog {stored.changelog}, not to "
                     f"{self._setup.changelog(spec.name)}"
                 )
+            now = self._setup.topic_ids.get(stored.changelog, "")
+            if now and stored.changelog_id and stored.changelog_id != now:
+                raise SnapshotRefused(
+                    f"{where} belongs to a changelog {stored.changelog} with id "
+                    f"{stored.changelog_id}, and the one of that name has id {now}: it was deleted "
+                    "and created again, or is of another cluster"
+                )
             if stored.next_offset < begin:
                 raise SnapshotRefused(
                     f"{where} is too old: it holds records up to offset {stored.next_offset}, but "
@@ -272,6 +279,7 @@ class SnapshotSource:
         if gain <= 0 or (local and gain < WORTH):
             return
         rows = await blocking(partial(self._ingest, entry, snapshot, disk))
+        entry.stores.topic_ids.filled(offsets)
         entry.loaded = LoadedEntry(snapshot.place.name, rows, offsets)
         self._metrics.snapshots_used += 1
         _log.info(

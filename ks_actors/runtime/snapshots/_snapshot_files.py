@@ -65,6 +65,7 @@ def write_checkpoint_rows(
     writer: SnapshotWriter,
     shared: SharedResources,
     changelog: Callable[[str], str],
+    topic_ids: Mapping[str, str],
     stop: Callable[[], bool],
 ) -> list[StoreSnapshot]:
     """Write the stores in a checkpoint's database; return their manifest entries. Blocks.
@@ -94,6 +95,7 @@ def write_checkpoint_rows(
                     next_offset=offset,
                     observed=observed,
                     sequence=sequence,
+                    changelog_id=topic_ids.get(changelog(spec.name), ""),
                 )
             )
     return written

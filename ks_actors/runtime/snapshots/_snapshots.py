@@ -222,6 +222,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                     writer,
                     self._shared,
                     self._setup.changelog,
+                    self._setup.topic_ids,
                     stop,
                 )
             for spec in specs:
@@ -284,6 +285,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                 next_offset=offset,
                 observed=observed,
                 sequence=sequence,
+                changelog_id=self._setup.topic_ids.get(changelog, ""),
             )
         )
 

@@ -10,7 +10,7 @@ from ks_actors.lifecycle import component_log
 from ks_actors.state.disk._rocksdb_errors import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
 _log = component_log(__name__)
@@ -51,6 +51,11 @@ class TopicIds:
         self._filled_from: Mapping[str, str] = filled_from
         self._ids: Mapping[str, str] = ids
         self._known: dict[str, str] = {}
+        self._filled: frozenset[str] = frozenset()
+
+    def filled(self, stores: Iterable[str]) -> None:
+        """Note that stores were filled from the present topics, before they are opened."""
+        self._filled = frozenset(stores)
 
     def read(self) -> dict[str, str]:
         """Return the stores that were filled from other topics than the present ones, with reasons.
@@ -83,7 +88,7 @@ class TopicIds:
                 "another cluster"
             )
             for store, topic in self._filled_from.items()
-            if topic in others
+            if topic in others and store not in self._filled
         }
 
     @property

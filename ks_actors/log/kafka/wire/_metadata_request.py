@@ -44,7 +44,7 @@ class _Uuid(AbstractType):  # type: ignore[misc]
         return data.read(_UUID_BYTES)
 
 
-class _Response(Response):  # type: ignore[misc]
+class _MetadataResponse(Response):  # type: ignore[misc]
     API_KEY = _KEY
     API_VERSION = _VERSION
     SCHEMA = Schema(
@@ -69,11 +69,11 @@ class _Response(Response):  # type: ignore[misc]
     )  # fmt: skip
 
 
-class _Request(RequestStruct):  # type: ignore[misc]
+class _MetadataRequest(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     API_KEY = _KEY
     API_VERSION = _VERSION
-    RESPONSE_TYPE = _Response
+    RESPONSE_TYPE = _MetadataResponse
     SCHEMA = Schema(
         ("topics", CompactArray(("topic_id", _Uuid), ("topic", _TEXT), _TAGS)),
         ("allow_auto_topic_creation", Boolean),
@@ -96,7 +96,7 @@ class MetadataRequest(WithoutIds):  # type: ignore[misc]
             return super().prepare(versions)
         topics: list[str] | None = self._topics
         asked = None if topics is None else [(_NO_ID, topic, _NO_TAGS) for topic in topics]
-        return _Request(asked, False, False, False, _NO_TAGS)
+        return _MetadataRequest(asked, False, False, False, _NO_TAGS)
 
 
 def topics_of(response: Any) -> Iterator[tuple[int, str, str, bool, dict[int, int]]]:
@@ -105,7 +105,7 @@ def topics_of(response: Any) -> Iterator[tuple[int, str, str, bool, dict[int, in
     Each has an error code, its name, its id, whether it is Kafka's own, and the leaders by
     partition, -1 for none. The id is as Kafka's tools print it, empty where the broker has none.
     """
-    if isinstance(response, _Response):
+    if isinstance(response, _MetadataResponse):
         for code, name, identity, internal, partitions, *_ in response.topics:
             text = "" if identity == _NO_ID else urlsafe_b64encode(identity).decode().rstrip("=")
             yield code, name, text, internal, {number: at for _, number, at, *_ in partitions}
