@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
 
 from actors import ActorsError, AskTimeout
 from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
@@ -27,6 +27,8 @@ T = TypeVar("T")
 ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 _LOOK_AGAIN = 0.02
 _LOOK_AT_OTHERS = 0.1
+# The time between two commits of a wait, as a share of the time waited so far.
+_SHARE = 0.25
 
 
 class Lag(NamedTuple):
@@ -38,6 +40,32 @@ class Lag(NamedTuple):
     offsets: int
     text: str
     here: bool = True
+
+
+@final
+class CommitPace:
+    """The times of commits while one waits for records to be processed.
+
+    Each commit pauses the workers, so the longer the wait, the longer the time between two. But as
+    soon as nothing more is processed, what was processed is committed. `clock` returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock: Callable[[], float] = clock
+        self._began: float = clock()
+        self._next: float = self._began
+        self._seen: int = -1
+        self._committed: int = -1
+
+    def due(self, processed: int) -> bool:
+        """Return whether to commit now, when so many records were processed in all."""
+        now = self._clock()
+        settled = processed == self._seen != self._committed
+        self._seen = processed
+        if now < self._next and not settled:
+            return False
+        self._committed, self._next = processed, now + (now - self._began) * _SHARE
+        return True
 
 
 class AppOrders(AppQueries):
@@ -200,6 +228,7 @@ class AppOrders(AppQueries):
     ) -> None:
         lag: Lag | None = None
         scope: asyncio.Timeout | None = None
+        pace = CommitPace(asyncio.get_running_loop().time)
         try:
             async with asyncio.timeout(max(timeout_ms, 1) / 1000) as scope:
                 while (lag := await find()).offsets > 0:
@@ -209,6 +238,7 @@ class AppOrders(AppQueries):
                         lag.here
                         and self.state is InstanceState.RUNNING
                         and not self._metrics.committing
+                        and pace.due(self._metrics.processed_total)
                     ):
                         # A failed commit is rolled back: the app repeats it, or ends.
                         with suppress(KsActorsError):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import Consumed, Produced, StreamsBuilder, TaskTimeout, WaitReason
+from ks_actors import Consumed, LogTimeout, Produced, StreamsBuilder, TaskTimeout, WaitReason
+from ks_actors.app._orders import CommitPace
 from ks_actors.assignment import encode_member
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.runtime.input import _membership
+from ks_actors.runtime.shared import Metrics
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from tests.log.helpers import batch
@@ -152,3 +155,36 @@ def test_unprocessed_records_are_not_waited_for(guarantee: str) -> None:
             await harness.app.wait_until_caught_up(1_000)
 
     run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee, auto_offset_reset="latest")
+
+
+def test_the_longer_the_wait_the_longer_between_two_commits() -> None:
+    """As each pauses the workers; but what was processed is committed as soon as nothing more is."""
+    now = 0.0
+    pace, commits = CommitPace(lambda: now), list[int]()
+    for look in range(3_000):
+        if pace.due(look):
+            commits.append(look)
+        now += 0.02
+    assert commits[:4] == [0, 1, 2, 3]
+    assert len(commits) < 40
+    assert max(then - before for before, then in pairwise(commits)) < 700
+    assert not pace.due(5_000)
+    assert [pace.due(5_000) for _ in range(5)] == [True, *[False] * 4]
+    assert [pace.due(5_001) for _ in range(3)] == [False, True, False]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_waiting_for_a_log_that_does_not_answer_pauses_workers_seldom(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to commit until it does: fewer than 200 pauses in a minute and a half."""
+    pauses = list[float]()
+    monkeypatch.setattr(Metrics, "paused", lambda _, pause, wait: pauses.append(pause + wait))
+
+    async def test(harness: AppHarness) -> None:
+        await fill(harness, "orders", 0, 1)
+        harness.fail("send", LogTimeout("no broker has answered within 60000 ms"), times=40)
+        pauses.clear()
+        await harness.caught_up()
+        assert len(pauses) < 200
+        assert await values(harness) == ["orders-0", "orders-1"]
+
+    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=1_000)
