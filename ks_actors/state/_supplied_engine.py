@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
-from ks_actors._errors import StateError
+from ks_actors._errors import StateError, TaskCorrupted
 from ks_actors.state.disk import raise_if_full
 from ks_actors.topology import StoreEngine, StoreEngineContext
 
@@ -25,6 +25,7 @@ class SuppliedEngine:
     """
 
     owes: bool = False
+    damage: str = ""
 
     def __init__(self, task: str, spec: StoreSpec, directory: Path | None) -> None:
         self._name: str = f"store {spec.name} of task {task}"
@@ -159,6 +160,8 @@ class SuppliedEngine:
             self._fail("be closed", error)
 
     def _fail(self, what: str, error: Exception) -> NoReturn:
+        if isinstance(error, TaskCorrupted):
+            self.damage = self.damage or str(error)
         if isinstance(error, StateError):
             raise error
         raise_if_full(error, self._name)

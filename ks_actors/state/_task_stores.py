@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, final
 from weakref import ref
 
-from ks_actors._errors import IllegalTransition, StateError
+from ks_actors._errors import IllegalTransition, StateError, TaskCorrupted
 from ks_actors.records import Batch
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.state._commit_token import Token
@@ -15,9 +15,9 @@ from ks_actors.state._custom_directory import look_around, note_present
 from ks_actors.state._discard import without_copy
 from ks_actors.state._kinds import MAKERS, codec_of
 from ks_actors.state._open_stores import Opened, Place, open_stores
-from ks_actors.state._positions import merged, position_row
 from ks_actors.state._store_set import StoreSet
 from ks_actors.state._supplied_engines import SuppliedEngines, by_engine
+from ks_actors.state._unlogged import write_frozen
 from ks_actors.state._wipe import wipe
 from ks_actors.state.core import SLICE, TaskMemory, no_record
 from ks_actors.state.disk import (
@@ -34,7 +34,7 @@ from ks_actors.state.timed import FACTS
 from ks_actors.topology import HEADED, StorePlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.records import Headers
@@ -111,6 +111,7 @@ class TaskStores(StoreSet):
         self._ahead: bool = False
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
+        self._given_up: bool = False
         # Stores with unusable state on disk at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
 
@@ -121,7 +122,7 @@ class TaskStores(StoreSet):
 
         Raises StateLocked, TaskCorrupted and StateFull; the directory is then unlocked again.
         """
-        self._stores, self._offsets, self._written = {}, {}, {}
+        self._stores, self._offsets, self._written, self._given_up = {}, {}, {}, False
         self.positions.forget()
         unfit = look_around(self.task, self._directory, self._specs) | self.topic_ids.read()
         in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
@@ -169,9 +170,28 @@ class TaskStores(StoreSet):
     def close(self, *, clean: bool) -> None:
         """Release everything; with `clean`, first write the committed state. Blocks.
 
-        Uncommitted changes are lost either way.
+        Uncommitted changes are lost either way. A database that has turned out to be damaged is
+        given up, so that the next opening restores its stores. Raises StateError.
         """
         self._stop_flush()
+        engines = self._engines
+        try:
+            self._close(clean=clean and not _damage(engines))
+        except TaskCorrupted:
+            if not _damage(engines):
+                raise
+        if damage := _damage(engines):
+            self.give_up(damage)
+            return
+        self._file.write(self._written, self._lost)
+        self.topic_ids.write(all_topics=clean)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the open stores' data on disk cannot be read any more."""
+        return bool(_damage(self._engines))
+
+    def _close(self, *, clean: bool) -> None:
         try:
             if clean and self._engines:
                 self._write = True
@@ -182,8 +202,6 @@ class TaskStores(StoreSet):
         finally:
             # Even after a failed write: another member may need the lock.
             self._release()
-        self._file.write(self._written, self._lost)
-        self.topic_ids.write(all_topics=clean)
 
     def _release(self) -> None:
         """Close all, even when a custom store or an engine fails. Raises the last such error."""
@@ -222,9 +240,10 @@ class TaskStores(StoreSet):
         """
         if self._engines:
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
-        if self._directory is None or not self._directory.exists():
+        if self._given_up or self._directory is None or not self._directory.exists():
             return
         wipe(self.task, self._directory, self._specs, self._shared, self._file, reason)
+        self._given_up = True
 
     # The stores.
 
@@ -351,30 +370,7 @@ class TaskStores(StoreSet):
             for store in self._stores.values()
             if not store.logged and store.engine is not None
         ]
-        for engine, own in by_engine(self._engines, stores):
-            rows = [row for store in own for row in store.frozen_rows()]
-            if not rows:
-                continue
-            facts = [
-                facts_row(store.name, facts)
-                for store in own
-                if (facts := store.facts(frozen=True)) is not None
-            ]
-            at = {
-                store.name: merged(self.positions.of(store.name), self._changed_at)
-                for store in own
-                if store.name in self._changing
-            }
-            engine.write(
-                [
-                    *sorted(rows),
-                    *facts,
-                    *(position_row(name, position) for name, position in at.items() if position),
-                ],
-                # No changelog could bring these rows back, so they must survive a crash of the
-                # machine as well.
-                durable=True,
-            )
+        write_frozen(self._engines, stores, self.positions, self._changing, self._changed_at)
         token.persisted = self._ahead = True
 
     def publish(self, token: Token, offsets: Mapping[str, int]) -> None:
@@ -597,3 +593,8 @@ class TaskStores(StoreSet):
         # disk.
         self._written.update(offsets)
         engine.flush(wait=False)
+
+
+def _damage(engines: Iterable[Engine]) -> str:
+    """Return the first error by which an engine has found its data damaged; empty without one."""
+    return next((engine.damage for engine in engines if engine.damage), "")

@@ -16,6 +16,7 @@ from ks_actors._errors import (
     NotRunning,
     StateError,
     StreamsError,
+    TaskCorrupted,
     TopologyError,
 )
 from ks_actors.lifecycle import as_exception, component_log, enter_user_code, shielded
@@ -447,7 +448,20 @@ class Instance(Actor[InstanceMessage]):
             worse.add_note(f"while rolling back after: {cause}")
             await self._end_in_error(worse)
             return
-        self._decide(cause, worker=name, rolled_back=True)
+        if isinstance(cause, TaskCorrupted) and not self._wiring.globals_damaged:
+            await self._restore(cause, name)
+        else:
+            self._decide(cause, worker=name, rolled_back=True)
+
+    async def _restore(self, damage: TaskCorrupted, worker: str | None) -> None:
+        """Have stores restored that were found damaged: the changelogs have their state.
+
+        No handler is asked, as there is nothing to decide.
+        """
+        self._wiring.rejoin(damage)
+        if worker is not None:
+            await self._start_worker()
+            self._workers.forget(worker)
 
     # --- uncaught errors --------------------------------------------------------------------------
 

@@ -112,6 +112,7 @@ class Wiring:
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._state_manager: StateManager | None = None
+        self._global_stores: GlobalStores | None = None
         self.snapshots: Ref[m.SnapshotsMessage] | None = None
         self.removed: dict[Ref[Any], str] = {}
         self._ids: ClientIds
@@ -238,6 +239,7 @@ class Wiring:
             collector=self.collector,
             instance=context.self_ref,
             progress=self._progress,
+            rejoin=self.rejoin,
             task_directories=self._task_directories,
             cleanup_seconds=config.state_cleanup_delay_ms / 1000,
             store_registry=setup.store_registry,
@@ -288,6 +290,7 @@ class Wiring:
     async def _start_globals(self, context: Context[Any]) -> None:
         assert self._shared is not None
         stores = GlobalStores(self._setup, self._directory.path, self._shared)
+        self._global_stores = stores
         await stores.fetch_offsets(self._log, self._isolation)
         # Shield this: once opened, the stores need an owner.
         ref = await shielded(self._open_globals(context, stores))
@@ -454,6 +457,11 @@ class Wiring:
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""
         return DeadLetterWriter(self._setup, self._log, self._metrics, self.closing)
+
+    @property
+    def globals_damaged(self) -> bool:
+        """Whether the global stores' data on disk cannot be read: no rejoining brings it back."""
+        return self._global_stores is not None and self._global_stores.stores.damaged
 
     def rejoin(self, error: Exception) -> None:
         """Give up all tasks and rejoin the group."""

@@ -66,6 +66,7 @@ class StateManager(Actor[StateManagerMessage]):
         collector: Ref[m.CollectorMessage],
         instance: Ref[m.InstanceMessage],
         progress: Progress,
+        rejoin: Callable[[Exception], None],
         task_directories: TaskDirectories,
         cleanup_seconds: float,
         store_registry: StoreRegistry,
@@ -82,6 +83,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._manager = manager
         self._instance = instance
         self._progress = progress
+        self._rejoin = rejoin
         self._task_directories = task_directories
         self._cleanup_seconds = cleanup_seconds
         self._store_registry = store_registry
@@ -439,6 +441,9 @@ class StateManager(Actor[StateManagerMessage]):
         entry = None if task is None else self._entries.get(task)
         if isinstance(error, TaskCorrupted) and entry is not None and entry.standing_by:
             self.ctx.self_ref.tell(m.Corrupted(entry.task, str(error)))
+        elif isinstance(error, TaskCorrupted):
+            # Its stores are closed with all others, which deletes the damaged ones.
+            self._rejoin(error)
         else:
             self._instance.tell(m.Fatal(error, rolled_back=False))
 

@@ -15,8 +15,11 @@ EngineRow = tuple[bytes, bytes | None]
 class Engine(Protocol):
     """The interface of the storage below memory: a sorted map of bytes.
 
-    Nothing is durable before a `flush` completes.
+    Nothing is durable before a `flush` completes. `damage` is the error by which it has found that
+    its data cannot be read, empty while it can.
     """
+
+    damage: str
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value; raises TaskCorrupted when it cannot be read."""

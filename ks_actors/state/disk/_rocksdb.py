@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import rocksdict
 
+from ks_actors._errors import TaskCorrupted
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import MemoryBudget
@@ -179,6 +180,7 @@ class RocksEngine:
     ) -> None:
         self._task: str = task
         self._directory: Path = directory
+        self.damage: str = ""
         try:
             options = shared.options()
             if read_only:
@@ -337,7 +339,7 @@ class RocksEngine:
         try:
             link_database(self._database, self._directory, directory)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
-            self._refuse(error)
+            self._refuse_use(error)
 
     def statistics(self) -> dict[str, float]:
         """Return RocksDB's statistics, nothing while it is being closed.
@@ -365,7 +367,7 @@ class RocksEngine:
         try:
             self._database.ingest_external_file([str(table) for table in tables], options)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
-            self._refuse(error)
+            self._refuse_use(error)
 
     def estimated_keys(self) -> int:
         """Return the approximate number of keys."""
@@ -386,6 +388,14 @@ class RocksEngine:
             _kernel.trim_memory()
 
     def _refuse(self, error: Exception) -> NoReturn:
+        try:
+            self._refuse_use(error)
+        except TaskCorrupted as damaged:
+            self.damage = self.damage or str(damaged)
+            raise
+
+    def _refuse_use(self, error: Exception) -> NoReturn:
+        """Raise the error of a use of other files than the database's, which may be missing."""
         refuse(error, f"task {self._task}: the state in {self._directory}")
 
 
