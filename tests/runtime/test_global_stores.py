@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from actors import StartFailed
-from ks_actors import Consumed, Processor, PunctuationType, Record, StateFull, StreamsBuilder, Topology, TopologyError, blocking, serdes, stores
+from ks_actors import (
+    Consumed,
+    Processor,
+    PunctuationType,
+    Record,
+    StateFull,
+    StreamsBuilder,
+    StreamsError,
+    Topology,
+    TopologyError,
+    UncaughtResponse,
+    blocking,
+    serdes,
+    stores,
+)
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.runtime import InstanceState
 from ks_actors.state import SharedResources
@@ -144,6 +158,26 @@ def test_a_topic_that_was_made_anew_fills_the_store_anew() -> None:
         assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1050, 1070)}
 
     run_app(test, keeping(), topics=TOPICS, start=False)
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
+def test_a_topic_that_loses_records_ends_the_app_and_its_state(store: StoreType) -> None:
+    """No handler keeps it alive; the next start fills the store with what the topic has, though its end is beyond the old one by then."""
+
+    async def test(harness: AppHarness) -> None:
+        await names(harness, range(300))
+        await harness.start()
+        harness.delete_topics("names")
+        await harness.log.create_topics([NewTopic("names", 3)])
+        error = await harness.ended()
+        assert isinstance(error, StreamsError)
+        assert "a global table no longer fits its topic" in str(error)
+        assert error.topic == "names"
+        await names(harness, range(1000, 1600))
+        await harness.restart()
+        assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1600)}
+
+    run_app(test, keeping(store), topics=TOPICS, start=False, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
 
 
 def test_a_store_that_is_damaged_is_filled_anew() -> None:

@@ -151,3 +151,19 @@ class GlobalStores:
     def close(self, *, clean: bool) -> None:
         """Close the stores. Blocks."""
         self.stores.close(clean=clean)
+
+    def discard(self, reasons: Mapping[TopicPartition, str]) -> None:
+        """Delete the state on disk of stores whose topics no longer fit it. Blocks.
+
+        Call it after `close`. `reasons` are by partition of the topics.
+        """
+        if not self._on_disk:
+            return
+        self.stores.unfit = {
+            store: reasons[partition]
+            for store, partitions in self.topics.items()
+            for partition in partitions
+            if partition in reasons
+        }
+        self.stores.open()
+        self.stores.close(clean=False)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Message, Reply, Signal, Started, Stopping
-from ks_actors._errors import StateError, StreamsError
+from ks_actors._errors import OffsetOutOfRange, StateError, StreamsError
 from ks_actors.lifecycle import component_log, passes
 from ks_actors.records import Batch, TaskId
 from ks_actors.runtime import messages as m
@@ -99,6 +99,8 @@ class GlobalTables(Actor[GlobalMessage]):
         self._looking: bool = False
         self._broken: bool = False
         self._writing: bool = False
+        # Topics that have lost records of the stores, each with the reason.
+        self._lost: dict[TopicPartition, str] = {}
         # The error to raise once its dead letters are written.
         self._fault: Exception | None = None
         self._dropped: int = 0
@@ -137,6 +139,8 @@ class GlobalTables(Actor[GlobalMessage]):
                 self._commit()
             try:
                 await self.ctx.blocking(partial(self._stores.close, clean=not self._broken))
+                if self._lost:
+                    await self.ctx.blocking(partial(self._global.discard, self._lost))
             except StateError as error:
                 _log.warning(
                     "could not close the global stores; the next start reads again what is not on "
@@ -191,6 +195,15 @@ class GlobalTables(Actor[GlobalMessage]):
         self._note_filled()
 
     def _tell_unread(self, error: Exception) -> None:
+        if isinstance(error, OffsetOutOfRange) and error.partition in self._positions:
+            # The stores have rows that the topic lacks, so no handler can decide to go on.
+            self._lost[error.partition] = str(error)
+            raise StreamsError(
+                f"a global table no longer fits its topic: {error}. Start the app again: it then "
+                "fills the table with what the topic has",
+                topic=error.partition.topic,
+                partition=error.partition.partition,
+            ) from error
         failure = StreamsError(f"could not read the topics of global tables: {error}")
         if self._ends:
             raise failure from error
