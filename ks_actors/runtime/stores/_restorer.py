@@ -30,6 +30,10 @@ _AT_ONCE_STANDBY = 1_000
 _PROGRESS_SECONDS = 10.0
 # Unacknowledged messages that still allow the next fetch.
 _AHEAD = 1
+_LACKS = (
+    "If the brokers have lost records, the restored state lacks their rows: reset the application "
+    "to compute it again"
+)
 _log = component_log(__name__)
 
 
@@ -175,7 +179,7 @@ class Restorer(Actor[RestorerMessage]):
         }
         starts = {one: self._after_marker(at, found.begins[one]) for one, at in starts.items()}
         beyond = {
-            one: f"{one} has offsets {found.begins[one]} to {found.ends[one]}, the store is at {at}"
+            one: _misfit(one, at, found.begins[one], found.ends[one])
             for one, at in starts.items()
             # Running reads have moved on since the request; their fetches detect bad offsets.
             # A store without an offset has nothing to check: it reads from the first record.
@@ -405,7 +409,8 @@ class Restorer(Actor[RestorerMessage]):
                 self._positions[error.partition] = error.begin
                 self._assign()
             elif error.position == at:
-                self._start_over(self._task_of[error.partition], {error.partition: str(error)})
+                reason = f"{error}. {_LACKS}" if lost else str(error)
+                self._start_over(self._task_of[error.partition], {error.partition: reason})
             return True
         # The app decided about unreadable records of its source topics when it processed them.
         if passed := passed_over(error, self._fetcher, self._limits.among(self._reading)):
@@ -423,6 +428,11 @@ class Restorer(Actor[RestorerMessage]):
             rest = self._backoff.next(self.ctx.time())
             _log.warning("standbys are not updated; retrying in %g s: %s", rest, error)
             self.ctx.timers.once("rest", rest, m.FollowAgain())
+
+
+def _misfit(changelog: TopicPartition, at: int, begin: int, end: int) -> str:
+    text = f"{changelog} has offsets {begin} to {end}, the store is at {at}"
+    return f"{text}. {_LACKS}" if at > end else text
 
 
 def _ends_known(found: m.ChangelogEnds) -> RestorerMessage:
