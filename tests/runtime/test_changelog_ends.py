@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ks_actors import ProductionFailed, UncaughtResponse
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime.commit import ChangelogEnds
+from ks_actors.runtime.messages import Written
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, by_key, counting
 from tests.runtime.test_restoring import records
@@ -63,16 +64,41 @@ def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee: str)
     run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=note)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abx"), st.integers(1, 6)), max_size=30))
-def test_an_end_that_does_not_grow_is_an_error(steps: list[tuple[str, int]]) -> None:
-    """Only of a changelog, as each flush adds records; the next ends are compared with the new one."""
-    ends = ChangelogEnds("ab")
-    known: dict[str, int] = {}
-    for topic, end in steps:
-        back = topic != "x" and end <= known.get(topic, 0)
-        known[topic] = end
-        if back:
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_an_app_that_has_written_nothing_yet_knows_the_end_of_what_it_restored(guarantee: str) -> None:
+    """It ends as well at its first write, however many records it writes: the state is right, and the changelog is not."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", records("a", "a", "b"))
+        await harness.caught_up()
+        await harness.restart()
+        await harness.caught_up()
+        harness.delete_topics(CHANGELOG)
+        await harness.log.create_topics([NewTopic(CHANGELOG, 1)])
+        await harness.produce_all("in", records(*"acdefghijk"))
+        error = await harness.ended()
+        assert isinstance(error, ProductionFailed)
+        assert "made anew" in str(error)
+
+    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(1, 5)), max_size=30))
+def test_a_record_below_the_known_end_is_an_error(steps: list[tuple[str, int, int]]) -> None:
+    """Of each loss once; records of others in between, as the marks of transactions, are none. Other partitions do not count."""
+    ends = ChangelogEnds()
+    stored = dict.fromkeys("ab", 0)
+    log = dict.fromkeys("ab", 0)
+    for topic, way, count in steps:
+        partition = TopicPartition(topic, 0)
+        lost = False
+        if way == 0:
+            lost, log[topic] = stored[topic] > 0, 0
+        log[topic] += count + way // 2
+        known = {partition: stored[topic]}
+        written = {partition: Written(log[topic], count), TopicPartition("x", 0): Written(0, 9)}
+        if lost:
             with pytest.raises(ProductionFailed, match=f"{topic}-0 was "):
-                ends.note({TopicPartition(topic, 0): end})
-        else:
-            ends.note({TopicPartition(topic, 0): end})
+                ends.check(known, written)
+        ends.check(known, written)
+        stored[topic] = log[topic]

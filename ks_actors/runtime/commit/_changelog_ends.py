@@ -7,41 +7,50 @@ from typing import TYPE_CHECKING, final
 from ks_actors._errors import ProductionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ks_actors.records import TopicPartition
+    from ks_actors.runtime.messages import Written
 
 
 @final
 class ChangelogEnds:
-    """The ends of the changelogs `topics`, as the flushes of this instance have reported them.
+    """The check that new changelog records are behind those that the stores have.
 
-    An end that does not grow shows that the topic was deleted and made anew, or cut off. Nothing
-    else shows it: the log takes further records, and a later restore would miss all rows before.
+    Otherwise the changelog has lost records: the topic was deleted and made anew, or cut off, or
+    the brokers have lost its log. Nothing else shows it: the log takes further records, and a later
+    restore would miss all rows before.
     """
 
-    def __init__(self, topics: Iterable[str]) -> None:
-        self._topics: frozenset[str] = frozenset(topics)
-        self._known: dict[TopicPartition, int] = {}
+    def __init__(self) -> None:
+        # Losses that were raised once, with the stores' offset of then.
+        self._told: dict[TopicPartition, int] = {}
 
-    def note(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Note the ends after a flush. Raises ProductionFailed for the first that has not grown."""
-        back: list[tuple[TopicPartition, int, int]] = []
-        for partition, end in ends.items():
-            if partition.topic in self._topics:
-                known = self._known.get(partition, 0)
-                # Note it in any case: a handler may decide to go on.
-                self._known[partition] = end
-                if end <= known:  # a flush names only the partitions that it has written to
-                    back.append((partition, known, end))
-        if back:
-            partition, known, end = back[0]
+    def check(
+        self, known: Mapping[TopicPartition, int], written: Mapping[TopicPartition, Written]
+    ) -> None:
+        """Compare the changelogs after a flush with the stores' offsets from before it.
+
+        `known` has these next offsets, `written` what the flush has written. Raises
+        ProductionFailed for the first changelog with a new record below them, not again at the
+        next attempt: a handler may decide to go on.
+        """
+        lost: list[TopicPartition] = []
+        for changelog, at in known.items():
+            if (one := written.get(changelog)) is None or one.end - one.records >= at:
+                self._told.pop(changelog, None)
+            elif self._told.pop(changelog, None) != at:
+                self._told[changelog] = at
+                lost.append(changelog)
+        if lost:
+            changelog = lost[0]
+            at, (end, records) = known[changelog], written[changelog]
             raise ProductionFailed(
-                f"the end of the changelog {partition} was {known}, and is {end} after further "
-                "writes: it was deleted and made anew, or cut off, while the app wrote to it, and "
-                "lacks rows of the state. Nothing is committed. Stop all members, and either put "
-                "the topic back from a copy, or reset the application, so that it processes all "
-                "input again",
-                topic=partition.topic,
-                partition=partition.partition,
+                f"the end of the changelog {changelog} was {at}, and is {end} after {records} "
+                "further records: it was deleted and made anew, or cut off, or the brokers have "
+                "lost its log, and it lacks rows of the state. Nothing is committed. Stop all "
+                "members, and either put the topic back from a copy, or reset the application, so "
+                "that it processes all input again",
+                topic=changelog.topic,
+                partition=changelog.partition,
             )

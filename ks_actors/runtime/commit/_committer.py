@@ -20,6 +20,7 @@ from ks_actors._errors import (
 from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, component_log, warn_if_slow
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
+from ks_actors.runtime.commit._changelog_ends import ChangelogEnds
 from ks_actors.runtime.commit._commit_rest import CommitRest
 from ks_actors.runtime.commit._drains import output_ids, undrained
 from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, FirstCommit
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from actors import Ask, Ref, Signal
     from ks_actors.log import OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.commit._changelog_ends import ChangelogEnds
     from ks_actors.runtime.commit._purge import Purger
     from ks_actors.runtime.commit._twins import Twins
     from ks_actors.runtime.shared import Metrics
@@ -75,7 +75,6 @@ class Committer(Actor[CommitterMessage]):
         collector: Ref[m.CollectorMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
         purger: Purger,
-        changelog_ends: ChangelogEnds,
         twins: Twins,
         matched: Callable[[Iterable[TopicPartition]], frozenset[str]],
         metrics: Metrics,
@@ -105,7 +104,7 @@ class Committer(Actor[CommitterMessage]):
         self._collector = collector
         self._poller = poller
         self._purger = purger
-        self._changelog_ends = changelog_ends
+        self._changelog_ends = ChangelogEnds()
         self._twins = twins
         self._matched = matched
         self._metrics = metrics
@@ -292,13 +291,15 @@ class Committer(Actor[CommitterMessage]):
 
     async def _end(self, epoch: int, frozen: Frozen) -> None:
         """Make the frozen state final: changelogs and output first, then offsets, then stores."""
-        await self._wait("the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch))
+        known = await self._wait(
+            "the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch)
+        )
         # The flush comes first: offsets may be committed only behind the output they stand for.
-        ends = await self._wait(
+        written = await self._wait(
             "all output to be written",
             self._collector.ask(m.Flush, epoch, output_ids(frozen.tasks.values())),
         )
-        self._changelog_ends.note(ends)
+        self._changelog_ends.check(known, written)
         if self._transactional:
             group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))
             try:
@@ -335,6 +336,7 @@ class Committer(Actor[CommitterMessage]):
             # would count records twice.
             if self._transactional:
                 await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
+            ends = {partition: one.end for partition, one in written.items()}
             await self._state.ask(m.CommitSucceeded, frozen, ends).within(self._timeout)
         except Exception as error:  # noqa: BLE001 - only the log has it: stores reopen from it
             self._void = error

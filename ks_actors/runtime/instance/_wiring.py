@@ -20,7 +20,7 @@ from ks_actors.log import (
 )
 from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.commit import COMMITTER_MAILBOX, ChangelogEnds, Committer, Purger, Twins
+from ks_actors.runtime.commit import COMMITTER_MAILBOX, Committer, Purger, Twins
 from ks_actors.runtime.globals import GLOBAL_MAILBOX, AwaitFilled, GlobalStores, GlobalTables
 from ks_actors.runtime.input import (
     POLLER_MAILBOX,
@@ -329,12 +329,6 @@ class Wiring:
             poller=self._the_poller,
             purger=Purger(
                 repartitions, config.repartition_purge_interval_ms, self._log.delete_records
-            ),
-            changelog_ends=ChangelogEnds(
-                setup.changelog(spec.name)
-                for specs in self._specs.values()
-                for spec in specs
-                if spec.logging and spec.source_topic is None
             ),
             twins=Twins(self._directory.forget_process_id),
             matched=setup.matched_of,

@@ -17,6 +17,7 @@ from ks_actors.runtime.messages._collector import (
     Partitioned,
     SendFailed,
     Sent,
+    Written,
 )
 from ks_actors.runtime.messages._committer import (
     Commit,
@@ -274,4 +275,5 @@ __all__ = [
     "WorkerLost",
     "WorkerMessage",
     "WorkersChanged",
+    "Written",
 ]

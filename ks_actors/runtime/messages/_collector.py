@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from actors import Message, Reply
 
@@ -49,13 +49,20 @@ class Partitioned(Message, frozen=True):
     error: Exception | None
 
 
+class Written(NamedTuple):
+    """The end offset of a partition after a write, and the number of records since a commit."""
+
+    end: int
+    records: int
+
+
 class Flush(Message, frozen=True):
     """Write all output of `epoch` and of the `output_ids` of committed tasks.
 
-    Answered with the end offsets of the partitions written to since the last commit.
+    Answered with the partitions written to since the last commit.
     """
 
-    reply: Reply[Mapping[TopicPartition, int]]
+    reply: Reply[Mapping[TopicPartition, Written]]
     epoch: int
     output_ids: frozenset[int]
 

@@ -100,9 +100,12 @@ class CloseStores(Message, frozen=True):
 
 
 class EncodeChangelog(Message, frozen=True):
-    """Write the changelog records of a commit to the collector; answered when done."""
+    """Write the changelog records of a commit to the collector; answered when done.
 
-    reply: Reply[None]
+    The answer has the stores' next offsets in these changelogs, from before the commit.
+    """
+
+    reply: Reply[Mapping[TopicPartition, int]]
     frozen: Frozen
     epoch: int
 

@@ -103,7 +103,7 @@ class Collector(Actor[CollectorMessage]):
         self._unsized: list[Outgoing] = []
         self._pressed = self._relief_asked = False
         self._flush: m.Flush | None = None
-        self._ends: dict[TopicPartition, int] = {}
+        self._written: dict[TopicPartition, m.Written] = {}
         self._sizes = sizes
         self._failure: Exception | None = None
         self._abort: m.Abort | None = None
@@ -149,7 +149,7 @@ class Collector(Actor[CollectorMessage]):
             case m.NextEpoch():
                 self._epoch = message.epoch
                 # The ends of one commit, for the changelog offsets of its stores.
-                self._ends = {}
+                self._written = {}
                 self._relief_asked = False
                 self._left_out.committed()
                 self._gather(self._next_epochs.pop(message.epoch, []))
@@ -301,14 +301,18 @@ class Collector(Actor[CollectorMessage]):
             flush.reply.fail(self._failure)
         elif not (self._sending or self._ready or self._unsized):
             flush, self._flush = self._flush, None
-            flush.reply.tell(dict(self._ends))
+            flush.reply.tell(dict(self._written))
 
     def _note(self, sent: m.Sent) -> None:
         self._sending = False
         records = 0
         for outgoing, end in zip(sent.batches, sent.ends, strict=True):
-            self._ends[outgoing.partition] = end
-            records += len(outgoing.batch)
+            count = len(outgoing.batch)
+            before = self._written.get(outgoing.partition)
+            self._written[outgoing.partition] = m.Written(
+                end, count if before is None else before.records + count
+            )
+            records += count
         self._pending.gone(sent.batches)
         self._metrics.produced += records
         self._update_pressure()
@@ -427,7 +431,7 @@ class Collector(Actor[CollectorMessage]):
         self._kept_apart.clear()
         self._relief_asked = False
         self._pending.clear()
-        self._ends = {}
+        self._written = {}
         self._failure = None
         self._left_out.rolled_back()
         self._epoch = abort.epoch

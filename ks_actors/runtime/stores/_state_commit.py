@@ -53,7 +53,8 @@ class StateCommit:
         try:
             match message:
                 case m.EncodeChangelog():
-                    await self._encode(message)
+                    message.reply.tell(await self._encode(message))
+                    return
                 case m.PersistUnlogged():
                     for task, token in message.frozen.tokens.items():
                         self._stores[task].persist_unlogged(token)
@@ -66,16 +67,18 @@ class StateCommit:
         else:
             message.reply.tell(None)
 
-    async def _encode(self, message: m.EncodeChangelog) -> None:
+    async def _encode(self, message: m.EncodeChangelog) -> dict[TopicPartition, int]:
         began = await self._turn(None)
+        known: dict[TopicPartition, int] = {}
         # Group small batches: one message per task would cost more than its few records.
         batches: list[Outgoing] = []
         records = 0
         for task, token in message.frozen.tokens.items():
-            for name, batch in self._stores[task].changelog(token, batch_bytes=self._batch_bytes):
-                batches.append(
-                    Outgoing(TopicPartition(self._changelog(name), task.partition), batch)
-                )
+            stores = self._stores[task]
+            for name, batch in stores.changelog(token, batch_bytes=self._batch_bytes):
+                changelog = TopicPartition(self._changelog(name), task.partition)
+                known[changelog] = stores.next_offset(name) or 0
+                batches.append(Outgoing(changelog, batch))
                 records += len(batch)
                 if records >= _TOGETHER:
                     self._collector.tell(m.Output(batches, message.epoch))
@@ -84,6 +87,7 @@ class StateCommit:
                 began = await self._turn(began)
         if batches:
             self._collector.tell(m.Output(batches, message.epoch))
+        return known
 
     def _ends(self, task: TaskId, stores: TaskStores, message: m.CommitSucceeded) -> dict[str, int]:
         """Return the changelogs' next offsets; for a source topic, the task's own position."""
