@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import UnknownTopicOrPartition
+from ks_actors import Repartitioned, UnknownTopicOrPartition, serdes
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import UncaughtResponse, blocking
@@ -194,3 +194,24 @@ def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_failed(guar
         assert await values(harness) == ["l"]
 
     run_app(test, merged(), topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("reset", ["latest", "none"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_repartition_topic_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
+    """Where nothing is committed, whatever auto_offset_reset says: the app has written what waits there, and may have died before it read that."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "v", partition=0)
+        await harness.caught_up()
+        await harness.close()
+        topic = "app-through-repartition"
+        (other,) = {0, 1} - {number for number in (0, 1) if TopicPartition(topic, number) in harness.log._groups.get("app").committed()}
+        await harness.produce(topic, b"b", b"w", partition=other)
+        await harness.restart(auto_offset_reset=reset)
+        await harness.caught_up()
+        assert sorted(await values(harness)) == ["v", "w"]
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).repartition(Repartitioned(serdes.STRING, serdes.STRING, name="through", partitions=2)).to("out", STRINGS_OUT)
+    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)

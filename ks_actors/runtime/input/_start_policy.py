@@ -22,14 +22,20 @@ FROM_BEGIN: Final = ("earliest", "none")
 
 @final
 class StartPolicy:
-    """Look up start offsets, by the `offset_reset` of a topic's source, or else the app's."""
+    """Look up start offsets, by the `offset_reset` of a topic's source, or else the app's.
+
+    Repartition topics are read from the first record: the app has written all that wait there.
+    """
 
     def __init__(self, log: Log, setup: Environment) -> None:
         self._log = log
         self._setup = setup
+        self._own: frozenset[str] = frozenset(map(setup.topic, setup.topology.internal_topics))
 
     def of(self, topic: str) -> OffsetReset:
         """Return a topic's policy. The topic may be one that a pattern has not matched yet."""
+        if topic in self._own:
+            return "earliest"
         nodes = self._setup.matching([topic])
         node = nodes[topic] if topic in nodes else self._setup.source_of(topic)
         found = node.offset_reset
