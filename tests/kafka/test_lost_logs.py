@@ -1,0 +1,249 @@
+"""The brokers lose the log of an internal topic, of a global table, or of a leader: whole apps notice, and say so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
+from aiokafka.admin import NewTopic as Assigned
+
+from ks_actors import (
+    App,
+    Consumed,
+    InstanceState,
+    Materialized,
+    Produced,
+    ProductionFailed,
+    Repartitioned,
+    StreamsBuilder,
+    StreamsError,
+    UncaughtResponse,
+)
+from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log.kafka import KafkaLog
+from ks_actors.serdes import BYTES, LONG
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.cluster import Cluster, cluster
+from tests.kafka.counting import PARTITIONS, PATIENCE_S, counting, ended
+from tests.kafka.test_truncation import lose_disk
+from tests.log.helpers import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from ks_actors.topology import Topology
+    from tests.kafka.broker import Broker
+    from tests.kafka.counting import Counting
+
+__all__ = ["cluster"]
+
+
+@pytest.fixture(autouse=True)
+def _warnings(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+
+async def lose(broker: Broker, topic: str) -> None:
+    """Have a broker crash, and come back without the records of a topic."""
+    await asyncio.to_thread(broker.kill)
+    lose_disk(broker, topic)
+    await asyncio.to_thread(broker.start)
+
+
+async def rows(app: App, store: str) -> dict[Any, Any]:
+    return {key: value async for key, value in app.store(store, stale=True).all()}
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def until_rows(app: App, store: str, expected: Mapping[Any, Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await rows(app, store) != expected:
+            await asyncio.sleep(0)
+
+
+def told(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
+    """Return the lines that have all words."""
+    return [line for line in caplog.messages if all(word in line for word in words)]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, pytest.param(AT_LEAST_ONCE, marks=pytest.mark.extended)])
+async def test_an_app_ends_at_its_first_write_to_a_changelog_that_was_lost(
+    own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    """By ProductionFailed, and commits nothing, as a restore would lack rows; a later start restores what is left, and says so."""
+    async with counting(own_broker, guarantee, tmp_path) as here:
+        async with here.app("app", auto_offset_reset="earliest"):
+            for _ in range(3):
+                await here.feed()
+                await here.counted()
+        app = here.app("app")
+        await app.start()
+        await until(lambda: int(app.metrics()["active-tasks"]) == PARTITIONS)
+        ending = asyncio.create_task(ended(app))
+        await lose(own_broker, here.changelog)
+        before = await here.updates()
+        await here.feed(30)
+        error = await ending
+        assert isinstance(error, ProductionFailed), repr(error)
+        assert f"the end of the changelog {error.topic}-{error.partition} was " in str(error)
+        assert error.topic == here.changelog
+        if guarantee == EXACTLY_ONCE:
+            assert await here.updates() == before
+        async with here.app("app") as again:
+            await until(lambda: told(caplog, "is deleted, and restored", here.changelog, "If the brokers have lost records"))
+            assert again.state in {InstanceState.RUNNING, InstanceState.REBALANCING}
+
+
+@pytest.mark.timeout(240)
+async def test_a_standby_begins_anew_when_the_changelog_was_lost(own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It has what the log has, nothing of before; the tasks that write there keep their state, and run on."""
+    async with (
+        counting(own_broker, EXACTLY_ONCE, tmp_path) as here,
+        KafkaLog(own_broker.bootstrap) as other,
+        here.app("one", num_standby_replicas=1, auto_offset_reset="earliest") as one,
+        here.app("two", num_standby_replicas=1, auto_offset_reset="earliest", log=other) as two,
+    ):
+        await until(lambda: all(int(each.metrics()[name]) == 1 for each in (one, two) for name in ("active-tasks", "standby-tasks")))
+        await here.feed()
+        await here.counted()
+        for each in (one, two):
+            await until_rows(each, "counts", {b"k0": 10, b"k1": 10})
+        await lose(own_broker, here.changelog)
+        for number in range(PARTITIONS):
+            await until(lambda number=number: told(caplog, f"{here.changelog}-{number} has lost records from offset 0 on", "is deleted"))  # type: ignore[misc]
+        left = [{b"k0": 10}, {b"k1": 10}]
+        async with asyncio.timeout(PATIENCE_S):
+            while sorted([await rows(one, "counts"), await rows(two, "counts")], key=repr) != left:
+                await asyncio.sleep(0)
+        assert [one.state, two.state] == [InstanceState.RUNNING] * 2
+
+
+async def write(here: Counting, topic: str, **values: bytes) -> None:
+    producer = await here.log.producer(client_id="feeder")
+    keys = [key.encode() for key in values]
+    await producer.send([Outgoing(TopicPartition(topic, 0), batch(*values.values(), keys=keys))])
+    await producer.close()
+
+
+@pytest.mark.timeout(240)
+async def test_a_global_table_is_filled_anew_when_its_topic_was_lost(own_broker: Broker, tmp_path: Path) -> None:
+    """The app ends, whatever the handler says; the next start has only what the topic has, also where that is longer than before."""
+    async with counting(own_broker, AT_LEAST_ONCE, tmp_path) as here:
+        table = f"table-{here.name}"
+
+        def app() -> App:
+            builder = StreamsBuilder()
+            builder.global_table(table, Consumed(BYTES, BYTES), Materialized("table", BYTES, BYTES))
+            builder.stream(here.source, Consumed(BYTES, BYTES)).to(here.sink, Produced(BYTES, BYTES))
+            return here.app("app", topology=builder.build(), uncaught=lambda _: UncaughtResponse.REPLACE_WORKER)
+
+        await here.log.create_topics([NewTopic(table, 1)])
+        await write(here, table, a=b"1", b=b"1")
+        first = app()
+        await first.start()
+        assert await rows(first, "table") == {b"a": b"1", b"b": b"1"}
+        ending = asyncio.create_task(ended(first))
+        await lose(own_broker, table)
+        error = await ending
+        assert isinstance(error, StreamsError), repr(error)
+        assert f"a global table no longer fits its topic: {table}-0 has lost records from offset 0 on" in str(error)
+        await write(here, table, a=b"2", c=b"2", d=b"2")
+        async with app() as second:
+            assert await rows(second, "table") == {b"a": b"2", b"c": b"2", b"d": b"2"}
+
+
+def repartitioned(here: Counting) -> Topology:
+    builder = StreamsBuilder()
+    (
+        builder.stream(here.source, Consumed(BYTES, BYTES))
+        .repartition(Repartitioned(BYTES, BYTES, name="through"))
+        .group_by_key()
+        .count(Materialized("counts", BYTES, LONG))
+        .to_stream()
+        .to(here.sink, Produced(BYTES, LONG))
+    )  # fmt: skip
+    return builder.build()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("guarantee", "running"),
+    [
+        (EXACTLY_ONCE, True),
+        *(pytest.param(*one, marks=pytest.mark.extended) for one in [(EXACTLY_ONCE, False), (AT_LEAST_ONCE, True), (AT_LEAST_ONCE, False)]),
+    ],
+)
+async def test_an_app_goes_on_when_its_repartition_topic_was_lost(
+    own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str, running: bool
+) -> None:
+    """With all that is written there since, whatever auto_offset_reset says: nothing of it is left out, and nothing counts twice."""
+    async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap) as later:
+        topic = f"{here.name}-through-repartition"
+        settings: dict[str, Any] = {"topology": repartitioned(here), "repartition_purge_interval_ms": 200}
+        app = here.app("app", auto_offset_reset="earliest", **settings)
+        await app.start()
+        for _ in range(3):
+            await here.feed()
+            await here.counted()
+        await app.commit()
+        if not running:
+            await app.close()
+        await lose(own_broker, topic)
+        await here.feed(40)
+        if not running:
+            app = here.app("app", auto_offset_reset="none", log=later, **settings)
+            await app.start()
+        await here.counted()
+        await here.feed(5)
+        await here.counted()
+        assert app.state is InstanceState.RUNNING
+        # Both keys lie in one partition.
+        assert len(told(caplog, f"{topic}-1 has lost records", "continuing")) == 1
+        await app.close()
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
+async def test_an_app_goes_on_behind_an_unclean_leader_election(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    """At the first record that it has not read: no record that follows is left out, and it says which ones the new leader lacks."""
+    async with counting(cluster, guarantee, tmp_path) as here:
+        topic = f"few-{here.name}"
+        leader, follower, _ = cluster.nodes
+        admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+        await admin.start()
+        placed = {number: [leader.number, follower.number] for number in range(PARTITIONS)}
+        configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+        new = Assigned(topic, replica_assignments=placed, num_partitions=-1, replication_factor=-1, topic_configs=configs)
+        made = await admin.create_topics([new])
+        assert [code for _, code, *_ in made.topic_errors] == [0], made
+        await admin.close()
+        async with asyncio.timeout(PATIENCE_S):
+            while not await here.log.describe_topics([topic]):
+                await asyncio.sleep(0)
+        here.source = topic
+        async with here.app("app", auto_offset_reset="earliest", own_log=True, bootstrap_servers=cluster.bootstrap, replication_factor=3) as app:
+            await here.feed()
+            await here.counted()
+            await asyncio.to_thread(follower.kill)
+            await here.feed(7)
+            await here.counted()
+            await asyncio.to_thread(leader.kill)
+            await asyncio.to_thread(follower.start)
+            await here.feed(20)
+            await here.counted()
+            for number in range(PARTITIONS):
+                assert told(caplog, f"{topic}-{number} has lost records from offset 10 on", "continuing at offset 10")
+            assert app.state is InstanceState.RUNNING
