@@ -18,7 +18,8 @@ from ks_actors.config._open_log import opened
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import TRANSACTION, KafkaClient
-from ks_actors.log.kafka.client._connections import Unavailable, certificate_remedy
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._tls import certificate_remedy
 from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire._requests import Pinned, check_aiokafka, init_producer_id

@@ -135,12 +135,13 @@ class KafkaClient:
     def begin_like(self, other: KafkaClient) -> None:
         """Copy the leaders that another client of the same cluster knows.
 
-        `start` then sends no request. Both clients share the list of brokers, and their outages.
+        `start` then sends no request. Both share the list of brokers, outages, and TLS contexts.
         """
         self._cluster = other._cluster
         self._topics = dict(other._topics)
         self._answered = set(other._answered)
         self.outages = self._connections.outages = other.outages
+        self._connections.tls = other._connections.tls
 
     def share_coordinators(self, other: KafkaClient) -> None:
         """Share coordinators and the epochs of read records with a client on the same loop."""

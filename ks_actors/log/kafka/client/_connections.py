@@ -27,8 +27,10 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest  # type: ignore[impo
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._addresses import connect_to_any, listed
+from ks_actors.log.kafka.client._options import CERT_FILE, TLS
 from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._throttles import Throttles
+from ks_actors.log.kafka.client._tls import TlsFiles, certificate_remedy
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 
 if TYPE_CHECKING:
@@ -48,9 +50,6 @@ _log = component_log(__name__)
 _wire_log = logging.getLogger("aiokafka.conn")
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 3.0
-# Codes of OpenSSL: not valid yet, expired; another host name, another address.
-_EXPIRED = frozenset({9, 10})
-_OTHER_NAME = frozenset({62, 64})
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
@@ -209,26 +208,15 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         return closed
 
 
-def certificate_remedy(verify_code: int) -> str:
-    """Return the remedy for a server's certificate, by OpenSSL's code."""
-    if verify_code in _EXPIRED:
-        return "it has to be renewed, or a clock is wrong"
-    if verify_code in _OTHER_NAME:
-        return (
-            "use a name or an address that is in it, or turn tls_check_hostname off "
-            "(ssl_endpoint_identification_algorithm)"
-        )
-    return "set tls_ca_file (ssl_truststore_location) to the certificates of its authority"
-
-
 @final
 class Connections:
     """One socket per broker and channel.
 
     Brokers answer the requests of a socket in order, so requests that may wait long have a channel
     of their own. Channels differ in nothing else. `lost` counts requests with an unknown outcome.
-    `outages`, which clients share, reports silent brokers. `doubted` is called every two seconds
-    while a broker does not answer; `leave` then gives up those that the cluster no longer lists.
+    `outages`, which clients share, reports silent brokers; they share `tls` as well. `doubted` is
+    called every two seconds while a broker does not answer; `leave` then gives up those that the
+    cluster no longer lists.
     """
 
     def __init__(
@@ -239,13 +227,13 @@ class Connections:
         doubted: Callable[[], object],
     ) -> None:
         self.outages: Outages = outages
+        self.tls: TlsFiles = TlsFiles(options)
         self._unanswered: Unanswered = Unanswered(
             lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000), doubted
         )
         self._options: KafkaOptions = options
         self._client_id: str = client_id
         self._named: dict[str, str] = {}
-        self._ssl: ssl.SSLContext | None = None
         self._ready: dict[tuple[int, str], Any] = {}
         self._opening: dict[tuple[int, str], _Opening] = {}
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
@@ -256,10 +244,7 @@ class Connections:
     async def start(self) -> None:
         """Load the TLS files, if any. Raises ConfigError."""
         _wire_log.addFilter(_NO_SECRETS)
-        if self._options.tls:
-            self._ssl = await asyncio.get_running_loop().run_in_executor(
-                None, self._options.ssl_context
-            )
+        await self.tls.context()
 
     def name(self, client_id: str) -> None:
         """Use this client id from now on, also on open sockets without a name of their own."""
@@ -415,7 +400,7 @@ class Connections:
             client_id=self._named.get(channel, self._client_id),
             # Longer than the limit in `send`, which must be the one that decides.
             request_timeout_ms=options.request_timeout_ms + 5_000,
-            ssl_context=self._ssl,
+            ssl_context=await self.tls.context(),
             security_protocol=options.security_protocol,
             max_idle_ms=options.connections_max_idle_ms,
             sasl_mechanism=options.sasl_mechanism,
@@ -449,7 +434,7 @@ class Connections:
             raise self._report_outage(
                 line,
                 f"{where} does not speak TLS as this client does: {error}; check its listener, and "
-                "tls",
+                f"{TLS}",
             ) from error
         except (OSError, KafkaError) as error:
             reason = (
@@ -459,7 +444,7 @@ class Connections:
             if options.tls and isinstance(error, KafkaError | ConnectionResetError):
                 # With TLS 1.3 a broker refuses a client's certificate by closing the connection.
                 reason += (
-                    "; the broker may want a client certificate: check tls_cert_file and its dates"
+                    f"; the broker may want a client certificate: check {CERT_FILE} and its dates"
                 )
             raise self._report_outage(line, reason, away=True) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from ks_actors._errors import ConfigError
 
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+# The names in errors: users set the fields here, or the settings of an app that have Kafka's names.
+TLS: Final = "tls (security_protocol)"
+CA_FILE: Final = "tls_ca_file (ssl_truststore_location)"
+CERT_FILE: Final = "tls_cert_file (ssl_keystore_location)"
+KEY_FILE: Final = "tls_key_file (ssl_key_location)"
+KEY_PASSWORD: Final = "tls_key_password (ssl_key_password)"  # noqa: S105 - a name
+CHECK_HOSTNAME: Final = "tls_check_hostname (ssl_endpoint_identification_algorithm)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +30,8 @@ class KafkaOptions:
 
     `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of your own.
     `tls_ca_file` names the certificates to trust instead; `tls_cert_file` and `tls_key_file`
-    (`tls_key_password`) authenticate the client. `sasl_mechanism` logs in with `sasl_username` and
-    `sasl_password`.
+    (`tls_key_password`) authenticate the client. When one of these files changes, new connections
+    use what it has then. `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
 
     `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
     `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
@@ -142,14 +149,26 @@ class KafkaOptions:
             context = ssl.create_default_context(
                 cafile=None if self.tls_ca_file is None else str(self.tls_ca_file)
             )
-            if self.tls_cert_file is not None:
+        except OSError as error:
+            raise _not_loaded(error, f"{CA_FILE}, which is {self.tls_ca_file}") from error
+        if self.tls_cert_file is not None:
+            try:
                 context.load_cert_chain(
-                    self.tls_cert_file, self.tls_key_file, self.tls_key_password
+                    self.tls_cert_file,
+                    self.tls_key_file,
+                    # Without one OpenSSL asks the terminal for the password of an encrypted key.
+                    self.tls_key_password or "",
                 )
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"the TLS files cannot be loaded: {error}; check tls_ca_file, tls_cert_file, "
-                "tls_key_file, tls_key_password"
-            ) from error
+            except OSError as error:
+                key = "in it" if self.tls_key_file is None else str(self.tls_key_file)
+                raise _not_loaded(
+                    error,
+                    f"{CERT_FILE}, which is {self.tls_cert_file}, {KEY_FILE}, which is {key}, and "
+                    f"{KEY_PASSWORD}",
+                ) from error
         context.check_hostname = self.tls_check_hostname
         return context
+
+
+def _not_loaded(error: OSError, settings: str) -> ConfigError:
+    return ConfigError(f"the TLS files cannot be loaded: {error}; check {settings}")

@@ -1,0 +1,142 @@
+"""TLS contexts whose files are renewed while the process runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from ks_actors._errors import ConfigError
+from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka.client._loop_thread import begin_in_thread
+from ks_actors.log.kafka.client._options import CA_FILE, CHECK_HOSTNAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ks_actors.log.kafka.client._options import KafkaOptions
+
+_log = component_log(__name__)
+# The least seconds between two looks at the files.
+_LOOK_EACH_S: Final = 1.0
+# Seconds that a connection waits for a look, as a file system may hang.
+_PATIENCE_S: Final = 1.0
+# Codes of OpenSSL: not valid yet, expired; another host name, another address.
+_EXPIRED: Final = frozenset({9, 10})
+_OTHER_NAME: Final = frozenset({62, 64})
+
+
+class _Identity(NamedTuple):
+    """A file's content, as far as its directory tells."""
+
+    modified_ns: int
+    size: int
+    inode: int
+
+
+@final
+class TlsFiles:
+    """The TLS context for new connections; the clients of a log share one instance.
+
+    Certificates are renewed on disk, and the old ones expire. So a connection looks at the files
+    first, at most once a second: when they have changed, they are loaded again. Files that cannot
+    be loaded, as they may be half written, leave the context as it is, with a warning for each such
+    change; the next connection tries them again. A context of the user's own stays. Any thread may
+    use it. `clock` is in seconds.
+    """
+
+    def __init__(self, options: KafkaOptions, clock: Callable[[], float] = monotonic) -> None:
+        self._options: KafkaOptions = options
+        self._clock: Callable[[], float] = clock
+        self._lock = Lock()
+        self._context: ssl.SSLContext | None = None
+        self._files: tuple[str, ...] = ()
+        self._loaded: dict[str, _Identity | None] = {}
+        self._refused: dict[str, _Identity | None] | None = None
+        self._look_at: float = 0.0
+
+    async def context(self) -> ssl.SSLContext | None:
+        """Return the context for a new connection, None without TLS.
+
+        Raises ConfigError if files that were never loaded cannot be used.
+        """
+        options = self._options
+        if not options.tls or isinstance(options.tls, ssl.SSLContext):
+            return options.ssl_context()
+        if self._context is not None and self._clock() < self._look_at:
+            return self._context
+        looking = begin_in_thread(self._look, "look at the TLS files")
+        await asyncio.wait([looking], timeout=None if self._context is None else _PATIENCE_S)
+        return looking.result() if looking.done() else self._context
+
+    def _look(self) -> ssl.SSLContext | None:
+        if not self._lock.acquire(timeout=-1 if self._context is None else _PATIENCE_S):
+            # The look of another connection hangs.
+            return self._context
+        try:
+            if self._context is None:
+                self._files = _files(self._options)
+                # Before the load: files that change meanwhile are loaded once more.
+                self._loaded = self._identities()
+                self._context = self._options.ssl_context()
+            elif self._clock() >= self._look_at:
+                self._renew(self._identities())
+            self._look_at = self._clock() + _LOOK_EACH_S
+            return self._context
+        finally:
+            self._lock.release()
+
+    def _identities(self) -> dict[str, _Identity | None]:
+        """Return the identity of each file, None for a missing one; links are followed."""
+        found: dict[str, _Identity | None] = dict.fromkeys(self._files)
+        for file in self._files:
+            with suppress(OSError):
+                state = Path(file).stat()
+                found[file] = _Identity(state.st_mtime_ns, state.st_size, state.st_ino)
+        return found
+
+    def _renew(self, identities: Mapping[str, _Identity | None]) -> None:
+        if identities == self._loaded:
+            self._refused = None
+            return
+        changed = ", ".join(
+            file for file, identity in identities.items() if identity != self._loaded[file]
+        )
+        try:
+            missing = [file for file, identity in identities.items() if identity is None]
+            if missing:
+                raise ConfigError(f"{' and '.join(missing)} cannot be found")
+            self._context = self._options.ssl_context()
+        except ConfigError as error:
+            if identities != self._refused:
+                self._refused = dict(identities)
+                _log.warning(
+                    "%s changed, but %s. New connections go on with the certificates that were "
+                    "loaded before, and try the files again",
+                    changed,
+                    error,
+                )
+            return
+        self._loaded, self._refused = dict(identities), None
+        _log.info("%s changed: new connections use the new certificates", changed)
+
+
+def _files(options: KafkaOptions) -> tuple[str, ...]:
+    trusted = options.tls_ca_file
+    if trusted is None:
+        trusted = ssl.get_default_verify_paths().cafile
+    files = (trusted, options.tls_cert_file, options.tls_key_file)
+    return tuple(str(file) for file in files if file is not None)
+
+
+def certificate_remedy(verify_code: int) -> str:
+    """Return the remedy for a server's certificate, by OpenSSL's code."""
+    if verify_code in _EXPIRED:
+        return "it has to be renewed, or a clock is wrong"
+    if verify_code in _OTHER_NAME:
+        return f"use a name or an address that is in it, or turn {CHECK_HOSTNAME} off"
+    return f"set {CA_FILE} to the certificates of its authority"

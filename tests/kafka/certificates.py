@@ -1,0 +1,112 @@
+"""An authority that issues certificates, and a TLS listener in front of a broker that records who has come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+import struct
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+
+
+class Issued(NamedTuple):
+    """A certificate with its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Authority:
+    """Issue certificates; their serial numbers are counted from 1."""
+
+    def __init__(self, directory: Path) -> None:
+        if shutil.which("openssl") is None:
+            if os.environ.get("CI") in ("1", "true"):
+                pytest.fail("certificates cannot be made: no openssl on this machine")
+            pytest.skip("no openssl on this machine")
+        directory.mkdir()
+        self._directory = directory
+        self._issued = 0
+        self.certificate = directory / "ca.pem"
+        self._openssl(*_new_key(directory / "ca.key"), "-x509", "-out", str(self.certificate), "-subj", "/CN=authority")
+
+    def issue(self) -> Issued:
+        """Issue a certificate for this machine, or a client on it."""
+        self._issued += 1
+        key, request, names, certificate = (self._directory / f"{self._issued}.{end}" for end in ("key", "csr", "ext", "pem"))
+        names.write_text(_NAMES)
+        self._openssl(*_new_key(key), "-out", str(request), "-subj", f"/CN={self._issued}")
+        signed = ["-CA", str(self.certificate), "-CAkey", str(self._directory / "ca.key"), "-set_serial", str(self._issued)]
+        self._openssl("x509", "-req", "-in", str(request), *signed, "-extfile", str(names), "-out", str(certificate))
+        return Issued(certificate.read_bytes(), key.read_bytes())
+
+    def listener(self) -> ssl.SSLContext:
+        """Return the context of a server that takes clients of this authority alone."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.certificate))
+        context.verify_mode = ssl.CERT_REQUIRED
+        self.issue()
+        context.load_cert_chain(self._directory / f"{self._issued}.pem", self._directory / f"{self._issued}.key")
+        return context
+
+    def _openssl(self, *words: str) -> None:
+        done = subprocess.run(["openssl", *words], capture_output=True, check=False)  # noqa: S603, S607 - our own
+        assert done.returncode == 0, done.stderr.decode()
+
+
+def _new_key(path: Path) -> list[str]:
+    return ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(path)]
+
+
+class Listener:
+    """Pass bytes between clients, who show a certificate, and the plaintext listener of a broker.
+
+    `came` has the client id and the serial number of each connection. `valid` is the one serial number that is let in.
+    """
+
+    def __init__(self, broker_port: int) -> None:
+        self.came: list[tuple[str, int]] = []
+        self.valid: int | None = None
+        self._broker_port = broker_port
+        self._open = set[asyncio.StreamWriter]()
+
+    async def start(self, port: int, context: ssl.SSLContext) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, "127.0.0.1", port, ssl=context)
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serial = int(writer.get_extra_info("peercert")["serialNumber"], 16)
+        if self.valid not in (None, serial):
+            writer.transport.abort()
+            return
+        self._open.add(writer)
+        with suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readexactly(14)
+            name = await reader.readexactly(struct.unpack_from(">h", head, 12)[0])
+            self.came.append((name.decode(), serial))
+            broker_reader, broker = await asyncio.open_connection("127.0.0.1", self._broker_port)
+            broker.write(head + name)
+            await asyncio.gather(_pass(reader, broker), _pass(broker_reader, writer))
+        self._open.discard(writer)
+        writer.transport.abort()
+
+
+async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+    target.close()
