@@ -99,12 +99,13 @@ class Listener:
             self.came.append((name.decode(), serial))
             broker_reader, broker = await asyncio.open_connection("127.0.0.1", self._broker_port)
             broker.write(head + name)
-            await asyncio.gather(_pass(reader, broker), _pass(broker_reader, writer))
+            await asyncio.gather(pass_on(reader, broker), pass_on(broker_reader, writer))
         self._open.discard(writer)
         writer.transport.abort()
 
 
-async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Copy bytes until one of the two sides is closed; then both are."""
     with suppress(OSError):
         while data := await source.read(65536):
             target.write(data)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import deque
 from contextlib import suppress
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from ks_actors.log.kafka.client._racing import NoneAnswered, first_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Coroutine, Iterable
+
+T = TypeVar("T")
 
 # Seconds before the next address is tried beside those that have not answered (RFC 8305).
 _NEXT_S: Final = 0.25
+# The same once the address has accepted the connection: TLS and a login take longer.
+_ACCEPTED_S: Final = 1.0
 
 
 class _Address(NamedTuple):
@@ -29,47 +34,59 @@ class _Address(NamedTuple):
         return str(self.where[0])
 
 
-async def connect_to_any(host: str, port: int, tried: dict[str, str]) -> socket.socket:
-    """Return a socket that is connected to one of a name's addresses.
+class NoAddress(OSError):
+    """No address of a name can be used; `failures` has the error of each."""
 
-    They are tried in turn, each next one as soon as those before it have failed, or have been
-    silent for a moment: an address may swallow all that is sent to it. `tried` gets each address
-    with its failure, also if this is cancelled. Raises OSError when all of them fail.
+    def __init__(self, tried: dict[str, str], failures: Iterable[Exception]) -> None:
+        super().__init__(f"none of its addresses answers: {listed(tried)}")
+        self.failures: tuple[Exception, ...] = tuple(failures)
+
+
+async def connect_to_any(
+    host: str,
+    port: int,
+    tried: dict[str, str],
+    use: Callable[[socket.socket], Coroutine[Any, Any, T]],
+    *,
+    others_may: Callable[[BaseException], bool],
+    unwanted: Callable[[T], object],
+) -> T:
+    """Return what `use` makes of a socket that is connected to one of a name's addresses.
+
+    They are tried in turn, each next one as soon as the one before it has failed, or has been
+    silent for a moment: an address may swallow all that is sent to it, before or after it has
+    accepted a connection. `unwanted` closes what a slower address has led to. `tried` gets each
+    address with its failure, also if this is cancelled. An error for which `others_may` is false is
+    raised at once; raises the error of the only address, or NoAddress.
     """
-    left = deque(_in_turns(await _addresses(host, port)))
-    attempts: dict[asyncio.Task[socket.socket], _Address] = {}
-    error: BaseException | None = None
+    accepted = set[_Address]()
+
+    async def attempt(address: _Address) -> T:
+        tried[address.name] = "no answer"
+        try:
+            connected = await _connect(address)
+            accepted.add(address)
+            tried[address.name] = "accepted, then no answer"
+            return await use(connected)
+        except Exception as error:
+            text = error.strerror if isinstance(error, OSError) else None
+            tried[address.name] = text or str(error) or type(error).__name__
+            raise
+
     try:
-        while left or attempts:
-            if left:
-                address = left.popleft()
-                tried[address.name] = "no answer"
-                attempt = asyncio.create_task(
-                    _connect(address), name=f"connect to {address.name}:{port}"
-                )
-                attempts[attempt] = address
-            done, _ = await asyncio.wait(
-                attempts,
-                timeout=_NEXT_S if left else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            for attempt in done:
-                error = attempt.exception()
-                if error is None:
-                    del attempts[attempt]
-                    return attempt.result()
-                if not isinstance(error, OSError):
-                    raise error
-                tried[attempts.pop(attempt).name] = error.strerror or str(error)
-        if len(tried) == 1 and error is not None:
-            raise error
-        raise OSError(f"none of its addresses answers: {listed(tried)}")
-    finally:
-        for attempt in attempts:
-            attempt.cancel()
-            attempt.add_done_callback(_close)
-        if attempts:
-            await asyncio.wait(attempts)
+        return await first_answer(
+            _in_turns(await _addresses(host, port)),
+            attempt,
+            patience_s=lambda address: _ACCEPTED_S if address in accepted else _NEXT_S,
+            others_may=others_may,
+            unwanted=unwanted,
+            to_the_end=True,
+        )
+    except NoneAnswered as none:
+        failures = list(none.failures.values())
+        if len(failures) == 1:
+            raise failures[0] from None
+        raise NoAddress(tried, failures) from failures[-1]
 
 
 def listed(tried: dict[str, str]) -> str:
@@ -106,9 +123,3 @@ async def _connect(address: _Address) -> socket.socket:
         made.close()
         raise
     return made
-
-
-def _close(attempt: asyncio.Task[socket.socket]) -> None:
-    """Close the socket of an attempt that is no longer needed."""
-    if not attempt.cancelled() and attempt.exception() is None:
-        attempt.result().close()

@@ -10,6 +10,7 @@ from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
 from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka.client._any_server import ask_any
 from ks_actors.log.kafka.client._backoff import Backoff
 from ks_actors.log.kafka.client._cluster import Cluster
 from ks_actors.log.kafka.client._connections import (
@@ -18,6 +19,7 @@ from ks_actors.log.kafka.client._connections import (
     Connections,
     Unavailable,
     name_of_request,
+    name_of_server,
 )
 from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._outages import Outages, Refusals
@@ -273,32 +275,30 @@ class KafkaClient:
     ) -> tuple[int, Any]:
         """Return the first response, and the broker that gave it; try those that refused last.
 
-        Each broker has `limit_s` seconds (default: as long as a request may take).
+        Each connected broker has `limit_s` seconds (default: as long as a request may take).
         """
         brokers = self._cluster.brokers
         nodes = list(brokers)
         random.shuffle(nodes)
-        # Shuffled first: a sort is stable, so the load stays spread. Those that owe an answer last:
-        # each would take the whole request timeout.
-        nodes.sort(
-            key=lambda node: (
-                self._connections.silent(brokers[node]),
+
+        address = {**self._bootstrap, **brokers}
+
+        def preference(node: int) -> tuple[bool, bool, bool]:
+            return (
+                self._connections.silent(address[node]),
                 node in refused,
                 not self._connections.connected(node, channel),
             )
+
+        return await ask_any(
+            # Those that owe an answer last: each may take the whole request timeout. All listed
+            # addresses may be wrong if the whole cluster has moved: then try the user's.
+            (*sorted(nodes, key=preference), *sorted(self._bootstrap, key=preference)),
+            lambda node: self.send(node, request, channel=channel),
+            name=lambda node: name_of_server(node, address[node]),
+            connected=lambda node: self._connections.connected(node, channel),
+            limit_s=limit_s,
         )
-        failed: Unavailable | None = None
-        # If the whole cluster has moved, all known addresses may be wrong: try the user's as well.
-        for node in (*nodes, *self._bootstrap):
-            try:
-                async with asyncio.timeout(limit_s):
-                    return node, await self.send(node, request, channel=channel)
-            except Unavailable as error:
-                failed = error
-            except TimeoutError:
-                failed = Unavailable(f"broker {node} did not answer within {limit_s} s")
-        assert failed is not None
-        raise failed
 
     async def ask_controller(self, request: Any) -> Any:
         """Send to the controller, once.

@@ -8,7 +8,7 @@ import math
 import ssl
 import struct
 import weakref
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
 from aiokafka.conn import (  # type: ignore[import-untyped]
     READER_LIMIT,
@@ -26,7 +26,7 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest  # type: ignore[impo
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
-from ks_actors.log.kafka.client._addresses import connect_to_any, listed
+from ks_actors.log.kafka.client._addresses import NoAddress, connect_to_any, listed
 from ks_actors.log.kafka.client._options import CERT_FILE, TLS
 from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._throttles import Throttles
@@ -34,6 +34,7 @@ from ks_actors.log.kafka.client._tls import TlsFiles, certificate_remedy
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterable
 
     from ks_actors.log.kafka.client._options import KafkaOptions
@@ -107,7 +108,6 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
     ) -> None:
         super().__init__(*address, **settings)
         self._closing = closing
-        self._tried: dict[str, str] = {}
         self._renew_at: float = math.inf
 
     @property
@@ -128,25 +128,14 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         if lifetime_ms > 0:
             self._renew_at = self._loop.time() + _RENEW * lifetime_ms / 1000
 
-    @property
-    def tried(self) -> str:
-        """The tried addresses with their failures; empty if the host is an address itself."""
-        return "" if self._tried.keys() <= {self.host} else listed(self._tried)
-
-    @property
-    def found(self) -> bool:
-        """Whether the host's name has been looked up."""
-        return bool(self._tried)
-
-    async def connect(self) -> Any:
-        """Connect to one of the host's addresses; aiokafka waits for the first one alone."""
+    async def take(self, connected: socket.socket) -> Self:
+        """Begin on a socket to one of the host's addresses; aiokafka's own waits for the first."""
         loop = self._loop
         reader: asyncio.StreamReader = asyncio.StreamReader(limit=READER_LIMIT, loop=loop)
         self._closed_fut = loop.create_future()
         protocol: asyncio.StreamReaderProtocol = AIOKafkaProtocol(
             self._closed_fut, reader, loop=loop
         )
-        connected = await connect_to_any(self.host, self.port, self._tried)
         transport, _ = await loop.create_connection(
             lambda: protocol,
             sock=connected,
@@ -166,7 +155,7 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
         except BaseException:
             self.close()
             raise
-        return reader, writer
+        return self
 
     def be_named(self, client_id: str) -> None:
         """Use another client id in the next requests."""
@@ -289,7 +278,7 @@ class Connections:
             connection = self._ready.get((node, channel))
         if connection is None or not connection.connected():
             connection = await self._open(node, address, channel)
-        where = _broker(node, address)
+        where = name_of_server(node, address)
         line = self._line(address, channel)
         # Time beyond the usual request timeout is a wait that the request asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
@@ -351,9 +340,8 @@ class Connections:
             if task.cancelled() and waiting is not None and not waiting.cancelling():
                 if self._closed:
                     raise LogClosed("the connection to Kafka was closed meanwhile") from None
-                raise Unavailable(
-                    f"{_broker(node, address)} has left the cluster", away=True
-                ) from None
+                reason = "has left the cluster" if node >= 0 else "is no longer needed"
+                raise Unavailable(f"{name_of_server(node, address)} {reason}", away=True) from None
             raise
 
     def _begin_opening(
@@ -391,27 +379,39 @@ class Connections:
     async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Any:
         options = self._options
         host, port = address
-        where = _broker(node, address)
+        where = name_of_server(node, address)
         line = self._line(address, channel)
-        connection = _Connection(
-            self._note_closing,
-            host,
-            port,
-            client_id=self._named.get(channel, self._client_id),
-            # Longer than the limit in `send`, which must be the one that decides.
-            request_timeout_ms=options.request_timeout_ms + 5_000,
-            ssl_context=await self.tls.context(),
-            security_protocol=options.security_protocol,
-            max_idle_ms=options.connections_max_idle_ms,
-            sasl_mechanism=options.sasl_mechanism,
-            sasl_plain_username=options.sasl_username,
-            sasl_plain_password=options.sasl_password,
-        )
+        context = await self.tls.context()
+        tried: dict[str, str] = {}
+
+        async def begin(connected: socket.socket) -> _Connection:
+            connection = _Connection(
+                self._note_closing,
+                host,
+                port,
+                client_id=self._named.get(channel, self._client_id),
+                # Longer than the limit in `send`, which must be the one that decides.
+                request_timeout_ms=options.request_timeout_ms + 5_000,
+                ssl_context=context,
+                security_protocol=options.security_protocol,
+                max_idle_ms=options.connections_max_idle_ms,
+                sasl_mechanism=options.sasl_mechanism,
+                sasl_plain_username=options.sasl_username,
+                sasl_plain_password=options.sasl_password,
+            )
+            return await connection.take(connected)
+
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
                 with self._unanswered.until_answered(line, "a connection", 0.0, answers=False):
-                    await connection.connect()
-                return connection
+                    return await connect_to_any(
+                        host,
+                        port,
+                        tried,
+                        begin,
+                        others_may=_others_may,
+                        unwanted=lambda late: late.close(reason=CloseReason.SHUTDOWN),
+                    )
         except _REFUSED as error:
             raise NotAuthorized(
                 f"{where} refuses to authenticate {options.sasl_username!r} by "
@@ -425,8 +425,8 @@ class Connections:
         except TimeoutError:
             reason = (
                 f"{where} did not accept a connection within {options.connect_timeout_ms} ms"
-                + (f"; its addresses: {connection.tried}" if connection.tried else "")
-                if connection.found
+                + ("" if tried.keys() <= {host} else f"; its addresses: {listed(tried)}")
+                if tried
                 else f"the name of {where} was not looked up within {options.connect_timeout_ms} ms"
             )
             raise self._report_outage(line, reason, away=True) from None
@@ -439,9 +439,12 @@ class Connections:
         except (OSError, KafkaError) as error:
             reason = (
                 f"{where} cannot be reached by {options.security_protocol}: "
-                f"{error or type(error).__name__}"
+                f"{str(error) or type(error).__name__}"
             )
-            if options.tls and isinstance(error, KafkaError | ConnectionResetError):
+            failures = error.failures if isinstance(error, NoAddress) else (error,)
+            if options.tls and any(
+                isinstance(each, KafkaError | ConnectionResetError) for each in failures
+            ):
                 # With TLS 1.3 a broker refuses a client's certificate by closing the connection.
                 reason += (
                     f"; the broker may want a client certificate: check {CERT_FILE} and its dates"
@@ -477,9 +480,12 @@ class Connections:
             self._drop(key, CloseReason.SHUTDOWN)
 
     def forget(self, node: int) -> None:
-        """Close all sockets to a broker."""
+        """Close all sockets to a broker, those that are being opened included."""
         for key in [key for key in self._ready if key[0] == node]:
             self._drop(key, CloseReason.SHUTDOWN)
+        for key, opening in self._opening.items():
+            if key[0] == node:
+                opening.task.cancel()
 
     def leave(self, listed: Iterable[tuple[str, int]]) -> None:
         """Close all sockets to brokers that do not answer and are not at one of these addresses.
@@ -533,13 +539,20 @@ class Connections:
         self.outages.forget(id(self))
 
 
+def _others_may(error: BaseException) -> bool:
+    """Return whether another address of a broker may do better after an error of one."""
+    return isinstance(error, OSError | KafkaError) and not isinstance(
+        error, (ssl.SSLError, *_REFUSED)
+    )
+
+
 def name_of_request(request: Any) -> str:
     """Return the name of a request."""
     struct = getattr(request, "struct", None)
     return (type(request) if struct is None else struct).__name__
 
 
-def _broker(node: int, address: tuple[str, int]) -> str:
+def name_of_server(node: int, address: tuple[str, int]) -> str:
     """Return the name of a broker; those of the bootstrap servers have no id yet."""
     return f"{f'broker {node}' if node >= 0 else 'bootstrap server'} at {address[0]}:{address[1]}"
 

@@ -324,7 +324,6 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
         "max_idle_ms", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
     ),
     "aiokafka.conn:AIOKafkaConnection.send": ("request",),
-    "aiokafka.conn:AIOKafkaConnection.connect": (),
     "aiokafka.conn:AIOKafkaConnection.close": ("reason", "exc"),
     "aiokafka.conn:AIOKafkaConnection.connected": (),
     "aiokafka.conn:collect_hosts": ("hosts",),

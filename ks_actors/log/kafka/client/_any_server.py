@@ -1,0 +1,67 @@
+"""Ask any broker or bootstrap server that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._racing import NoneAnswered, first_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+# Seconds that connecting to a server may take before the next one is asked as well.
+_NEXT_S: Final = 1.0
+# The most servers in an error.
+_SHOWN: Final = 5
+
+
+async def ask_any(
+    servers: Iterable[int],
+    ask: Callable[[int], Coroutine[Any, Any, Any]],
+    *,
+    name: Callable[[int], str],
+    connected: Callable[[int], bool],
+    limit_s: float | None,
+) -> tuple[int, Any]:
+    """Return the first response, and the server that gave it.
+
+    The servers are asked in turn. One that accepts no connection may be frozen, so the next is
+    asked beside it after a second; one that is connected has `limit_s` seconds, or as long as a
+    request may take. Raises Unavailable with the failures of all. A server that is still connecting
+    when the others have failed is not waited for: a retry finds its connection, or one of them
+    back.
+    """
+
+    async def answer(server: int) -> tuple[int, Any]:
+        try:
+            async with asyncio.timeout(limit_s):
+                return server, await ask(server)
+        except TimeoutError:
+            raise Unavailable(f"{name(server)} did not answer within {limit_s} s") from None
+
+    try:
+        return await first_answer(
+            servers,
+            answer,
+            patience_s=lambda server: math.inf if connected(server) else _NEXT_S,
+            others_may=lambda error: isinstance(error, Unavailable),
+            unwanted=lambda _: None,
+            to_the_end=False,
+        )
+    except NoneAnswered as none:
+        failures = [error for error in none.failures.values() if isinstance(error, Unavailable)]
+        if len(failures) == 1 and not none.silent:
+            raise failures[0] from None
+        reasons = list(dict.fromkeys(str(error) for error in failures))
+        reasons += [f"{name(server)} has not accepted a connection yet" for server in none.silent]
+        if len(reasons) > _SHOWN:
+            reasons[_SHOWN:] = [f"so do {len(reasons) - _SHOWN} others"]
+        raise Unavailable(
+            "; ".join(reasons),
+            refresh=any(error.refresh for error in failures),
+            away=all(error.away for error in failures),
+            reported=all(error.reported for error in failures),
+        ) from failures[-1]

@@ -1,0 +1,85 @@
+"""Ask several at once, when the first ones are silent."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Iterable
+
+C = TypeVar("C", bound="Hashable")
+T = TypeVar("T")
+
+
+class NoneAnswered(Exception, Generic[C]):
+    """The failures of those asked, by the order in which they failed, and who is still silent."""
+
+    def __init__(self, failures: dict[C, Exception], silent: list[C]) -> None:
+        super().__init__(f"{len(failures)} failed, {len(silent)} are silent")
+        self.failures: dict[C, Exception] = failures
+        self.silent: list[C] = silent
+
+
+async def first_answer(
+    candidates: Iterable[C],
+    ask: Callable[[C], Coroutine[Any, Any, T]],
+    *,
+    patience_s: Callable[[C], float],
+    others_may: Callable[[BaseException], bool],
+    unwanted: Callable[[T], object],
+    to_the_end: bool,
+) -> T:
+    """Return the first answer of one of the candidates.
+
+    They are asked in turn, each next one as soon as the one before it has failed, or has been
+    silent for its `patience_s`, which may change meanwhile. The others are cancelled after an
+    answer; `unwanted` gets an answer that comes all the same. An error for which `others_may` is
+    false is raised at once. Raises NoneAnswered when all have failed; unless this waits
+    `to_the_end`, also when some have failed, and the last one has been silent for its time.
+    """
+    left = deque(dict.fromkeys(candidates))
+    clock = asyncio.get_running_loop().time
+    asked: dict[asyncio.Task[T], C] = {}
+    failures: dict[C, Exception] = {}
+    due = -math.inf
+    try:
+        while left or asked:
+            if left and clock() >= due:
+                latest, since = left.popleft(), clock()
+                asked[asyncio.create_task(ask(latest), name=f"ask {latest}")] = latest
+            elif clock() >= due and failures and not to_the_end:
+                break
+            due = since + patience_s(latest)
+            limited = (left or (failures and not to_the_end)) and due < math.inf
+            done, _ = await asyncio.wait(
+                asked,
+                timeout=max(0.0, due - clock()) if limited else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            due = since + patience_s(latest)
+            for task in done:
+                candidate, error = asked[task], task.exception()
+                if error is None:
+                    del asked[task]
+                    return task.result()
+                if not isinstance(error, Exception) or not others_may(error):
+                    raise error
+                failures[asked.pop(task)] = error
+                if candidate == latest:
+                    due = -math.inf
+        raise NoneAnswered(failures, list(asked.values()))
+    finally:
+        for task in asked:
+            task.cancel()
+            task.add_done_callback(partial(_drop, unwanted))
+        if asked:
+            await asyncio.wait(asked)
+
+
+def _drop(unwanted: Callable[[T], object], task: asyncio.Task[T]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        unwanted(task.result())
