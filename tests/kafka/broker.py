@@ -318,12 +318,20 @@ def _run(command: list[str]) -> bytes:
 
 def require_kafka() -> None:
     """Skip the test when there can be no Kafka; on CI that is a failure."""
-    missing = missing_tools()
+    _require(missing_tools(), "KAFKA IS")
+
+
+def require_openssl() -> None:
+    """Skip the test when no certificates can be made; on CI that is a failure."""
+    _require(None if shutil.which("openssl") else "no openssl on this machine", "CERTIFICATES ARE")
+
+
+def _require(missing: str | None, tested: str) -> None:
     if missing is None:
         return
     if os.environ.get("CI") in ("1", "true"):
         pytest.fail(f"tests with a real Kafka cannot run: {missing}")
-    pytest.skip(f"KAFKA IS NOT TESTED: {missing}")
+    pytest.skip(f"{tested} NOT TESTED: {missing}")
 
 
 class _Shared:

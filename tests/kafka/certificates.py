@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import ssl
 import struct
 import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-import pytest
+from tests.kafka.broker import require_openssl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +28,7 @@ class Authority:
     """Issue certificates; their serial numbers are counted from 1."""
 
     def __init__(self, directory: Path) -> None:
-        if shutil.which("openssl") is None:
-            if os.environ.get("CI") in ("1", "true"):
-                pytest.fail("certificates cannot be made: no openssl on this machine")
-            pytest.skip("no openssl on this machine")
+        require_openssl()
         directory.mkdir()
         self._directory = directory
         self._issued = 0
@@ -49,6 +44,18 @@ class Authority:
         signed = ["-CA", str(self.certificate), "-CAkey", str(self._directory / "ca.key"), "-set_serial", str(self._issued)]
         self._openssl("x509", "-req", "-in", str(request), *signed, "-extfile", str(names), "-out", str(certificate))
         return Issued(certificate.read_bytes(), key.read_bytes())
+
+    def put(self, path: Path) -> Path:
+        """Issue a certificate, and write it to a file together with its key."""
+        issued = self.issue()
+        path.write_bytes(issued.certificate + issued.key)
+        return path
+
+    def encrypt(self, key: bytes, path: Path, password: str) -> None:
+        """Write a key to a file that has a password."""
+        plain = self._directory / "plain.key"
+        plain.write_bytes(key)
+        self._openssl("pkcs8", "-topk8", "-in", str(plain), "-out", str(path), "-passout", f"pass:{password}")
 
     def listener(self) -> ssl.SSLContext:
         """Return the context of a server that takes clients of this authority alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,12 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import TRANSACTION, KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.client._tls import certificate_remedy
+from ks_actors.log.kafka.client._tls import certificate_remedy, tls_remedy
 from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire._requests import Pinned, check_aiokafka, init_producer_id
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
+from tests.kafka.certificates import Authority
 from tests.kafka.helpers import connect, soon
 from tests.kafka.tampering import Tampering
 from tests.log.helpers import UNCOMMITTED, group_name, new_topic, values_of, write
@@ -424,8 +426,67 @@ def test_an_aiokafka_that_has_moved_on_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("code", "remedy"), [(9, "renewed"), (10, "renewed"), (62, "tls_check_hostname"), (64, "tls_check_hostname"), (20, "set tls_ca_file")]
+    ("code", "remedy"),
+    [
+        (9, "renewed"),
+        (10, "renewed"),
+        (62, r"tls_check_hostname (ssl_endpoint_identification_algorithm)"),
+        (64, r"tls_check_hostname (ssl_endpoint_identification_algorithm)"),
+        (20, "set tls_ca_file (ssl_truststore_location)"),
+    ],
 )
 def test_an_error_about_a_certificate_names_the_remedy(code: int, remedy: str) -> None:
     """Another authority does not help against a certificate that has expired, or is for another name."""
     assert remedy in certificate_remedy(code)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_refused_client_certificate_is_told_by_both_names_of_its_setting(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """Most users set Kafka's names, and some the fields of KafkaOptions."""
+    authority, stranger = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    context = authority.listener()
+    context.maximum_version = version
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    for certificate in (None, stranger.put(tmp_path / "client.pem")):
+        options = KafkaOptions(tls=True, tls_ca_file=authority.certificate, tls_cert_file=certificate, api_timeout_ms=500)
+        log = KafkaLog(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", options=options)
+        with pytest.raises(
+            LogTimeout, match=r"by SSL: \w+.*; the broker may want a client certificate: check tls_cert_file \(ssl_keystore_location\)"
+        ):
+            await log.start()
+        await log.close()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("SSLV3_ALERT_BAD_CERTIFICATE", "check tls_cert_file (ssl_keystore_location)"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "check tls_cert_file (ssl_keystore_location)"),
+        ("WRONG_VERSION_NUMBER", "check its listener, and tls (security_protocol)"),
+    ],
+)
+def test_an_error_of_tls_names_the_remedy(reason: str, remedy: str) -> None:
+    """With TLS 1.2 a broker tells that it refuses the client's certificate; the remedy is not another protocol."""
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    assert remedy in tls_remedy(error)
+
+
+def test_files_that_cannot_be_loaded_are_told_by_both_names_of_their_settings(tmp_path: Path) -> None:
+    """With the files, of which OpenSSL says nothing; a key whose password is missing asks no terminal for it."""
+    authority = Authority(tmp_path / "ours")
+    certificate, key = authority.issue()
+    (tmp_path / "client.pem").write_bytes(certificate)
+    authority.encrypt(key, tmp_path / "client.key", "hunter2")
+    files: dict[str, Any] = {"tls_cert_file": tmp_path / "client.pem", "tls_key_file": tmp_path / "client.key"}
+    settings = (
+        f"tls_cert_file (ssl_keystore_location), which is {tmp_path}/client.pem, tls_key_file (ssl_key_location), "
+        f"which is {tmp_path}/client.key, and tls_key_password (ssl_key_password)"
+    )
+    with pytest.raises(ConfigError, match=f"cannot be loaded: .*; check {re.escape(settings)}"):
+        KafkaOptions(tls=True, tls_ca_file=authority.certificate, **files).ssl_context()
+    password: dict[str, Any] = {"tls_key_password": "hunter2"}
+    assert KafkaOptions(tls=True, tls_ca_file=authority.certificate, **files, **password).ssl_context() is not None
+    with pytest.raises(ConfigError, match=re.escape(f"check tls_ca_file (ssl_truststore_location), which is {tmp_path}/none")):
+        KafkaOptions(tls=True, tls_ca_file=tmp_path / "none").ssl_context()

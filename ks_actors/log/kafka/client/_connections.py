@@ -27,10 +27,14 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest  # type: ignore[impo
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._addresses import NoAddress, connect_to_any, listed
-from ks_actors.log.kafka.client._options import CERT_FILE, TLS
 from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._throttles import Throttles
-from ks_actors.log.kafka.client._tls import TlsFiles, certificate_remedy
+from ks_actors.log.kafka.client._tls import (
+    TlsFiles,
+    certificate_remedy,
+    client_certificate_remedy,
+    tls_remedy,
+)
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 
 if TYPE_CHECKING:
@@ -433,8 +437,7 @@ class Connections:
         except ssl.SSLError as error:
             raise self._report_outage(
                 line,
-                f"{where} does not speak TLS as this client does: {error}; check its listener, and "
-                f"{TLS}",
+                f"{where} cannot be reached by TLS: {error}; {tls_remedy(error)}",
             ) from error
         except (OSError, KafkaError) as error:
             reason = (
@@ -446,9 +449,7 @@ class Connections:
                 isinstance(each, KafkaError | ConnectionResetError) for each in failures
             ):
                 # With TLS 1.3 a broker refuses a client's certificate by closing the connection.
-                reason += (
-                    f"; the broker may want a client certificate: check {CERT_FILE} and its dates"
-                )
+                reason += f"; {client_certificate_remedy()}"
             raise self._report_outage(line, reason, away=True) from error
 
     def _drop(self, key: tuple[int, str], reason: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from ks_actors._errors import ConfigError
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._loop_thread import begin_in_thread
-from ks_actors.log.kafka.client._options import CA_FILE, CHECK_HOSTNAME
+from ks_actors.log.kafka.client._options import CA_FILE, CERT_FILE, CHECK_HOSTNAME, TLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,3 +140,16 @@ def certificate_remedy(verify_code: int) -> str:
     if verify_code in _OTHER_NAME:
         return f"use a name or an address that is in it, or turn {CHECK_HOSTNAME} off"
     return f"set {CA_FILE} to the certificates of its authority"
+
+
+def tls_remedy(error: ssl.SSLError) -> str:
+    """Return the remedy for a failed handshake."""
+    reason = error.reason or ""
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        return client_certificate_remedy()
+    return f"it may not speak TLS as this client does: check its listener, and {TLS}"
+
+
+def client_certificate_remedy() -> str:
+    """Return the remedy for a broker that may have refused the client's certificate."""
+    return f"the broker may want a client certificate: check {CERT_FILE} and its dates"
