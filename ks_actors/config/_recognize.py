@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from ks_actors.config._refused import refusal
 from ks_actors.config._settings import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from ks_actors.config._sources import Given
 
@@ -29,57 +30,79 @@ HINT = "settings that are not supported are accepted, and ignored, if ignored_se
 
 @dataclass
 class Recognized:
-    """The settings of all sources so far; later sources override earlier ones."""
+    """The settings of all sources so far; later sources override earlier ones.
+
+    Only the effective values count: one that is overridden may be wrong.
+    """
 
     latest: dict[str, Given] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    refused: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
     """Messages about settings that are not supported, by the given name."""
-    shared: list[tuple[Given, str]] = field(default_factory=list)
-    """Settings of one client that all its users share, each with the setting's name."""
+    doubled: dict[str, str] = field(default_factory=dict)
+    """Messages about settings that one source gives by two names, by the setting."""
+    shared: dict[str, tuple[Given, str]] = field(default_factory=dict)
+    """Settings of one client that all its users share, with the setting's name, by the given name.
+    """
     topics: dict[str, Given] = field(default_factory=dict)
     """Configs of internal topics by their names."""
+    wrong_topics: dict[str, str] = field(default_factory=dict)
+    """Messages about such configs, by their names; by `topic_configs` about all of a source."""
 
     def add(self, source: Iterable[Given]) -> None:
         """Add the settings of a source."""
         found: dict[str, tuple[int, Given]] = {}
+        doubled: dict[str, str] = {}
         for entry in source:
+            self.refused.pop(entry.name, None)
             name = ALIASES.get(entry.name, entry.name)
             if name == "topic_configs":
                 self._add_topics(entry)
             elif name in SETTINGS:
-                self._note(found, name, 0, entry)
+                _note(found, doubled, name, 0, entry)
             elif (client := prefixed(entry.name)) is not None:
-                self._add_prefixed(found, client, entry)
+                self._add_prefixed(found, doubled, client, entry)
             elif entry.name.startswith(TOPIC) and entry.name != TOPIC:
                 config = entry.name.removeprefix(TOPIC).replace("_", ".")
                 self.topics[config] = entry
+                self.wrong_topics.pop(config, None)
             elif not is_accepted(entry.name, entry.value):
                 self._refuse(entry, refusal(entry.name) or unknown(entry.name))
         self.latest |= {name: entry for name, (_, entry) in found.items()}
-
-    def _note(
-        self, found: dict[str, tuple[int, Given]], name: str, rank: int, entry: Given
-    ) -> None:
-        held, other = found.get(name, (-1, entry))
-        # Two names for one setting in the same source: neither of them is the later one.
-        if held == rank and other.name != entry.name:
-            self.problems.append(
-                f"{entry.name} ({entry.origin}): is another name of {other.name}, which is set, too"
-            )
-        elif rank >= held:
-            found[name] = rank, entry
+        self.doubled = {
+            name: said for name, said in self.doubled.items() if name not in found
+        } | doubled
 
     def _add_topics(self, entry: Given) -> None:
+        parse = SETTINGS["topic_configs"].parse
         try:
-            configs = SETTINGS["topic_configs"].parse(entry.value)
+            configs = parse(entry.value)
         except ValueError as error:
-            self.problems.append(f"topic_configs ({entry.origin}): {entry.value!r} {error}")
+            self._add_wrong_topics(
+                entry, f"topic_configs ({entry.origin}): {entry.value!r} {error}"
+            )
             return
         self.topics |= {name: entry._replace(value=value) for name, value in configs.items()}
+        for name in ("topic_configs", *configs):
+            self.wrong_topics.pop(name, None)
+
+    def _add_wrong_topics(self, entry: Given, said: str) -> None:
+        """Note which of the configs are wrong, so that a later source can override those."""
+        parse = SETTINGS["topic_configs"].parse
+        wrong = set()
+        for name, value in entry.value.items() if isinstance(entry.value, Mapping) else ():
+            try:
+                parse({name: value})
+            except ValueError:
+                wrong.add(str(name).replace("_", "."))
+        self.wrong_topics |= dict.fromkeys(wrong or ("topic_configs",), said)
 
     def _add_prefixed(
-        self, found: dict[str, tuple[int, Given]], client: Prefixed, entry: Given
+        self,
+        found: dict[str, tuple[int, Given]],
+        doubled: dict[str, str],
+        client: Prefixed,
+        entry: Given,
     ) -> None:
         name = ALIASES.get(client.name, client.name)
         users = USERS.get(name)
@@ -87,9 +110,9 @@ class Recognized:
             if not is_accepted(name, entry.value):
                 self._refuse(entry, refusal(name) or refusal(client.prefix) or unknown(entry.name))
         elif users <= client.clients:
-            self._note(found, name, client.rank, entry)
+            _note(found, doubled, name, client.rank, entry)
         elif users & client.clients:
-            self.shared.append((entry, name))
+            self.shared[entry.name] = entry, name
         else:
             self._refuse(
                 entry,
@@ -97,11 +120,11 @@ class Recognized:
             )
 
     def _refuse(self, entry: Given, why: str) -> None:
-        self.refused.setdefault(entry.name, []).append(f"{entry.name} ({entry.origin}): {why}")
+        self.refused[entry.name] = f"{entry.name} ({entry.origin}): {why}"
 
     def check_shared(self, values: Mapping[str, Any]) -> None:
         """Refuse the settings of one client that differ from those that its clients share."""
-        for entry, name in self.shared:
+        for entry, name in self.shared.values():
             try:
                 same = SETTINGS[name].parse(entry.value) == values[name]
             except ValueError as error:
@@ -136,11 +159,30 @@ class Recognized:
 
     def has_unsupported(self) -> bool:
         """Return whether a refused name is known, so that ignoring it may be meant."""
-        return any("not supported" in each for said in self.refused.values() for each in said)
+        return any("not supported" in said for said in self.refused.values())
 
     def wrong(self) -> list[str]:
         """Return all problems, those of names first."""
-        return [*(each for said in self.refused.values() for each in said), *self.problems]
+        topics = dict.fromkeys(self.wrong_topics.values())
+        return [*self.refused.values(), *self.doubled.values(), *topics, *self.problems]
+
+
+def _note(
+    found: dict[str, tuple[int, Given]],
+    doubled: dict[str, str],
+    name: str,
+    rank: int,
+    entry: Given,
+) -> None:
+    """Note the setting of a source, unless one with a narrower prefix is there."""
+    held, other = found.get(name, (-1, entry))
+    # Two names for one setting in the same source: neither of them is the later one.
+    if held == rank and other.name != entry.name:
+        doubled[name] = (
+            f"{entry.name} ({entry.origin}): is another name of {other.name}, which is set, too"
+        )
+    elif rank >= held:
+        found[name] = rank, entry
 
 
 def unknown(name: str) -> str:

@@ -121,6 +121,37 @@ def test_a_placeholder_in_a_file_is_an_error(tmp_path: Path) -> None:
         StreamsConfig.load(properties, environ={})
 
 
+@pytest.mark.parametrize(
+    ("content", "environ"),
+    [
+        ("commit_interval_ms = 'soon'", {"COMMIT_INTERVAL_MS": "100"}),
+        ("acks = '0'", {"ACKS": "all"}),
+        ("dsl_store = 'rocksDB'\ndefault_dsl_store = 'rocksDB'", {"DSL_STORE": "in_memory"}),
+        ("restore_consumer_session_timeout_ms = 1\nadmin_request_timeout_ms = 'soon'", {"ADMIN_REQUEST_TIMEOUT_MS": "30000"}),
+        ("topic_segment_ms = ['a']", {"TOPIC_SEGMENT_MS": "1"}),
+        ("[topic_configs]\n'segment.ms' = []\n'retention.ms' = 5", {"TOPIC_SEGMENT_MS": "1"}),
+    ],
+)
+def test_a_wrong_value_that_is_overridden_is_no_error(tmp_path: Path, content: str, environ: dict[str, str]) -> None:
+    """The effective values count, whatever an earlier source says; without the later one, the error names the earlier."""
+    path = tmp_path / "app.toml"
+    path.write_text(f"ignored_settings = 'restore_consumer_session_timeout_ms'\napplication_id = 'app'\n{content}")
+    config = StreamsConfig.load(path, environ={f"KS_ACTORS_{name}": value for name, value in environ.items()})
+    assert config.application_id == "app"
+    with pytest.raises(ConfigError, match=r"app\.toml"):
+        StreamsConfig.load(path, environ={})
+
+
+def test_only_what_is_overridden_is_forgiven(tmp_path: Path) -> None:
+    """Other wrong values of the same source stay errors, and so does a wrong value that overrides a good one."""
+    path = tmp_path / "app.toml"
+    path.write_text("application_id = 'app'\nacks = '0'\nretries = 3\ntopic_configs = {'a.b' = [], 'c.d' = []}")
+    with pytest.raises(ConfigError) as wrong:
+        StreamsConfig.load(path, environ={"KS_ACTORS_ACKS": "all", "KS_ACTORS_TOPIC_A_B": "1", "KS_ACTORS_ENABLE_IDEMPOTENCE": "false"})
+    assert str(wrong.value).startswith("3 settings are wrong:")
+    assert all(name in str(wrong.value) for name in ("retries (app.toml)", "topic_configs (app.toml)", "enable_idempotence (environment"))
+
+
 def test_a_variable_takes_the_place_of_a_placeholder(tmp_path: Path) -> None:
     """Its own text is taken as it is, and so is that of a keyword: a password may look like a placeholder."""
     file = tmp_path / "app.toml"
