@@ -84,6 +84,11 @@ class StoreSet:
         """The approximate bytes of the puts since the last freeze."""
         return sum(store.uncommitted_bytes() for store in self._stores.values())
 
+    @property
+    def any_changed(self) -> bool:
+        """Whether a store has puts since the last freeze."""
+        return any(map(self._puts, self._stores))
+
     def changed(self, store: str) -> bool:
         """Return whether a store has uncommitted puts."""
         return store in self._changing or self._puts(store)

@@ -173,6 +173,11 @@ class OutputBuffer:
         self._filled.clear()
         return taken
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are no records."""
+        return not self._filled
+
     def drop(self) -> None:
         """Discard all records."""
         self.take()

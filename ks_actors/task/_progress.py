@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logging import ERROR, WARNING
+from operator import index
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.lifecycle import component_log
@@ -40,6 +41,10 @@ class Progress(dict[str, int]):
             # An operation that keeps its number as an object has claimed the name.
             if type(number) is int and name not in stores and not is_mark_name(name, stores):
                 del self[name]
+
+    def numbers(self) -> dict[str, int]:
+        """Return the numbers as they are now; some are kept as objects that change."""
+        return {name: index(number) for name, number in self.items()}
 
     def committed(self, offset: int, time: int, task: object) -> OffsetAndMetadata:
         """Return an offset, a partition's time and this progress, to commit.

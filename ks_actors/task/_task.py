@@ -155,11 +155,7 @@ class Task:
 
         Those calls may still use the stores.
         """
-        return (
-            [node.node for node in self._plan.asynchronous if node.leaving]
-            if self._plan is not None
-            else []
-        )
+        return [node.node for node in self.async_nodes if node.leaving]
 
     def rewind(self, positions: Mapping[TopicPartition, Position]) -> None:
         """Drop everything since the last commit, and continue from there with new processors.
@@ -269,8 +265,17 @@ class Task:
         """Call the wall-clock punctuators that are due."""
         # A punctuator has no record: metadata of the last one would name the wrong one.
         self._current.nowhere()
+        before = self._progress.numbers()
         called = self._wall_punctuation.punctuate(now_ms)
-        self.commit_needed = self.commit_needed or called
+        # A call that has done nothing costs no commit: its time is not committed.
+        if called and not self.commit_needed:
+            self.commit_needed = (
+                self.commit_requested
+                or not (self._output.empty and self.parting.empty)
+                or self.in_flight + self.cached_updates > 0
+                or self._progress.numbers() != before
+                or (self.stores is not None and self.stores.any_changed)
+            )
         # Time in which the task worked is no time in which its partitions were silent.
         self.idle.note(self._setup.steady_time())
         return called
@@ -283,17 +288,11 @@ class Task:
     @property
     def in_flight(self) -> int:
         """The number of records that asynchronous processors have."""
-        return (
-            sum(node.in_flight for node in self._plan.asynchronous) if self._plan is not None else 0
-        )
+        return sum(node.in_flight for node in self.async_nodes)
 
     def busy_nodes(self) -> list[str]:
         """Return the asynchronous processors that have records in flight."""
-        return (
-            [node.node for node in self._plan.asynchronous if node.in_flight]
-            if self._plan is not None
-            else []
-        )
+        return [node.node for node in self.async_nodes if node.in_flight]
 
     @property
     def async_nodes(self) -> tuple[InFlight, ...]:

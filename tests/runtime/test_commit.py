@@ -6,7 +6,7 @@ import asyncio
 import base64
 import struct
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -22,6 +22,7 @@ from ks_actors import (
     TransactionAborted,
     UnknownTopicOrPartition,
     serdes,
+    stores,
 )
 from ks_actors.log import TopicPartition
 from ks_actors.processors import PunctuationType
@@ -466,3 +467,42 @@ def test_the_output_of_punctuators_is_committed(guarantee: str) -> None:
         assert harness.app.state is InstanceState.RUNNING
 
     run_app(test, processing(Punctuating), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+class Looking(Punctuating):
+    """Do something on every punctuation, by the first record's value; `touch` is a put, and `read` looks."""
+
+    times: ClassVar[list[int]] = []
+
+    def tick(self, now: int) -> None:
+        self.times.append(now)
+        store = self.context.get_state_store("kept")
+        if store.get("does") == "touch":
+            store.put("at", str(now))
+        if store.get("does") == "order":
+            self.context.commit()
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.get_state_store("kept").put("does", record.value)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(("does", "commits"), [("read", False), ("touch", True), ("order", True)])
+def test_a_punctuator_that_does_nothing_costs_no_commit(guarantee: str, does: str, commits: bool) -> None:
+    """One that forwards nothing and only reads stores leaves nothing to commit; a put, or an order to commit, does."""
+    topology = processing(Looking)
+    topology.add_state_store(stores.key_value("kept", serdes.STRING, serdes.STRING), "processor")
+
+    async def test(harness: AppHarness) -> None:
+        Looking.times.clear()
+        await harness.kit.clock.advance(5)
+        assert harness.app.metrics()["commit-total"] == 0
+        await harness.produce("in", "a", does)
+        await harness.kit.clock.advance(5)
+        before = harness.app.metrics()["commit-total"]
+        await harness.kit.clock.advance(60)
+        assert (harness.app.metrics()["commit-total"] - before >= 50) is commits
+        assert commits or harness.app.metrics()["commit-total"] == before == 1
+        assert len(Looking.times) >= 65
+
+    run_app(test, topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=500)
