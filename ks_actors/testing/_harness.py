@@ -323,7 +323,9 @@ class AppHarness:
     ) -> None:
         """Make the next `times` calls of a log operation raise `error`.
 
-        With `after` they raise it when the operation is done. The harness's own calls do not fail.
+        A fetch that waits for records already is the next one. With `after` they raise it when the
+        operation is done: `send`, `commit`, `abort` and `commit_offsets` can. The harness's own
+        calls do not fail.
         """
         self.log.inject(operation, error, times, after=after)
 

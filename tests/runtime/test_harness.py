@@ -10,13 +10,15 @@ import pytest
 
 from ks_actors import MissingSourceTopics, NotRunning, ProcessingFailed, StorageFull, TaskTimeout, UnknownTopicOrPartition, serdes
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
-from ks_actors.runtime import InstanceState
+from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, explore_app, run_app
 from ks_actors.testing._disk import copy_as_is
 from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ks_actors.log.embedded._faults import Operation
 
 TOPICS = {"in": 2, "out": 1}
 
@@ -117,6 +119,36 @@ def test_ordered_failures_are_for_the_app_alone() -> None:
         assert len(await harness.read("in")) == 1
         with pytest.raises(StorageFull):
             await harness.start()
+
+    run_app(test, echo(), topics=TOPICS)
+
+
+def test_an_ordered_failure_of_a_fetch_meets_one_that_waits() -> None:
+    """A fetch that waits for records when the failure is ordered is the next call: it fails at once, and the app sees it."""
+    errors: list[Exception] = []
+
+    def note(error: Exception) -> UncaughtResponse:
+        errors.append(error)
+        return UncaughtResponse.SHUTDOWN_CLIENT
+
+    async def test(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(10)
+        before = asyncio.get_running_loop().time()
+        harness.fail("fetch", StorageFull("no room"))
+        assert isinstance(await harness.ended(), StorageFull)
+        assert asyncio.get_running_loop().time() - before < 0.1
+        assert len(errors) == 1
+
+    run_app(test, echo(), topics=TOPICS, uncaught_handler=note, poll_ms=60_000)
+
+
+@pytest.mark.parametrize("operation", ["fetch", "join", "describe_topics"])
+def test_a_failure_after_a_call_that_writes_nothing_is_refused(operation: Operation) -> None:
+    """It would never be raised; the error names the calls that can fail so."""
+
+    async def test(harness: AppHarness) -> None:
+        with pytest.raises(ValueError, match=f"after is for abort, commit, commit_offsets, send, and {operation} changes nothing"):
+            harness.fail(operation, StorageFull("no room"), after=True)
 
     run_app(test, echo(), topics=TOPICS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Literal, TypeAlias, final, get_args
+from typing import Final, Literal, TypeAlias, final, get_args
 
 Operation: TypeAlias = Literal[
     "abort",
@@ -37,6 +37,9 @@ Operation: TypeAlias = Literal[
 """
 
 
+_WITH_AFTER: Final = ("abort", "commit", "commit_offsets", "send")
+
+
 @final
 class Faults:
     """Injected errors by operation, in order, and the events that held operations wait for."""
@@ -64,6 +67,11 @@ class Faults:
         _check_operation(operation)
         if not isinstance(error, Exception):
             raise TypeError(f"{operation} is to raise {error!r}: give an exception")
+        if after and operation not in _WITH_AFTER:
+            raise ValueError(
+                f"after is for {', '.join(_WITH_AFTER)}, and {operation} changes nothing that "
+                "would be there after its error: leave it out"
+            )
         faults = self._after if after else self._before
         faults.setdefault(operation, deque()).extend([error] * times)
 

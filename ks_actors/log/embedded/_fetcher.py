@@ -115,6 +115,10 @@ class EmbeddedFetcher:
     def _limit(self, partition: Partition) -> int:
         return partition.stable if self._committed else partition.end
 
+    def look_again(self) -> None:
+        """Let a waiting fetch look again, also for an injected error."""
+        self._wake()
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -148,6 +152,7 @@ class EmbeddedFetcher:
             while True:
                 self._waiter = loop.create_future()
                 await self._waiter
+                self._faults.before("fetch")
                 found = self._collect(max_records)
                 if found or self._late:
                     return found

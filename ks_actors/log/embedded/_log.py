@@ -433,9 +433,15 @@ class EmbeddedLog:
     ) -> None:
         """Make the next `times` calls of `operation` raise `error`. An aid for tests.
 
-        They raise it instead of doing anything; or `after` everything was done.
+        They raise it instead of doing anything; or `after` everything was done, which only the
+        calls that write can: `send`, `commit`, `abort` and `commit_offsets`. A fetch that waits
+        already is the next one.
         """
         self._faults.order(operation, error, times=times, after=after)
+        if operation == "fetch":
+            for part in self._parts:
+                if isinstance(part, EmbeddedFetcher):
+                    part.look_again()
 
     def hold(self, operation: Operation) -> asyncio.Event:
         """Make calls of `operation` wait, before they do anything, until the returned event is set.
