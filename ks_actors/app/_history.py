@@ -102,7 +102,7 @@ class AppOverHistory:
     ) -> Backfill:
         """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`.
 
-        A local backfill enters the app's services, too; a later start enters them again. Raises
+        A backfill enters the app's services, too; a later start enters them again. Raises
         NotRunning for an app that was started.
         """
         if self._begun:

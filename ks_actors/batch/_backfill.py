@@ -29,11 +29,11 @@ from ks_actors.batch.backfill import (
     probe,
     tell,
 )
-from ks_actors.batch.spark import on_spark
+from ks_actors.batch.spark import on_spark, ship
 from ks_actors.config import opened
 from ks_actors.lifecycle import run_in_thread
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.topology import check_serdes, check_topology, enter_services
+from ks_actors.topology import check_serdes, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -81,16 +81,18 @@ async def backfill(
 
     The `local` engine runs the tasks one by one in a thread of this process, in one event loop of
     its own. The services of the topology, then `services`, are entered in that loop before the
-    first processor is made, and left at the end. `spark` enters none, and runs each task in a Spark
-    task and gives the same result; `spark` is either settings or a running bridge. Spark's
-    processes read the log directly, so it must be Kafka or in a directory. Output and state are on
+    first processor is made, and left at the end. `spark` runs each task in a Spark task and gives
+    the same result; `spark` is either settings or a running bridge. Each Spark task enters the
+    services in a loop of its own. They travel with the topology, so they must be picklable before
+    they are entered. This process enters them once, too, to check the processors. Spark's processes
+    read the log directly, so it must be Kafka or in a directory. Output and state are on
     disk below `directory` until the end (default: the system's directory for temporary files). All
     Spark machines must share that directory and the location of the snapshot. `progress` is called
     after each task (on Spark after each stage), and about once per second in between.
 
     Raises BackfillRefused before anything is processed. Also raises any processing error,
     OffsetOutOfRange, MissingSourceTopics and TopologyError. With Spark, raises SparkUnavailable,
-    JobFailed, JobCancelled, and BatchError for functions that cannot be pickled.
+    JobFailed, JobCancelled, and BatchError for functions and services that cannot be pickled.
     """
     began = time.perf_counter()
     check_topology(topology, of="backfill")
@@ -106,13 +108,18 @@ async def backfill(
             plan = await make_plan(
                 used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None
             )
-            recipe = Recipe(topology, config, plan, "wall_clock" in allow)
+            recipe = Recipe(topology, config, plan, "wall_clock" in allow, tuple(services))
             if address is not None:
-                await asyncio.to_thread(_probe, recipe)
-                return await on_spark(recipe, address, place, snapshot_uri, progress, spark, began)
+                # Before a service is entered here: its connections could not travel.
+                shipped = await asyncio.to_thread(ship, recipe)
+                here = WorkLoop()
+                await run_in_thread(partial(_probe, recipe, here), here.give_up)
+                return await on_spark(
+                    recipe, shipped, address, place, snapshot_uri, progress, spark, began
+                )
             shared = SharedLog(used, asyncio.get_running_loop())
             local = _Local(recipe, shared, place, snapshot_uri, progress)
-            return await run_in_thread(partial(local.run, began, tuple(services)), local.give_up)
+            return await run_in_thread(partial(local.run, began), local.give_up)
         except BaseException:
             # Only after an error: a result owns its directory until it is closed.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
@@ -150,9 +157,22 @@ def _bounds(until: object) -> Bounds:
     return Bounds(ends=until)
 
 
-def _probe(recipe: Recipe) -> None:
-    with WorkLoop() as loop:
+def _probe(recipe: Recipe, here: WorkLoop) -> None:
+    with here as loop:
+        _check_processors(recipe, loop)
+
+
+def _check_processors(recipe: Recipe, loop: WorkLoop) -> None:
+    """Enter the services, and make the processors once. Raises JobCancelled."""
+    try:
+        loop.enter(recipe.topology, recipe.services)
         probe(recipe, loop)
+    except asyncio.CancelledError:
+        raise _cancelled(recipe, "before its first task") from None
+
+
+def _cancelled(recipe: Recipe, where: str) -> JobCancelled:
+    return JobCancelled(f"the backfill of {recipe.config.application_id} was cancelled {where}")
 
 
 _TELL_SECONDS = 1.0
@@ -188,15 +208,10 @@ class _Local:
         self._loop.give_up()
         self._log.give_up()
 
-    def run(self, began: float, services: Iterable[AbstractAsyncContextManager[Any]]) -> Backfill:
+    def run(self, began: float) -> Backfill:
         """Enter the services, and run all stages."""
-        topology = self._recipe.topology
         with self._loop as loop:
-            try:
-                loop.run(enter_services(loop.services, topology, services))
-                probe(self._recipe, loop)
-            except asyncio.CancelledError:
-                raise self._cancelled("before its first task") from None
+            _check_processors(self._recipe, loop)
             return self._run_stages(began)
 
     def _run_stages(self, began: float) -> Backfill:
@@ -227,11 +242,6 @@ class _Local:
             self._done.append(self._run_task(work))
             tell(self._progress, self._recipe.plan, self._done)
 
-    def _cancelled(self, where: str) -> JobCancelled:
-        return JobCancelled(
-            f"the backfill of {self._recipe.config.application_id} was cancelled {where}"
-        )
-
     def _tell(self, run: TaskRun) -> None:
         """Report the progress of a task, at most once per second."""
         if (now := time.monotonic()) - self._reported_at >= _TELL_SECONDS:
@@ -254,12 +264,12 @@ class _Local:
             with closing(run.run(self._loop)) as all_written:
                 for written in all_written:
                     if self._loop.given_up.is_set():
-                        raise self._cancelled(f"in task {work.task}")
+                        raise _cancelled(self._recipe, f"in task {work.task}")
                     writer.write(written)
                     self._tell(run)
         except (LogClosed, asyncio.CancelledError):
             if self._loop.given_up.is_set():
-                raise self._cancelled(f"in task {work.task}") from None
+                raise _cancelled(self._recipe, f"in task {work.task}") from None
             raise
         finally:
             writer.close()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import pickle
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark import cloudpickle
 
 from ks_actors import serdes
 from ks_actors._errors import BatchError
+
+if TYPE_CHECKING:
+    from ks_actors.batch.backfill import Recipe
 
 _CONSTANTS = {
     id(value): name for name, value in vars(serdes).items() if isinstance(value, serdes.Serde)
@@ -56,18 +59,35 @@ def _decoder(kind: Any, type_: Any, options: dict[str, Any]) -> Any:
     return kind(type_, **options)
 
 
-def packed(thing: Any) -> bytes:
+_REMEDY = (
+    "Functions must not hold objects of this process, such as connections, locks and files: open "
+    "those in a processor's init"
+)
+_REMEDY_OF_SERVICE = (
+    "Make it an object of a class that opens what belongs to a process in __aenter__, and holds "
+    "nothing of that before, or backfill with engine='local'"
+)
+
+
+def packed_recipe(recipe: Recipe) -> bytes:
+    """Pickle all that the tasks of a backfill share. Raises BatchError.
+
+    The services travel with the topology: a function that holds one holds the entered one there.
+    """
+    for service in recipe.services:
+        # By itself first, for an error that names it.
+        packed(service, what=f"the service {service!r}", remedy=_REMEDY_OF_SERVICE)
+    return packed(recipe)
+
+
+def packed(thing: Any, *, what: str = "the topology", remedy: str = _REMEDY) -> bytes:
     """Pickle a value for another process. Raises BatchError, which names the obstacle."""
     file = io.BytesIO()
     pickler: Any = _Pickler(file)
     try:
         pickler.dump(thing)
     except Exception as error:
-        raise BatchError(
-            f"the topology cannot be sent to Spark's tasks: {error}. Functions must not hold "
-            "objects of this process, such as connections, locks and files: open those in a "
-            "processor's init"
-        ) from error
+        raise BatchError(f"{what} cannot be sent to Spark's tasks: {error}. {remedy}") from error
     return file.getvalue()
 
 

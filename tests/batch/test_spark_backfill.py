@@ -6,12 +6,28 @@ import asyncio
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from ks_actors import BatchError, ConfigError, Consumed, Materialized, ProcessingFailed, Produced, StreamsBuilder, StreamsConfig, Topology, serdes
-from ks_actors.batch import BackfillProgress, backfill
+from ks_actors import (
+    BatchError,
+    ConfigError,
+    Consumed,
+    Materialized,
+    ProcessingFailed,
+    Processor,
+    ProcessorContext,
+    Produced,
+    Record,
+    Repartitioned,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+    serdes,
+)
+from ks_actors.batch import BackfillProgress, SparkSettings, backfill
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from tests.differential.topologies import REBUILT
@@ -21,10 +37,12 @@ from .histories import Input, fill, filled_back, topics_of
 from .test_backfill import LINE_TOPICS, LINES, SETTINGS, TEXT, cases, records_of, settings_of, words
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from ks_actors.batch.spark._session import SparkSession
 
+NO_SPARK = SparkSettings(master="spark://127.0.0.1:1")  # nothing is there
 ALLOW = ("order_after_rekey", "incomplete_snapshot")
 # Windows, a join behind repartition topics, a global table, tables that are joined and regrouped: of each a few tasks, as each takes Spark a second.
 KINDS = ("hopping", "ss_left_repartition", "sg_left", "tt_join_groupby")
@@ -113,6 +131,68 @@ def test_a_function_that_cannot_travel_is_refused(session: SparkSession, tmp_pat
     builder.stream("in", Consumed(serdes.STRING, serdes.STRING)).filter(lambda _, __: lock.locked()).to("out", Produced(serdes.STRING, serdes.STRING))
     with pytest.raises(BatchError, match=r"the topology cannot be sent to Spark's tasks: cannot pickle '_thread.lock' object"):
         on_spark(builder.build(), [], tmp_path)
+
+
+class Client:
+    """A client that can travel before it is opened, and not after; only in the loop that has opened it, it can be used."""
+
+    def __init__(self) -> None:
+        self.lock: threading.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        self.lock, self._loop = threading.Lock(), asyncio.get_running_loop()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.lock = self._loop = None
+
+    async def get(self, value: str) -> str:
+        assert self._loop is asyncio.get_running_loop()
+        return f"{value}!"
+
+
+def test_services_are_open_in_the_tasks_of_spark(session: SparkSession, tmp_path: Path) -> None:
+    """Those that are given, from before the first processor is made: functions that hold one use the one that is open there, as in one process."""
+    assert session.is_open
+    client = Client()
+
+    class Careful(Processor[Any, Any, Any, Any]):
+        def init(self, context: ProcessorContext[Any, Any]) -> None:
+            assert client.lock is not None
+            self._context = context
+
+        def process(self, record: Record[Any, Any]) -> None:
+            self._context.forward(record)
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", TEXT).process(Careful).map_values(client.get).repartition(Repartitioned(serdes.STRING, serdes.STRING))
+    stream.map_values(client.get).to("out", Produced(serdes.STRING, serdes.STRING))
+    records: list[Input] = [("in", b"%d" % number, b"v", number) for number in range(20)]
+    topics = {"in": 2, "out": 2}
+    expected, _ = filled_back(builder.build(), SETTINGS, topics, records, tmp_path / "local", services=[client])
+    assert {row[1] for rows in expected.values() for row in rows} == {b"v!!"}
+    got, _ = filled_back(
+        builder.build(), SETTINGS, topics, records, tmp_path / "spark", durable=tmp_path / "log", engine="spark", spark=SPARK, services=[client]
+    )
+    assert got == expected
+    assert client.lock is None
+
+
+def test_a_service_that_cannot_travel_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    """By its name, with what to do, and before it is entered."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[None]:
+        yield
+
+    service = opened()
+    with pytest.raises(
+        BatchError, match=r"the service <.*_AsyncGeneratorContextManager.*> cannot be sent to Spark's tasks: .*, or backfill with engine='local'"
+    ):
+        filled_back(
+            words(), SETTINGS, LINE_TOPICS, [], tmp_path / "spark", durable=tmp_path / "log", engine="spark", spark=NO_SPARK, services=[service]
+        )
 
 
 def test_a_log_in_memory_is_out_of_sparks_reach() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping  # noqa: TC003 - what is done travels, and is read at run time
 from contextlib import ExitStack, closing
 from math import inf
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
@@ -27,6 +27,7 @@ from ks_actors.task import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from ks_actors.batch._reading import LogRange
@@ -53,6 +54,8 @@ class Recipe(msgspec.Struct, frozen=True):
     plan: Plan
     wall_clock: bool
     """Whether to skip wall-clock punctuators instead of refusing them."""
+    services: tuple[AbstractAsyncContextManager[Any], ...] = ()
+    """The services to enter beside those of the topology, in the loop of the tasks."""
 
 
 @final

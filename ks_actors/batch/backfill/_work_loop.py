@@ -7,9 +7,14 @@ import threading
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
+from ks_actors.topology import enter_services
+
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterable
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
+
+    from ks_actors.topology import Topology
 
 T = TypeVar("T")
 _CLOSE_S: Final = 2.0
@@ -64,6 +69,12 @@ class WorkLoop:
             # The loop may have been closed meanwhile.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._cancel)
+
+    def enter(
+        self, topology: Topology, services: Iterable[AbstractAsyncContextManager[Any]]
+    ) -> None:
+        """Enter the services of the topology, then the given ones."""
+        self.run(enter_services(self.services, topology, services))
 
     async def _noted(self, work: Coroutine[Any, Any, T]) -> T:
         self._current = asyncio.current_task()

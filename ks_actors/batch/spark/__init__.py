@@ -14,7 +14,7 @@ from ks_actors.batch.spark._messages import (
     StartQuery,
     StopQuery,
 )
-from ks_actors.batch.spark._on_spark import on_spark
+from ks_actors.batch.spark._on_spark import on_spark, ship
 from ks_actors.batch.spark._session import register
 from ks_actors.batch.spark._settings import SparkSettings
 from ks_actors.batch.spark._spark_bridge import SparkBridge, SparkFunction
@@ -37,4 +37,5 @@ __all__ = [
     "StopQuery",
     "on_spark",
     "register",
+    "ship",
 ]

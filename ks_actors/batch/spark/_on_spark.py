@@ -40,8 +40,20 @@ class _Watcher(Actor[JobProgress]):
         tell(self._progress, self._plan, tuple(self._done), spark=(message.done, message.known))
 
 
+def ship(recipe: Recipe) -> bytes:
+    """Return the recipe as Spark's tasks get it. Blocks.
+
+    Raises SparkUnavailable, and BatchError for what cannot be pickled.
+    """
+    check_packages()
+    from ks_actors.batch._shipping import packed_recipe  # noqa: PLC0415 - it needs pyspark
+
+    return packed_recipe(recipe)
+
+
 async def on_spark(
     recipe: Recipe,
+    shipped: bytes,
     address: LogAddress,
     directory: Path,
     snapshot_uri: str | None,
@@ -49,7 +61,7 @@ async def on_spark(
     spark: SparkSettings | Ref[BridgeMessage] | None,
     began: float,
 ) -> Backfill:
-    """Run all stages on Spark.
+    """Run all stages on Spark; `shipped` is the recipe as the tasks get it.
 
     Raises a task's own error if it is one of ours, else JobFailed. Cancelling cancels the job.
     """
@@ -59,7 +71,7 @@ async def on_spark(
     def report(done: list[TaskDone]) -> None:
         loop.call_soon_threadsafe(tell, progress, plan, tuple(done))
 
-    run = engine.SparkRun(recipe, address, directory, snapshot_uri, report)
+    run = engine.SparkRun(recipe, shipped, address, directory, snapshot_uri, report)
     name = f"backfill-{recipe.config.application_id}-{uuid.uuid4().hex[:8]}"
     async with System("backfill") as system:
         bridge = (

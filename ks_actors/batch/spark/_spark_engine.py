@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, final
 
 import pyarrow.dataset as ds
 
-from ks_actors.batch._shipping import packed
 from ks_actors.batch.backfill import commit_snapshot, make_setup, new_snapshot
 from ks_actors.batch.spark._spark_task import DDL, FIRST, StageTask, batch_of, done_of
 from ks_actors.records import TopicPartition
@@ -28,6 +27,8 @@ _IN_ORDER = [("high", "ascending"), ("source", "ascending"), ("number", "ascendi
 class SparkRun:
     """A backfill as a job of the bridge; `run` is called in the job's thread.
 
+    `shipped` is the recipe as the tasks get it.
+
     `directory` and the snapshot's location are shared by all Spark processes. Each stage writes a
     directory of Parquet files. It appears only when complete, however often Spark retries a task.
     """
@@ -35,12 +36,14 @@ class SparkRun:
     def __init__(
         self,
         recipe: Recipe,
+        shipped: bytes,
         address: LogAddress,
         directory: Path,
         snapshot_uri: str | None,
         report: Callable[[list[TaskDone]], None],
     ) -> None:
         self._recipe = recipe
+        self._shipped = shipped
         self._address = address
         self._directory = directory
         self._uri = snapshot_uri
@@ -48,17 +51,13 @@ class SparkRun:
         self.done: list[TaskDone] = []
 
     def run(self, spark: Any) -> SnapshotManifest | None:
-        """Run all stages in order; return the snapshot's manifest.
-
-        Raises BatchError for a topology that cannot be pickled.
-        """
+        """Run all stages in order; return the snapshot's manifest."""
         recipe = self._recipe
-        shipped = packed(recipe)
         setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
         snapshot = None if self._uri is None else new_snapshot(setup, self._uri)
         try:
             for number, stage in enumerate(recipe.plan.stages):
-                self._run_stage(spark, number, stage, shipped, snapshot)
+                self._run_stage(spark, number, stage, snapshot)
                 self._report(self.done)
             return None if snapshot is None else commit_snapshot(snapshot, self.done)
         except BaseException:
@@ -67,10 +66,10 @@ class SparkRun:
             raise
 
     def _run_stage(
-        self, spark: Any, number: int, stage: Stage, shipped: bytes, snapshot: SnapshotWriter | None
+        self, spark: Any, number: int, stage: Stage, snapshot: SnapshotWriter | None
     ) -> None:
         name = () if snapshot is None else (self._recipe.config.application_id, snapshot.name)
-        task = StageTask(shipped, number, self._address, self._uri, name)
+        task = StageTask(self._shipped, number, self._address, self._uri, name)
         where = str(self._directory / f"stage-{number}")
         self._input(spark, number, stage).mapInArrow(task.__call__, DDL).write.parquet(where)
         rows = (

@@ -118,6 +118,7 @@ class StageTask(msgspec.Struct, frozen=True):
         directory = Path(tempfile.mkdtemp(prefix="ks-actors-task-"))
         try:
             with LogReader(self.address) as reader, WorkLoop() as loop:
+                loop.enter(recipe.topology, recipe.services)
                 exchanged = {where: came.of(where) for where in work.exchanged}
                 run = TaskRun(
                     recipe, work, directory, read=reader.read, exchanged=exchanged, snapshot=target
