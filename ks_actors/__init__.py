@@ -6,6 +6,10 @@ A `StreamsBuilder` (or a `Topology` by hand) describes the processing; an `App` 
 `ks_actors.testing` has the test drivers.
 """
 
+from ks_actors.system import _early_signals  # noqa: F401 - it acts, by being imported
+
+# isort: split
+
 from importlib.metadata import version
 
 from ks_actors.system import _supported  # noqa: F401 - it checks, by being imported

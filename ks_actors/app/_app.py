@@ -16,7 +16,7 @@ from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners,
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
-from ks_actors.app._signals import until_signal
+from ks_actors.app._signals import kept_handlers, until_signal
 from ks_actors.app._start_log import log_start
 from ks_actors.app._status import health, members_of, summary
 from ks_actors.config import open_patiently
@@ -468,7 +468,7 @@ class App(AppOrders):
         refuse_other_threads(of="App.main", remedy="asyncio.run(app.run())")
         tune_gc()
         raise_open_files()
-        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
             runner.run(self._run_until_signal())
 
     async def _run_until_signal(self) -> None:

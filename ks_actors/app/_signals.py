@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 _log = component_log(__name__)
@@ -18,34 +19,62 @@ _log = component_log(__name__)
 async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:
     """Run the work to its end, or until a signal.
 
-    The first SIGINT or SIGTERM cancels it, a second one calls `hurry`, a third one has its default
-    effect. Raises errors of the work, except for the cancellation.
+    The first SIGINT or SIGTERM cancels it, a second one calls `hurry`, a third one ends the process
+    at once. Raises errors of the work, except for the cancellation. The handlers stay until the
+    event loop is closed, which is interrupted by the second of the signals behind the work's end.
     """
-    task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    signals = 0
-
-    def count(number: signal.Signals) -> None:
-        nonlocal signals
-        signals += 1
-        if signals == 1:
-            task.cancel()
-            return
-        _log.warning("second %s: the program ends at once, without a clean close", number.name)
-        _remove_handlers(loop)
-        hurry()
-
+    signals = _Signals(loop, asyncio.ensure_future(work), hurry)
     for number in _NUMBERS:
-        loop.add_signal_handler(number, count, number)
+        loop.add_signal_handler(number, signals.count, number)
     try:
-        await task
+        await signals.task
     except asyncio.CancelledError:
-        if not task.cancelled():
+        if not signals.task.cancelled():
             raise
     finally:
-        _remove_handlers(loop)
+        signals.received = 0
 
 
-def _remove_handlers(loop: asyncio.AbstractEventLoop) -> None:
-    for number in _NUMBERS:
-        loop.remove_signal_handler(number)
+@final
+class _Signals:
+    """The signals that a program gets while it works, and then while its event loop is closed."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        task: asyncio.Future[None],
+        hurry: Callable[[], None],
+    ) -> None:
+        self.task: asyncio.Future[None] = task
+        self.received: int = 0
+        self._loop = loop
+        self._hurry = hurry
+
+    def count(self, number: signal.Signals) -> None:
+        self.received += 1
+        if self.received == 1:
+            # Without effect behind the end of the work: the app is closed, and only the loop is
+            # not. An interrupt of that would leave its threads behind.
+            self.task.cancel()
+            return
+        for each in _NUMBERS:
+            self._loop.remove_signal_handler(each)
+            # No KeyboardInterrupt, which would show where in the loop it came.
+            signal.signal(each, signal.SIG_DFL)
+        if not self.task.done():
+            _log.warning("second %s: the program ends at once, without a clean close", number.name)
+            self._hurry()
+
+
+@contextmanager
+def kept_handlers() -> Iterator[None]:
+    """Put the handlers of the signals back at the end, in place of Python's own."""
+    before = {number: signal.getsignal(number) for number in _NUMBERS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # One that is not Python's cannot be put back.
+            with suppress(TypeError):
+                signal.signal(number, handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ks_actors.cli._version import VERSION as _VERSION
+from ks_actors.system import end_early as _end_early
 
 __all__ = ["main"]
 
@@ -32,3 +33,5 @@ def main() -> None:
         ks_actors()
     finally:
         drop_unwritten()
+        # The end of the interpreter would show the traceback of a KeyboardInterrupt.
+        _end_early()

@@ -19,12 +19,17 @@ from ks_actors.cli._snapshots import snapshots
 from ks_actors.cli._topics import topics
 from ks_actors.cli._version import VERSION
 from ks_actors.cli._versions import version
+from ks_actors.system import heed_signals
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(message=VERSION.replace("%", "%%"))
-def ks_actors() -> None:
+@click.pass_context
+def ks_actors(context: click.Context) -> None:
     """Stream processing with Kafka Streams' semantics."""
+    # An app that runs has handlers of its own, from when the modules of the user are imported.
+    if context.invoked_subcommand != "run":
+        heed_signals()
 
 
 for _command in (

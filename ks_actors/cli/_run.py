@@ -18,6 +18,7 @@ from ks_actors.cli._remote import TOKEN
 from ks_actors.cli._target import app_of
 from ks_actors.config import without_login
 from ks_actors.log import IsolationLevel
+from ks_actors.system import heed_signals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,7 +114,7 @@ def run(
     standbys.
 
     The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app
-    ended with an error, 2 wrong command line.
+    ended with an error, 2 wrong command line, 130 or 143 a signal before the app began.
     """
     if reload:
         again = [target, *(f"--conf={pair}" for pair in conf), f"--log-level={log_level}"]
@@ -121,6 +122,7 @@ def run(
         again += [] if file is None else [f"--config={file}"]
         again += [] if page is None else [f"--page={page}"]
         again += [] if probes is None else [f"--probes={_shown(*probes)}"]
+        heed_signals()
         raise SystemExit(run_reloading(again, directories or (Path.cwd(),)))
     if directories:
         raise click.UsageError("--reload-dir needs --reload")

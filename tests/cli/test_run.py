@@ -94,6 +94,60 @@ def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, n
     assert told[2:] == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_imports_of_an_app_ends_it_quietly(tmp_path: Path, number: signal.Signals) -> None:
+    """While the module of the app is imported, and the packages before it: no traceback, and the exit code that shells tell of a signal."""
+    (tmp_path / "slow.py").write_text(f"import os; os.kill(os.getpid(), {number.value}); print('went on')")
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    # Programs that a shell has started in the background ignore SIGINT, and so would this one.
+    (tmp_path / "sitecustomize.py").write_text("import signal; signal.signal(signal.SIGINT, signal.default_int_handler)")
+    command = [sys.executable, "-m", "ks_actors.cli", "run", "slow:topology", "-c", "application_id=slow"]
+    ended = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + number, "", "")
+    # The first import of all others, which finds our module in the place of Python's own.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == 'ks_actors.app': os.kill(os.getpid(), {number.value})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    ended = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert (ended.returncode, ended.stdout, ended.stderr) == (128 + number, "", "")
+
+
+def test_a_signal_behind_the_end_of_an_app_is_quiet(tmp_path: Path) -> None:
+    """The app is closed, and the event loop ends with its threads: a second Ctrl-C does not interrupt that."""
+    url = f"embedded://{tmp_path / 'log'}"
+    asyncio.run(fill(url, tmp_path / "gone"))
+    conf = [f"--conf={pair}" for pair in ("application.id=counter", f"state_dir={tmp_path / 'new'}", f"log={url}")]
+    # Both loops end their threads by this call.
+    code = """
+import asyncio, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    from uvloop import Loop
+except ImportError:
+    from asyncio import SelectorEventLoop as Loop
+from ks_actors.app import _app
+class Interrupted(Loop):
+    async def shutdown_default_executor(self, *given):
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.01)
+        await super().shutdown_default_executor(*given)
+        print("ended")
+_app.fastest_loop = lambda: Interrupted
+"""
+    with start("run", f"{HERE}:topology", "--log-level=info", *conf, code=code) as running:
+        seek(running, ": RUNNING, was REBALANCING")
+        running.send_signal(signal.SIGINT)
+        said, told = running.communicate()
+        assert "Traceback" not in told
+        assert "second" not in told
+        assert (running.returncode, said) == (0, "ended\n")
+
+
 def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
     """The final error is one line."""
     code, output = invoke("run", f"{HERE}:TOPOLOGY", "-c", "application_id=lonely", "-c", "log=memory://", "-c", f"state_dir={tmp_path}", "-q")

@@ -259,3 +259,4 @@ async def test_the_second_signal_hurries() -> None:
     await until_signal(work(), hurried.set)
     assert events == ["ends", "ended"]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    signal.signal(signal.SIGINT, signal.default_int_handler)
