@@ -9,10 +9,18 @@ from typing import Any
 
 def negative(name: str, seconds: Any) -> bool:
     """Return whether a duration is negative or NaN; raise TypeError if it is no number."""
+    if isinstance(seconds, bool):
+        raise TypeError(f"{name} must be a number of seconds, is {seconds!r}")
     try:
         return not seconds >= 0
     except TypeError:
         raise TypeError(f"{name} must be a number of seconds, is {seconds!r}") from None
+
+
+def check_number(name: str, number: Any) -> None:
+    """Raise TypeError unless the value is a number, of which a bool is none."""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(f"{name} must be a number, is {number!r}")
 
 
 def plain_function(function: Any) -> bool:

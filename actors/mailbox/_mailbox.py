@@ -28,6 +28,9 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
     stash: int = 1024
 
     def __post_init__(self) -> None:
+        for name in ("capacity", "batch", "stash"):
+            if type(number := getattr(self, name)) is not int:
+                raise TypeError(f"{name} must be an int, is {number!r}")
         if self.capacity < 1 or self.batch < 1 or self.stash < 0:
             raise ValueError(f"{self!r}: capacity and batch must be at least 1, stash at least 0")
         if self.overflow not in {"undelivered", "drop_oldest", "fail_system", "dead_letter"}:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+
+from actors._checks import check_number
 
 if TYPE_CHECKING:
     from random import Random
@@ -38,17 +41,28 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         try:
             first, longest = self.backoff
-        except TypeError:
+        except (TypeError, ValueError):
             raise TypeError(
                 f"backoff must be (first, longest) seconds, is {self.backoff!r}"
             ) from None
-        # Written so that NaN is refused, too.
-        valid = self.limit >= 0 and self.within > 0 and self.jitter >= 0 and 0 <= first <= longest
-        if not valid:
+        for name, number in (
+            ("limit", self.limit),
+            ("within", self.within),
+            ("backoff[0]", first),
+            ("backoff[1]", longest),
+            ("jitter", self.jitter),
+        ):
+            check_number(name, number)
+        # Written so that NaN is refused, too. No restart would come after an infinite wait.
+        if not (
+            self.limit >= 0 and self.within > 0 and 0 <= self.jitter < inf and 0 <= first <= longest
+        ):
             raise ValueError(
                 f"{self!r}: limit and jitter must not be negative, within must be positive, "
-                "backoff must be (first, longest) seconds"
+                "backoff must be (first, longest) seconds, and jitter finite"
             )
+        if first == inf:
+            raise ValueError(f"{self!r}: the first wait of backoff must be finite")
 
 
 Decision: TypeAlias = Stop | Resume | Restart

@@ -26,6 +26,7 @@ from ks_actors.lifecycle import (
     LogClient,
     awaited_by_app,
     called_from_within,
+    check_timeout,
     component_log,
     leave_user_code,
     passes,
@@ -364,8 +365,7 @@ class App(AppOrders):
         `group_instance_id` the app keeps its place in the group, and its tasks, for
         `session_timeout_ms`, unless `leave_group` is true.
         """
-        if timeout_ms is not None and timeout_ms < 0:
-            raise ValueError(f"timeout_ms is {timeout_ms}: give 0 or more")
+        check_timeout(0 if timeout_ms is None else timeout_ms)
         if not self._gone.is_set():
             self._check_loop()
         self._closing.begin(

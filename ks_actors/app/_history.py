@@ -14,7 +14,13 @@ from ks_actors.log import NewTopic
 from ks_actors.processors.api import check_kind
 from ks_actors.runtime.snapshots import Bootstrap
 from ks_actors.task import Environment, nodes_of
-from ks_actors.topology import check_serdes, check_topology, refuse_unnamed, with_headers
+from ks_actors.topology import (
+    check_serdes,
+    check_services,
+    check_topology,
+    refuse_unnamed,
+    with_headers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -68,6 +74,7 @@ class AppOverHistory:
         self._given_log: Log | None = log
         self._topics: Mapping[str, int] = topics
         self._given_services = tuple(services)
+        check_services(self._given_services, of="App")
         self._begun: bool = False
 
     def _running_log(self) -> Log | None:

@@ -11,6 +11,7 @@ from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFaile
 from ks_actors.app._checks import NOT_STARTED
 from ks_actors.app._event_loop import check_loop
 from ks_actors.app._queries import AppQueries
+from ks_actors.lifecycle import check_timeout
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
 from ks_actors.runtime.shared import InstanceState
@@ -102,6 +103,7 @@ class AppOrders(AppQueries):
         Returns None when the app is neither RUNNING nor REBALANCING (KIP-663). Raises TaskTimeout
         when the app does not get to it within `timeout_ms`; then no worker is started later either.
         """
+        check_timeout(timeout_ms)
         self._check_loop()
         if self._ref is None or self.state in ENDS:
             return None
@@ -115,6 +117,7 @@ class AppOrders(AppQueries):
         one still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be told.
         The error says which case it is.
         """
+        check_timeout(timeout_ms)
         self._check_loop()
         if self._ref is None or self.state in ENDS:
             return None
@@ -135,6 +138,7 @@ class AppOrders(AppQueries):
         Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
         then it does not pause later either.
         """
+        check_timeout(timeout_ms)
         await self._obeyed("pause", self._running().ask(m.PauseAll), timeout_ms)
         self._is_paused = True
 
@@ -144,6 +148,7 @@ class AppOrders(AppQueries):
         Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
         then it does not resume later either.
         """
+        check_timeout(timeout_ms)
         await self._obeyed("resume", self._running().ask(m.ResumeAll), timeout_ms)
         self._is_paused = False
 
@@ -155,6 +160,8 @@ class AppOrders(AppQueries):
         A commit that has begun by then still completes, as one by the clock would; one that has not
         begun is dropped.
         """
+        if timeout_ms is not None:
+            check_timeout(timeout_ms)
         self._running()
         assert self._instance is not None
         await self._obeyed("commit", self._instance.commit("App.commit was called"), timeout_ms)
@@ -167,6 +174,8 @@ class AppOrders(AppQueries):
         `timeout_ms` (None: three times `snapshot_timeout_ms`, plus a commit's time); a snapshot
         that has begun by then still completes.
         """
+        if timeout_ms is not None:
+            check_timeout(timeout_ms)
         self._running()
         assert self._instance is not None
         asked = self._instance.snapshot()
@@ -221,6 +230,7 @@ class AppOrders(AppQueries):
         Raises TaskTimeout, with the progress so far; the error that ended the app, if one has;
         NotRunning.
         """
+        check_timeout(timeout_ms)
         await self._wait_until_caught_up(timeout_ms, self._lag)
 
     async def _wait_until_caught_up(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from ks_actors._errors import NotRunning
 from ks_actors.app._checks import NOT_STARTED
 from ks_actors.app._history import AppOverHistory
+from ks_actors.lifecycle import check_timeout
 from ks_actors.query import LocalStores, StoreQueries, answer, lags
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class AppQueries(AppOverHistory):
         most `timeout_ms` for a task that a thread processes. Raises UnknownStore, QueryFailed for a
         store without timestamps or headers, and for serdes that are not the store's.
         """
+        check_timeout(timeout_ms)
         if not isinstance(name, str):
             key, value, name = name.key, name.value, name.name
         self._local.check_serdes(name, key, value)
@@ -137,6 +139,7 @@ class AppQueries(AppOverHistory):
         Each partition gives its answer, or the reason why it has none. Raises UnknownStore and
         NotRunning.
         """
+        check_timeout(timeout_ms)
         return await answer(self._local, request, timeout_ms)
 
     async def store_lags(self) -> dict[str, dict[int, LagInfo]]:

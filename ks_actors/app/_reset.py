@@ -22,7 +22,7 @@ from ks_actors._errors import (
 )
 from ks_actors.app._reset_plan import Planner
 from ks_actors.config import is_target, opened
-from ks_actors.lifecycle import component_log, run_in_thread
+from ks_actors.lifecycle import check_timeout, component_log, run_in_thread
 from ks_actors.log import ManagesGroups, OffsetAndMetadata
 from ks_actors.runtime.shared import PROCESS_FILE, StateDirectory
 from ks_actors.snapshots import delete_snapshot
@@ -77,6 +77,7 @@ async def reset(
     state directory; LogError. Raises ResetIncomplete when a later step has failed, or when
     `timeout_ms` are over in the middle.
     """
+    check_timeout(timeout_ms)
     if not is_target(to):
         raise ConfigError(
             f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a "

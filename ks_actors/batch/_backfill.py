@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final, get_args
 from urllib.parse import quote
 
+from actors import Ref
 from ks_actors._errors import ConfigError, JobCancelled, LogClosed
 from ks_actors.batch._reading import Bounds, LogAddress, SharedLog, address_of
 from ks_actors.batch.backfill import (
@@ -29,19 +30,18 @@ from ks_actors.batch.backfill import (
     probe,
     tell,
 )
-from ks_actors.batch.spark import on_spark, ship
-from ks_actors.config import opened
+from ks_actors.batch.spark import SparkSettings, on_spark, ship
+from ks_actors.config import SCHEME, opened, servers
 from ks_actors.lifecycle import run_in_thread
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.topology import check_serdes, check_topology
+from ks_actors.topology import check_serdes, check_services, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from actors import Ref
     from ks_actors.batch.backfill import BackfillProgress, Choice, Stage, TaskDone, TaskPlan
-    from ks_actors.batch.spark import BridgeMessage, SparkSettings
+    from ks_actors.batch.spark import BridgeMessage
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
     from ks_actors.snapshots import SnapshotManifest, SnapshotWriter
@@ -85,16 +85,21 @@ async def backfill(
     the same result; `spark` is either settings or a running bridge. Each Spark task enters the
     services in a loop of its own. They travel with the topology, so they must be picklable before
     they are entered. This process enters them once, too, to check the processors. Spark's processes
-    read the log directly, so it must be Kafka or in a directory. Output and state are on
-    disk below `directory` until the end (default: the system's directory for temporary files). All
-    Spark machines must share that directory and the location of the snapshot. `progress` is called
-    after each task (on Spark after each stage), and about once per second in between.
+    read the log directly, so it must be Kafka, as the config names it, or in a directory.
+
+    Output and state are on disk below `directory` until the end (default: the system's directory
+    for temporary files). All Spark machines must share that directory and the location of the
+    snapshot. `progress` is called after each task (on Spark after each stage), and about once per
+    second in between.
 
     Raises BackfillRefused before anything is processed. Also raises any processing error,
     OffsetOutOfRange, MissingSourceTopics and TopologyError. With Spark, raises SparkUnavailable,
     JobFailed, JobCancelled, and BatchError for functions and services that cannot be pickled.
     """
     began = time.perf_counter()
+    bounds = _bounds(until)
+    entered = tuple(services)
+    _check_choices(engine, spark, progress, entered)
     check_topology(topology, of="backfill")
     check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
     address = _address(config, log) if engine == "spark" else None
@@ -106,9 +111,9 @@ async def backfill(
         )
         try:
             plan = await make_plan(
-                used, topology, config, _bounds(until), allow, snapshot=snapshot_uri is not None
+                used, topology, config, bounds, allow, snapshot=snapshot_uri is not None
             )
-            recipe = Recipe(topology, config, plan, "wall_clock" in allow, tuple(services))
+            recipe = Recipe(topology, config, plan, "wall_clock" in allow, entered)
             if address is not None:
                 # Before a service is entered here: its connections could not travel.
                 shipped = await asyncio.to_thread(ship, recipe)
@@ -127,7 +132,16 @@ async def backfill(
 
 
 def _address(config: StreamsConfig, log: Log | None) -> LogAddress:
-    """Return the address of the log for Spark's processes. Raises ConfigError for one in memory."""
+    """Return the address of the log for Spark's processes.
+
+    Raises ConfigError for one in memory, and for another one than the settings name.
+    """
+    given = getattr(log, "bootstrap_servers", None)
+    if given is not None and config.log != f"{SCHEME}{servers(given)}":
+        raise ConfigError(
+            f"log: is {log!r}, but Spark's tasks open the log that the settings name, with their "
+            f"options: give StreamsConfig(bootstrap_servers={given!r})"
+        )
     if isinstance(log, EmbeddedLog):
         address = LogAddress(
             "memory://"
@@ -148,13 +162,33 @@ def _bounds(until: object) -> Bounds:
             raise ConfigError(f"until: is {until}: give 0 or more")
         return Bounds(until_ms=until)
     if not isinstance(until, Mapping) or not all(
-        isinstance(topic, str) and isinstance(ends, Mapping) for topic, ends in until.items()
+        isinstance(topic, str) and isinstance(ends, Mapping) and _are_offsets(ends)
+        for topic, ends in until.items()
     ):
         raise ConfigError(
             f"until: is {until!r}: give a time in ms as an int, int(moment.timestamp() * 1000) for "
             'a datetime, or end offsets by topic and partition, {"orders": {0: 100}}'
         )
     return Bounds(ends=until)
+
+
+def _are_offsets(ends: Mapping[Any, Any]) -> bool:
+    return all(type(one) is int and one >= 0 for end in ends.items() for one in end)
+
+
+def _check_choices(engine: Any, spark: Any, progress: Any, services: Iterable[Any]) -> None:
+    """Raise ConfigError for arguments that are none, and for those without effect."""
+    if engine not in get_args(Engine):
+        raise ConfigError(f"engine: is {engine!r}: give 'local' or 'spark'")
+    if spark is not None and engine != "spark":
+        raise ConfigError(f"spark: has no effect with engine={engine!r}: give engine='spark', too")
+    if spark is not None and not isinstance(spark, SparkSettings | Ref):
+        raise ConfigError(
+            f"spark: is {spark!r}: give SparkSettings, or the ref of a running BatchBridge"
+        )
+    if progress is not None and not callable(progress):
+        raise ConfigError(f"progress: is {progress!r}: give a function of a BackfillProgress")
+    check_services(services, of="backfill")
 
 
 def _probe(recipe: Recipe, here: WorkLoop) -> None:

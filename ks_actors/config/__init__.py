@@ -16,7 +16,7 @@ from ks_actors.config._exception_handlers import (
     log_and_continue,
     log_and_fail,
 )
-from ks_actors.config._kafka import SCHEME
+from ks_actors.config._kafka import SCHEME, servers
 from ks_actors.config._open_log import kafka_options, missing_directory, open_patiently, opened
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
@@ -49,4 +49,5 @@ __all__ = [
     "missing_directory",
     "open_patiently",
     "opened",
+    "servers",
 ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from ks_actors._errors import NotRunning, TaskTimeout
 from ks_actors.app import App
 from ks_actors.config import StreamsConfig
+from ks_actors.lifecycle import check_timeout
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime.shared import InstanceState, shut_down, write_process_id
@@ -246,6 +247,7 @@ class AppHarness:
         That error is not raised again at the end of the block. Raises TaskTimeout when the app does
         not end.
         """
+        check_timeout(timeout_ms)
         app = self.app
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -349,6 +351,7 @@ class AppHarness:
 
         Raises TaskTimeout, and the error that has ended an app.
         """
+        check_timeout(timeout_ms)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:

@@ -31,6 +31,7 @@ from ks_actors.topology._optimizations import SINGLE_STORE_SELF_JOIN as SINGLE_S
 from ks_actors.topology._optimizations import optimization as optimization
 from ks_actors.topology._optimizations import wanted_by as wanted_by
 from ks_actors.topology._queryable_store import QueryableStore
+from ks_actors.topology._services import check_services as check_services
 from ks_actors.topology._services import enter_services as enter_services
 from ks_actors.topology._store_engine import STORE_NAMES as STORE_NAMES
 from ks_actors.topology._store_engine import StoreEngine as StoreEngine

@@ -47,6 +47,15 @@ async def later(*_: object) -> Any:
         (lambda: any_spec(Do, mailbox=10), r"mailbox must be a Mailbox\(capacity=...\), is 10"),
         (lambda: any_spec(Do, stop_within=timedelta(1)), "stop_within must be a number of seconds, is datetime"),
         (lambda: Mailbox(urgent=[Find]), r"urgent must be a tuple of classes, is \[<class"),  # type: ignore[arg-type]
+        (lambda: any_spec(Do, stop_within=True), "stop_within must be a number of seconds, is True"),
+        (lambda: any_restart(limit="3"), "limit must be a number, is '3'"),
+        (lambda: any_restart(limit=True), "limit must be a number, is True"),
+        (lambda: any_restart(within=None), "within must be a number, is None"),
+        (lambda: any_restart(backoff=(0.1, "10")), r"backoff\[1\] must be a number, is '10'"),
+        (lambda: any_restart(backoff=(0.1,)), r"backoff must be \(first, longest\) seconds, is \(0.1,\)"),
+        (lambda: Mailbox(capacity=nan), "capacity must be an int, is nan"),  # type: ignore[arg-type]
+        (lambda: Mailbox(stash="9"), "stash must be an int, is '9'"),  # type: ignore[arg-type]
+        (lambda: Mailbox(batch=True), "batch must be an int, is True"),
         (lambda: any_restart(backoff=0.1), r"backoff must be \(first, longest\) seconds, is 0.1"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,11 +33,28 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.actors(runs=5)
 
 
-@pytest.mark.parametrize("options", [{"limit": -1}, {"within": 0}, {"jitter": -0.1}, {"backoff": (2.0, 1.0)}, {"backoff": (-1.0, 1.0)}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"limit": -1},
+        {"within": 0},
+        {"jitter": -0.1},
+        {"backoff": (2.0, 1.0)},
+        {"backoff": (-1.0, 1.0)},
+        {"limit": nan},
+        {"within": nan},
+        {"jitter": nan},
+        {"jitter": inf},
+        {"backoff": (nan, 1.0)},
+        {"backoff": (0.1, nan)},
+    ],
+)
 def test_an_impossible_restart_is_refused(options: dict[str, Any]) -> None:
     """Settings that make no sense are a ValueError when they are written, not when an actor fails."""
     with pytest.raises(ValueError, match="limit and jitter must not be negative"):
         Restart(**options)
+    with pytest.raises(ValueError, match="the first wait of backoff must be finite"):
+        Restart(backoff=(inf, inf))
 
 
 async def test_by_default_a_failure_stops_the_actor_with_its_reason(actor_kit: TestKit) -> None:

@@ -28,13 +28,15 @@ from ks_actors import (
     StreamsBuilder,
     StreamsConfig,
     Topology,
+    TopologyError,
     partition_of,
     serdes,
 )
-from ks_actors.batch import Backfill, BackfillProgress, _reading, backfill
+from ks_actors.batch import Backfill, BackfillProgress, SparkSettings, _reading, backfill
 from ks_actors.batch.backfill import _task_run
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.kafka import KafkaLog
 from tests.differential.cases import SEED_1, Case, config_of, read_cases
 from tests.differential.generate import SPECS
 from tests.differential.test_batches import APART, FOREIGN_KEYS
@@ -225,11 +227,51 @@ def test_no_parquet_file_of_an_earlier_run_stays_beside_the_new_ones(tmp_path: P
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("until", [5000.0, True, "2020-01-01", dt.datetime(2020, 1, 1, tzinfo=dt.UTC), {TopicPartition("in", 0): 1}, {"in": 1}, -1])
+@pytest.mark.parametrize(
+    "until",
+    [
+        5000.0,
+        True,
+        "2020-01-01",
+        dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+        {TopicPartition("in", 0): 1},
+        {"in": 1},
+        -1,
+        {"in": {0: "5"}},
+        {"in": {True: 5}},
+        {"in": {0: -5}},
+    ],
+)
 def test_ends_of_other_types_are_refused_by_name(until: Any) -> None:
     """With what to give instead; none is taken for something else."""
     with pytest.raises(ConfigError, match=r"^until: is .*give "):
         ran(doubled(), {"in": 1, "out": 1}, [], until=until)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"engine": "sparc"}, "engine: is 'sparc': give 'local' or 'spark'"),
+        ({"engine": None}, "engine: is None: give 'local' or 'spark'"),
+        ({"spark": SparkSettings()}, "spark: has no effect with engine='local': give engine='spark', too"),
+        ({"engine": "spark", "spark": "local[2]"}, r"spark: is 'local\[2\]': give SparkSettings, or the ref of a running BatchBridge"),
+        ({"progress": True}, "progress: is True: give a function of a BackfillProgress"),
+        ({"until": "soon"}, "until: is 'soon'"),
+        ({"engine": "spark", "log": KafkaLog("a:9092")}, r"log: is <KafkaLog at a:9092, .*: give StreamsConfig\(bootstrap_servers='a:9092'\)"),
+    ],
+)
+def test_arguments_that_are_wrong_or_without_effect_are_refused_at_once(options: dict[str, Any], said: str) -> None:
+    """By name, before the log is opened."""
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        asyncio.run(backfill(doubled(), StreamsConfig(application_id="app", log="embedded:///proc/none"), **options))
+
+
+def test_a_service_that_is_none_is_refused_by_an_app_and_a_backfill() -> None:
+    """When it is given, and not when it is entered."""
+    with pytest.raises(TopologyError, match=r"a service of App is <class .*Client'>, which `async with` does not take: give an object of it"):
+        App(doubled(), StreamsConfig(application_id="app"), services=[Client])  # type: ignore[list-item]
+    with pytest.raises(TopologyError, match="a service of backfill is 5, which `async with` does not take"):
+        ran(doubled(), {"in": 1, "out": 1}, [], services=[5])
 
 
 @pytest.mark.parametrize(

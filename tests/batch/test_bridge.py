@@ -308,6 +308,11 @@ def test_without_pyspark_the_error_names_the_package(monkeypatch: pytest.MonkeyP
     [
         ({"master": "mesos://host"}, "is not a Spark master"),
         ({"max_jobs": 0}, "give 1 or more"),
+        ({"max_jobs": True}, "max_jobs: is True: give 1 or more, an int"),
+        ({"max_jobs": float("nan")}, "max_jobs: is nan"),
+        ({"master": 1}, "1 is not a Spark master"),
+        ({"master": "sc://host", "driver_memory": "4g"}, "driver_memory: has no effect at sc://host"),
+        ({"master": "sc://host", "python": "/usr/bin/python3.9"}, "python: has no effect at sc://host"),
         ({"conf": {"kafka.transactional.id": "x"}}, "Spark begins no transactions"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from ks_actors.batch.spark._session import SparkSession
 from ks_actors.batch.spark._spark_bridge import _Life
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
 
 @pytest.fixture
@@ -61,8 +61,24 @@ async def test_a_query_that_does_not_run_in_time_is_stopped() -> None:
 
 def test_a_bridge_needs_time_to_start() -> None:
     """None at all is refused when the bridge is made."""
-    with pytest.raises(ConfigError, match="start_timeout_ms: is 0"):
-        SparkBridge(start_timeout_ms=0)
+    for wrong in (0, float("nan"), True, "20"):
+        with pytest.raises(ConfigError, match="start_timeout_ms is "):
+            SparkBridge(start_timeout_ms=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), True, "20"])
+async def test_the_times_of_a_bridge_are_finite_numbers(wrong: Any) -> None:
+    """Others are refused by name, before it is looked whether the bridge is open."""
+    bridge = SparkBridge()
+    calls: list[tuple[str, Callable[[], Awaitable[Any]]]] = [
+        ("deadline_ms", lambda: bridge.run(str, deadline_ms=wrong)),
+        ("timeout_ms", lambda: bridge.stop_query("any", timeout_ms=wrong)),
+        ("timeout_ms", lambda: bridge.start_query("any", str, "place", timeout_ms=wrong)),
+        ("stop_ms", lambda: bridge.start_query("any", str, "place", stop_ms=wrong)),
+    ]
+    for name, call in calls:
+        with pytest.raises((TypeError, ValueError), match=f"^{name} is "):
+            await call()
 
 
 async def test_a_job_that_hangs_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from datetime import timedelta
+from functools import partial
+from math import inf, nan
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import App, StreamsConfig
+from ks_actors import App
 from ks_actors.app._signals import until_signal
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.lifecycle._closing import Closing
+from ks_actors.query import KeyQuery, StateQueryRequest
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.shared._state_directory import StateDirectory
@@ -214,12 +218,34 @@ def test_an_app_that_ends_by_an_error_ends_in_time(guarantee: str) -> None:
     run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
 
 
-async def test_a_bound_is_not_negative() -> None:
-    """A negative `timeout_ms` is refused, and nothing is closed."""
-    app = App(counting(), StreamsConfig.of({"application_id": "app"}))
-    with pytest.raises(ValueError, match="timeout_ms is -1: give 0 or more"):
-        await app.close(timeout_ms=-1)
-    assert app.state is InstanceState.CREATED
+@pytest.mark.parametrize("wrong", [-1, nan, inf, "5", True, timedelta(seconds=1)])
+def test_a_time_to_wait_is_a_finite_number_that_is_not_negative(wrong: Any) -> None:
+    """Each call with a `timeout_ms` refuses any other by name, at once, and nothing is ordered."""
+
+    async def test(harness: AppHarness) -> None:
+        app = harness.app
+        for call in (
+            app.close,
+            app.pause,
+            app.resume,
+            app.commit,
+            app.snapshot,
+            app.add_worker,
+            app.remove_worker,
+            app.wait_until_caught_up,
+            partial(app.query, StateQueryRequest(store="counts", query=KeyQuery("a"))),
+            App(counting(), harness.config).reset,
+            harness.caught_up,
+            harness.ended,
+        ):
+            with pytest.raises((TypeError, ValueError), match="timeout_ms is "):
+                await call(timeout_ms=wrong)
+        with pytest.raises((TypeError, ValueError), match="timeout_ms is "):
+            app.store("counts", timeout_ms=wrong)
+        assert app.state is InstanceState.RUNNING
+        assert len(app.workers()) == 1
+
+    run_app(test, counting(), topics={"in": 1, "out": 1})
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------------------

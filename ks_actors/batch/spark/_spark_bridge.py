@@ -14,6 +14,7 @@ from ks_actors._errors import BatchError, ConfigError, JobCancelled, JobTimeout,
 from ks_actors.batch.spark._bridge import BatchBridge, run_job
 from ks_actors.batch.spark._messages import RESTART, RunJob, StartQuery, StopQuery
 from ks_actors.batch.spark._settings import SparkSettings
+from ks_actors.lifecycle import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -89,8 +90,10 @@ class SparkBridge:
     def __init__(
         self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000
     ) -> None:
-        if start_timeout_ms < 1:
-            raise ConfigError(f"start_timeout_ms: is {start_timeout_ms}: give 1 or more")
+        try:
+            check_timeout(start_timeout_ms, "start_timeout_ms", least=1)
+        except (TypeError, ValueError) as wrong:
+            raise ConfigError(str(wrong)) from None
         self.settings: SparkSettings = settings or SparkSettings()
         self._start_timeout_ms: int = start_timeout_ms
         self._life: _Life | None = None
@@ -164,6 +167,8 @@ class SparkBridge:
 
         Await it in any event loop.
         """
+        if deadline_ms is not None:
+            check_timeout(deadline_ms, "deadline_ms")
         ref, life = self.ref, self._life
         assert life is not None
         name = f"{name}-{uuid.uuid4().hex[:8]}"
@@ -186,6 +191,8 @@ class SparkBridge:
         `DataFrame.writeStream`. If the query does not run within `timeout_ms`, stops it and raises
         JobTimeout.
         """
+        check_timeout(timeout_ms)
+        check_timeout(stop_ms, "stop_ms")
         ref = self.ref
         try:
             await ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(
@@ -205,6 +212,7 @@ class SparkBridge:
 
         Raises JobTimeout after `timeout_ms`; the query then ends later.
         """
+        check_timeout(timeout_ms)
         try:
             return await self.ref.ask(StopQuery, name).within(max(1, timeout_ms) / 1000)
         except AskTimeout as late:

@@ -74,6 +74,11 @@ class KafkaLog:
         self._state = "not started"
 
     @property
+    def bootstrap_servers(self) -> str:
+        """The servers at which the cluster is reached."""
+        return self._servers
+
+    @property
     def batch_bytes(self) -> int:
         """The most bytes of records in one record batch."""
         return self._options.batch_bytes - HEADER.size
