@@ -149,11 +149,20 @@ class LogTruncated(OffsetOutOfRange):
 
 
 class ProduceFailed(LogError):
-    """Some batches were not written; `errors` has the error by partition, all others were."""
+    """Some batches were not written; `errors` has the error by partition, all others were.
 
-    def __init__(self, errors: Mapping[TopicPartition, Exception]) -> None:
+    `written` is how many records of such a partition were, from the first of that call on; none
+    where it has no entry. Records behind its first error may be written, too.
+    """
+
+    def __init__(
+        self,
+        errors: Mapping[TopicPartition, Exception],
+        written: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         super().__init__("; ".join(f"{partition}: {error}" for partition, error in errors.items()))
         self.errors: Mapping[TopicPartition, Exception] = errors
+        self.written: Mapping[TopicPartition, int] = {} if written is None else written
 
 
 class RecordTooLarge(LogError):

@@ -231,6 +231,12 @@ def refusal(code: int, *records: tuple[int, str | None], message: str | None = N
 
 
 async def outcome(client: Answering, *values: bytes, transactional: bool = False, parts: int = 1) -> BaseException | None:
+    """Send the values in this many batches of one call, and return how that ends for the partition."""
+    failed = await failure(client, *values, transactional=transactional, parts=parts)
+    return None if failed is None else failed.errors[FIRST]
+
+
+async def failure(client: Answering, *values: bytes, transactional: bool = False, parts: int = 1) -> ProduceFailed | None:
     """Send the values in this many batches of one call, and return how that ends; a new identity is there at once."""
 
     async def renew() -> Identity:
@@ -248,7 +254,7 @@ async def outcome(client: Answering, *values: bytes, transactional: bool = False
     try:
         await call.result()
     except ProduceFailed as error:
-        return error.errors[FIRST]
+        return error
     return None
 
 
@@ -278,6 +284,19 @@ def test_a_refusal_names_the_records_that_the_broker_names(code: int, transactio
         assert error.records == {5, 6}
         assert "rejected; no key" in str(error)
         assert "compacted topic takes no records" not in str(error)
+
+    in_virtual_time(test())
+
+
+@pytest.mark.parametrize(("refused", "written"), [(0, 0), (1, 4), (2, 8)])
+def test_a_failure_counts_the_records_that_were_written_before_it(refused: int, written: int) -> None:
+    """From the first of the call on: those behind the refused batch are left out, though they are written, too."""
+
+    async def test() -> None:
+        answers = [refusal(87, (1, "no key")) if part == refused else answer(0, NONE, part)[1:] for part in range(3)]
+        failed = await failure(Answering(*answers), *[b"v"] * 12, parts=3)
+        assert failed is not None
+        assert failed.written == ({FIRST: written} if written else {})
 
     in_virtual_time(test())
 

@@ -244,6 +244,19 @@ def test_the_handler_is_not_asked_about_errors_that_are_not_about_records(error:
     assert asked.values == []
 
 
+@pytest.mark.parametrize("records", [(3,), ()])
+def test_records_that_are_written_before_a_refused_one_are_neither_asked_about_nor_written_again(records: tuple[int, ...]) -> None:
+    """Those behind it are written again, in their order, whether the log names the refused record or not."""
+    asked = Asked()
+    config = StreamsConfig(application_id="a", log="memory://", production_exception_handler=asked)
+    setup = Environment(echo(), config, wall_time=lambda: 0, partitions=lambda _: None, nodes=lambda _: ())
+    batches = [Batch([b"k"] * 2, [b"%d" % number, b"%d" % (number + 1)], [0, 0]) for number in (0, 2, 4)]
+    found = RejectedRecords(setup, Metrics(RecordingLevel.INFO)).refused(TopicPartition("out", 0), batches, InvalidRecord("no", records), 3)
+    assert found is not None
+    assert [value for outgoing in found.rest for value in outgoing.batch.values] == ([b"4", b"5"] if records else [])
+    assert [value for (_, value), _ in found.dropped] == ([b"3"] if records else [b"3", b"4", b"5"])
+
+
 async def test_the_log_names_the_refused_records() -> None:
     """Numbers go through all batches of a partition in a call; the first kind of error is reported."""
     async with EmbeddedLog() as log:

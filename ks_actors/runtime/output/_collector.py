@@ -72,7 +72,7 @@ class Collector(Actor[CollectorMessage]):
         epoch: int,
         manager: Callable[[], Ref[m.TaskManagerMessage]],
         committer: Callable[[], Ref[m.CommitterMessage]],
-        refused: Callable[[TopicPartition, Sequence[Batch], Exception], Refused | None],
+        refused: Callable[[TopicPartition, Sequence[Batch], Exception, int], Refused | None],
         sizes: TopicSizes,
         metrics: Metrics,
         renew: Callable[[], Awaitable[TransactionalProducer]] | None,
@@ -336,7 +336,7 @@ class Collector(Actor[CollectorMessage]):
         for partition, why in error.errors.items():
             batches = [each.batch for each in failed.batches if each.partition == partition]
             try:
-                refused = self._refused(partition, batches, why)
+                refused = self._refused(partition, batches, why, error.written.get(partition, 0))
             except ProductionFailed as raised:  # the handler is at fault
                 self._fail(raised)
                 return

@@ -31,21 +31,27 @@ _Record: TypeAlias = "tuple[bytes | None, bytes | None]"
 class Refused:
     """Records of a partition that the handler drops.
 
-    `rest` has the other records of their batches, in order; `dropped` has the dropped ones with
-    their dead letters.
+    `rest` has the other records of their batches, in order, without the `written` ones in front;
+    `dropped` has the dropped ones with their dead letters.
     """
 
-    def __init__(self, partition: TopicPartition, batches: Sequence[Batch]) -> None:
+    def __init__(
+        self, partition: TopicPartition, batches: Sequence[Batch], written: int = 0
+    ) -> None:
         self.partition: TopicPartition = partition
         self.rest: list[Outgoing] = []
         self.dropped: list[tuple[_Record, Letters]] = []
         self._batches: Sequence[Batch] = batches
+        self._written: int = written
 
     def drop(self, letters: dict[int, Letters]) -> Refused:
         """Drop records by their numbers, counted through all batches."""
         first = 0
         for batch in self._batches:
-            keep = [first + index not in letters for index in range(len(batch))]
+            numbers = range(first, first + len(batch))
+            # What is written behind the refused record is written again: in another order a reader
+            # would take an older value of a key for the latest.
+            keep = [number >= self._written and number not in letters for number in numbers]
             self.dropped += [
                 ((batch.keys[n - first], batch.values[n - first]), its_letters)
                 for n, its_letters in letters.items()
@@ -68,9 +74,13 @@ class RejectedRecords:
         self._metrics = metrics
 
     def refused(
-        self, partition: TopicPartition, batches: Sequence[Batch], error: Exception
+        self,
+        partition: TopicPartition,
+        batches: Sequence[Batch],
+        error: Exception,
+        written: int = 0,
     ) -> Refused | None:
-        """Return the dropped records and the rest.
+        """Return the dropped records and the rest; the first `written` records are in the log.
 
         Return None for a failure: the handler says FAIL, or the error is not about records. Raises
         ProductionFailed when the handler itself raises, or gives no answer.
@@ -84,7 +94,7 @@ class RejectedRecords:
         for batch in batches:
             for index in range(len(batch)):
                 number += 1
-                if known and number not in known:
+                if number < written or (known and number not in known):
                     continue
                 response = self._ask(partition, batch, index, error)
                 if response.result is HandlerResponse.FAIL:
@@ -96,7 +106,7 @@ class RejectedRecords:
                     if letter.topic != partition.topic
                 ]
         self._metrics.global_dropped += len(letters)
-        return Refused(partition, batches).drop(letters)
+        return Refused(partition, batches, written).drop(letters)
 
     def _ask(
         self, partition: TopicPartition, batch: Batch, index: int, error: Exception

@@ -141,6 +141,22 @@ class SendCall:
                     self._note_error(partition, error, passed)
                     yield error
 
+    def _written(self) -> dict[TopicPartition, int]:
+        """Return how many records of each partition were written before its first error."""
+        written: dict[TopicPartition, int] = {}
+        broken: set[TopicPartition] = set()
+        for (partition, outgoing), encoded, futures in zip(
+            self._batches, self._encoded, self._futures, strict=bool(self._encoded)
+        ):
+            if not futures and len(outgoing.batch):
+                broken.add(partition)
+            for batch, future in zip(encoded, futures, strict=True):
+                if future.exception() is not None:
+                    broken.add(partition)
+                elif partition not in broken:
+                    written[partition] = written.get(partition, 0) + batch.count
+        return {partition: count for partition, count in written.items() if partition in broken}
+
     def _note_error(self, partition: TopicPartition, error: Exception, passed: int) -> None:
         """Keep the first error of a partition; `passed` records of it came before its batches."""
         if isinstance(error, InvalidRecord | RecordTooLarge):
@@ -156,7 +172,7 @@ class SendCall:
     async def result(self) -> list[int]:
         """Return the offset after each batch; all futures are done. Raises ProduceFailed."""
         if self.errors:
-            raise ProduceFailed(self.errors)
+            raise ProduceFailed(self.errors, self._written())
         empty = [partition for (partition, outgoing) in self._batches if not len(outgoing.batch)]
         ends = (
             await self._admin.end_offsets(empty, IsolationLevel.READ_UNCOMMITTED) if empty else {}
