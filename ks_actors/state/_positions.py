@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.records import Headers
-    from ks_actors.state.core import Engine, EngineRow
+    from ks_actors.state.core import Engine, EngineRow, StoreForTasks
 
 At: TypeAlias = Mapping[tuple[str, int], int]
 """Offsets by topic and partition, each of a record that is included."""
@@ -153,6 +153,15 @@ class Positions:
         """Forget all stores."""
         self._at.clear()
         self._lost.clear()
+
+    def leave(self, topics: Collection[str], stores: Mapping[str, StoreForTasks]) -> None:
+        """Forget all offsets in topics, on disk as well: these are others now. Blocks."""
+        for name, at in self._at.items():
+            left = {each: offset for each, offset in at.items() if each[0] not in topics}
+            if len(left) < len(at):
+                self._at[name] = left
+                if (engine := stores[name].engine) is not None:
+                    engine.write([position_row(name, left)], durable=True)
 
     # The database.
 

@@ -134,11 +134,12 @@ class TaskStores(StoreSet):
         try:
             self._supplied.open()
             self._open_stores({**unfit, **self.unfit})
+            self.positions.leave(self.topic_ids.others, self._stores)
             # Last: the file tells the group of this state, so it may name only state that is really
             # open.
             self._file.write(self._written, self._lost)
             note_present(self._directory, self._specs)
-            self.topic_ids.write(all_topics=False)
+            self.topic_ids.write()
         except BaseException as error:
             self._release_after(error)
             raise_if_full(error, f"task {self.task}: the state in {self._directory}")
@@ -184,7 +185,6 @@ class TaskStores(StoreSet):
             self.give_up(damage)
             return
         self._file.write(self._written, self._lost)
-        self.topic_ids.write(all_topics=clean)
 
     @property
     def damaged(self) -> bool:

@@ -245,10 +245,7 @@ async def test_a_partition_without_a_leader_is_waited_for(log: KafkaLog, tamperi
     """An election takes its time."""
 
     def leaderless(response: Any) -> Any:
-        response.topics = [
-            (code, name, internal, [(error, number, -1, *rest) for error, number, _, *rest in partitions])
-            for code, name, internal, partitions in response.topics
-        ]
+        response.topics = [(*before, dict.fromkeys(leaders, -1)) for *before, leaders in response.topics]
         return response
 
     partition = await filled(log)

@@ -10,10 +10,13 @@ import pytest
 
 from ks_actors import InstanceState, Materialized, Produced, StateError, StreamsBuilder, TaskCorrupted, UncaughtResponse
 from ks_actors.serdes import STRING
+from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, by_key, counting
+from tests.runtime.test_custom_stores import counting as counting_custom
 from tests.runtime.test_giving_up import counting as counting_in
 from tests.runtime.test_giving_up import given_up, store
+from tests.state.test_custom import OnDisk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,3 +179,48 @@ def test_a_global_table_is_filled_anew_at_the_next_start() -> None:
 
     topics = {**TOPICS, "names": 1}
     run_app(test, looking_up(), topics=topics, processing_guarantee="exactly_once_v2", uncaught_handler=asked)
+
+
+def test_damage_that_a_store_of_ones_own_tells_of_again_and_again_goes_to_the_handler() -> None:
+    """Opening the task again does not help there."""
+    asked = Asked()
+
+    class Broken(OnDisk):
+        def put(self, key: bytes, value: bytes | None) -> None:
+            raise TaskCorrupted(f"the row of {key!r} is damaged: {value!r}")
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "k", "v")
+        with pytest.raises(TaskCorrupted, match="the row of b'k' is damaged"):
+            await harness.caught_up()
+        assert len(asked.errors) == 1
+        with pytest.raises(TaskCorrupted):
+            await harness.close()
+
+    run_app(test, counting_custom(Broken), topics=TOPICS, uncaught_handler=asked)
+
+
+def test_damage_again_and_again_goes_to_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nothing is committed in between: the disk may be at fault."""
+    asked = Asked()
+
+    def get(engine: RocksEngine, key: bytes) -> bytes | None:
+        del key
+        engine._refuse(Exception("Corruption: block checksum mismatch"))
+
+    async def test(harness: AppHarness) -> None:
+        await count(harness, range(100))
+        await harness.restart()
+        monkeypatch.setattr(RocksEngine, "get", get)
+        monkeypatch.setattr(RocksEngine, "get_many", lambda engine, keys: [get(engine, key) for key in keys])
+        with pytest.raises(TaskCorrupted):
+            await count(harness, range(100))
+        assert len(asked.errors) == 1
+        monkeypatch.undo()
+        with pytest.raises(TaskCorrupted):
+            await harness.close()
+        await harness.restart()
+        await harness.caught_up()
+        assert await counts(harness) == {2}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, uncaught_handler=asked)

@@ -162,6 +162,47 @@ def test_a_crash_before_the_first_commit_does_not_bring_the_former_positions_bac
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
 
 
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_clean_close_without_a_commit_does_not_either(guarantee: str) -> None:
+    """The stores have left the former positions for good."""
+
+    async def test(harness: AppHarness) -> None:
+        await count_and_close(harness)
+        await make_anew(harness, "in")
+        await harness.restart()
+        await harness.close()
+        for _ in range(9):
+            await harness.produce("in", "k", "v")
+        await harness.restart()
+        await harness.caught_up()
+        assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
+
+    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_all_stores_of_a_task_leave_the_positions_in_a_former_topic(guarantee: str) -> None:
+    """Also those that are not filled from it: here one counts the changes of the table that is."""
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(3):
+            await harness.produce("table", "k", "old")
+        await harness.caught_up()
+        await harness.close()
+        await make_anew(harness, "table")
+        for number in range(9):
+            await harness.produce("table", "k", f"new{number}")
+        await harness.restart()
+        await harness.caught_up()
+        assert dict(await harness.app.store("counts").all()) == {"k": 12}
+
+    builder = StreamsBuilder()
+    table = builder.table("table", Consumed(STRING, STRING), Materialized("rows", STRING, STRING, store_type="rocksdb"))
+    table.to_stream().group_by_key().count(Materialized("counts", STRING, store_type="rocksdb"))
+    topology = builder.build(StreamsConfig(application_id="app", topology_optimization="all"))
+    run_app(test, topology, topics={"table": 1}, topology_optimization="all", processing_guarantee=guarantee)
+
+
 def test_a_global_table_is_filled_anew_from_a_topic_that_goes_further_than_the_former() -> None:
     """Nothing of the former one stays."""
 
@@ -263,20 +304,24 @@ def test_a_file_of_ids_that_cannot_be_read_costs_no_state(text: str, caplog: pyt
 
 def test_a_log_without_ids_changes_nothing(tmp_path: Path) -> None:
     """Ids that are unknown now, or were, are not compared."""
-    (tmp_path / "task").mkdir()
-    TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {}).write(all_topics=True)
-    assert not (tmp_path / "task" / TOPIC_IDS).exists()
-    known = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {"changelog": "1", "in": "2"})
-    known.write(all_topics=True)
-    unknown = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {})
+
+    def ids(**topics: str) -> TopicIds:
+        return TopicIds("0_0", tmp_path, {"store": "changelog"}, topics)
+
+    ids().write()
+    assert not (tmp_path / TOPIC_IDS).exists()
+    ids(changelog="1", other="2").write()
+    unknown = ids()
     assert not unknown.read()
     assert not unknown.others
-    other = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {"changelog": "3", "in": "4"})
-    assert set(other.read()) == {"store"}
-    other.write(all_topics=False)
-    again = TopicIds("0_0", tmp_path / "task", {"store": "changelog"}, {"changelog": "3", "in": "4"})
+    present = ids(changelog="3", other="4")
+    assert set(present.read()) == {"store"}
+    assert present.others == {"changelog", "other"}
+    present.write()
+    assert present.others == {"changelog", "other"}
+    again = ids(changelog="3", other="4")
     assert not again.read()
-    assert again.others == {"in"}
+    assert not again.others
 
 
 async def test_topics_of_an_embedded_log_have_ids_for_good(tmp_path: Path) -> None:

@@ -338,3 +338,22 @@ def test_a_log_that_fails_at_the_commit_leaves_nothing_and_it_can_be_done_again(
         assert len(await contents(log, CHANGELOG)) == 30
 
     on_a_log(test)
+
+
+def test_a_seed_takes_the_place_of_state_of_a_former_changelog(tmp_path: Path) -> None:
+    """As after a reset on another machine: the database that was loaded stays, and nothing is restored."""
+    uri, heard = in_memory(), Heard()
+
+    async def test(log: EmbeddedLog) -> None:
+        async with app_of(log, tmp_path) as app:
+            await put(log, HISTORY)
+            await app.wait_until_caught_up()
+        await log.delete_topics([CHANGELOG.topic])
+        place = counted(uri, HISTORY, until=len(HISTORY))
+        app = app_of(log, tmp_path, listener=heard)
+        await app.seed(place, if_seeded="overwrite")
+        async with app:
+            assert await totals_of(app) == Counter(HISTORY)
+            assert heard.told[-1] == ("end", "counts", 0)
+
+    on_a_log(test)

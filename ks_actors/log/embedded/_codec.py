@@ -3,6 +3,7 @@
 The first byte of a key is its kind:
 
 - `m`: the log itself
+- `n`: its name, unlike that of any other log
 - `t`: a topic
 - `p`: the bounds of a partition
 - `i`: the index entry of a segment
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 LOG: Final = b"m"
+NAME: Final = b"n"
 
 _PLACE: Final = struct.Struct(">cIIQ")
 _TOPIC: Final = struct.Struct(">cI")
@@ -44,14 +46,12 @@ _ENTRY: Final = struct.Struct(">QIIBqqq")
 class LogRecord(msgspec.Struct, array_like=True):
     """The record of the log as a whole.
 
-    `incarnation` counts its openings; no topic ever gets an id below `next_topic`. `name` is its
-    own, unlike that of any other log; one of an earlier version has none until it is opened.
+    `incarnation` counts its openings; no topic ever gets an id below `next_topic`.
     """
 
     version: int = VERSION
     incarnation: int = 0
     next_topic: int = 0
-    name: str = ""
 
 
 class OffsetRecord(msgspec.Struct, array_like=True):

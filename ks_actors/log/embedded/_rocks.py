@@ -193,7 +193,7 @@ class RocksStorage:
         scan = self._database.scan
         self._begin_incarnation()
         loaded = Loaded(
-            self._log.name,
+            self._name,
             incarnation=self._log.incarnation,
             next_topic=self._log.next_topic,
         )
@@ -220,6 +220,7 @@ class RocksStorage:
     def _begin_incarnation(self) -> None:
         data = self._database.get(_codec.LOG)
         last = _codec.LogRecord() if data is None else _read_log(data)
+        self._name = (self._database.get(_codec.NAME) or b"").decode()
         if last.version != _codec.VERSION:
             raise LogError(
                 f"the log in {self._directory} is of format {last.version}, but this version reads "
@@ -228,10 +229,12 @@ class RocksStorage:
         if self._read_only:
             self._log = last
             return
-        self._log = msgspec.structs.replace(
-            last, incarnation=last.incarnation + 1, name=last.name or new_name()
+        self._log = msgspec.structs.replace(last, incarnation=last.incarnation + 1)
+        # One of an earlier version has none yet.
+        self._name = self._name or new_name()
+        self._database.write(
+            [(_codec.LOG, _codec.encode(self._log)), (_codec.NAME, self._name.encode())]
         )
-        self._database.write([(_codec.LOG, _codec.encode(self._log))])
 
     def _wipe_leftovers(self, loaded: Loaded) -> None:
         """Wipe deleted data that could not be wiped at the deletion."""

@@ -430,7 +430,7 @@ class Committer(Actor[CommitterMessage]):
         if isinstance(error, IllegalGeneration):
             # The group has moved on and takes no commits until this member knows the generation.
             self._on_hold = self._generation_lost = True
-        if isinstance(error, TaskMigrated | TaskCorrupted):
+        if isinstance(error, TaskMigrated):
             self._poller().tell(m.Rejoin(error))
         elif self._void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from ks_actors.task import Environment
 
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+# Restores of damaged state without a commit in between. One damage may be met twice.
+_RESTORES = 4
 _FINAL = (LogClosed, FencedInstanceId, TopologyError)
 _log = component_log(__name__)
 
@@ -86,6 +88,10 @@ class Instance(Actor[InstanceMessage]):
         self._watch: Watch | None = None
         # The errors of dead workers about which the handler has not decided yet.
         self._undecided: list[Exception] = []
+        # The number of commits at the last restore of damaged state, and the restores that are left
+        # until the next one.
+        self._restored_at: int = -1
+        self._restores_left: int = 0
 
     @property
     def state(self) -> InstanceState:
@@ -181,7 +187,10 @@ class Instance(Actor[InstanceMessage]):
             case m.TasksChanged():
                 self._note_tasks(message)
             case m.Fatal():
-                self._decide(message.error, worker=None, rolled_back=message.rolled_back)
+                if self._restores(message.error):
+                    self._wiring.rejoin(message.error)
+                else:
+                    self._decide(message.error, worker=None, rolled_back=message.rolled_back)
             case m.Decided():
                 await self._carry_out(message)
             case _:
@@ -448,20 +457,26 @@ class Instance(Actor[InstanceMessage]):
             worse.add_note(f"while rolling back after: {cause}")
             await self._end_in_error(worse)
             return
-        if isinstance(cause, TaskCorrupted) and not self._wiring.globals_damaged:
-            await self._restore(cause, name)
+        if self._restores(cause):
+            self._wiring.rejoin(cause)
+            if name is not None:
+                await self._start_worker()
+                self._workers.forget(name)
         else:
             self._decide(cause, worker=name, rolled_back=True)
 
-    async def _restore(self, damage: TaskCorrupted, worker: str | None) -> None:
-        """Have stores restored that were found damaged: the changelogs have their state.
+    def _restores(self, error: Exception) -> bool:
+        """Return whether tasks are to be opened again, which restores what was found damaged.
 
-        No handler is asked, as there is nothing to decide.
+        There is nothing for a handler to decide then. But it decides when nothing was committed
+        between several restores: the disk may be at fault.
         """
-        self._wiring.rejoin(damage)
-        if worker is not None:
-            await self._start_worker()
-            self._workers.forget(worker)
+        if not (self._running() and isinstance(error, TaskCorrupted) and self._wiring.restorable):
+            return False
+        if self._restored_at != self._metrics.commits:
+            self._restored_at, self._restores_left = self._metrics.commits, _RESTORES
+        self._restores_left -= 1
+        return self._restores_left >= 0
 
     # --- uncaught errors --------------------------------------------------------------------------
 

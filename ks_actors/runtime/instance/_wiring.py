@@ -239,7 +239,6 @@ class Wiring:
             collector=self.collector,
             instance=context.self_ref,
             progress=self._progress,
-            rejoin=self.rejoin,
             task_directories=self._task_directories,
             cleanup_seconds=config.state_cleanup_delay_ms / 1000,
             store_registry=setup.store_registry,
@@ -453,9 +452,16 @@ class Wiring:
         return DeadLetterWriter(self._setup, self._log, self._metrics, self.closing)
 
     @property
-    def globals_damaged(self) -> bool:
-        """Whether the global stores' data on disk cannot be read: no rejoining brings it back."""
-        return self._global_stores is not None and self._global_stores.stores.damaged
+    def restorable(self) -> bool:
+        """Whether data on disk is damaged, and all of that comes back when tasks are opened again.
+
+        Global stores are opened at the start alone.
+        """
+        return (
+            self._state_manager is not None
+            and self._state_manager.damaged
+            and not (self._global_stores is not None and self._global_stores.stores.damaged)
+        )
 
     def rejoin(self, error: Exception) -> None:
         """Give up all tasks and rejoin the group."""

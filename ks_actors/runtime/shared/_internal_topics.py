@@ -54,9 +54,9 @@ async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[st
     new = [topic for topic in wanted if topic.name not in existing]
     await _create(log, setup, new, counts)
     created = await log.describe_topics([one.name for one in new], configs=False) if new else {}
-    setup.topic_ids = {
-        name: topic.id for name, topic in {**existing, **created}.items() if topic.id
-    }
+    ids = {name: topic.id for name, topic in {**existing, **created}.items() if topic.id}
+    # Those of the start: what was made from a topic then is not of one that was made since.
+    setup.topic_ids = {**ids, **setup.topic_ids}
     async with in_background(
         _check_configs(log, [topic for topic in wanted if topic.name in existing]),
         "check internal topics",

@@ -141,7 +141,14 @@ class SnapshotSource:
         ]
         if not found:
             return None
-        local = await blocking(partial(stored_offsets, directory, self._shared))
+        former = await blocking(entry.stores.topic_ids.read)
+        local = {
+            name: at
+            for name, at in (
+                await blocking(partial(stored_offsets, directory, self._shared))
+            ).items()
+            if name not in former
+        }
         changelogs = {
             spec.name: TopicPartition(self._setup.changelog(spec.name), entry.task.partition)
             for spec in specs
@@ -279,7 +286,6 @@ class SnapshotSource:
         if gain <= 0 or (local and gain < WORTH):
             return
         rows = await blocking(partial(self._ingest, entry, snapshot, disk))
-        entry.stores.topic_ids.filled(offsets)
         entry.loaded = LoadedEntry(snapshot.place.name, rows, offsets)
         self._metrics.snapshots_used += 1
         _log.info(

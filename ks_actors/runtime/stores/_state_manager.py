@@ -66,7 +66,6 @@ class StateManager(Actor[StateManagerMessage]):
         collector: Ref[m.CollectorMessage],
         instance: Ref[m.InstanceMessage],
         progress: Progress,
-        rejoin: Callable[[Exception], None],
         task_directories: TaskDirectories,
         cleanup_seconds: float,
         store_registry: StoreRegistry,
@@ -83,7 +82,6 @@ class StateManager(Actor[StateManagerMessage]):
         self._manager = manager
         self._instance = instance
         self._progress = progress
-        self._rejoin = rejoin
         self._task_directories = task_directories
         self._cleanup_seconds = cleanup_seconds
         self._store_registry = store_registry
@@ -133,6 +131,11 @@ class StateManager(Actor[StateManagerMessage]):
             for task, entry in self._entries.items()
             if entry.standing_by and entry.is_open
         }
+
+    @property
+    def damaged(self) -> bool:
+        """Whether data on disk of an open task's stores cannot be read any more."""
+        return any(stores.damaged for stores in self._stores.values())
 
     async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
         """Close the stores that are still open after a failure.
@@ -303,7 +306,13 @@ class StateManager(Actor[StateManagerMessage]):
         self._store_registry.leave(message.task)
         await self._forget(frozenset({message.task}))
         self._stores.pop(message.task, None)
-        await self.ctx.blocking(partial(entry.stores.close, clean=False))
+        try:
+            await self.ctx.blocking(partial(entry.stores.close, clean=False))
+        except Exception as error:  # noqa: BLE001 - its only copy is damaged, say: the handler decides
+            end_life(entry.life)
+            self._task_directories.released(message.task, entry.offsets)
+            self._instance.tell(m.Fatal(error, rolled_back=False))
+            return
         if unfit:
             # Only the stores that do not match are deleted; the others keep their files.
             self._open(entry.task, entry.order, life=entry.life, unfit=unfit)
@@ -441,9 +450,6 @@ class StateManager(Actor[StateManagerMessage]):
         entry = None if task is None else self._entries.get(task)
         if isinstance(error, TaskCorrupted) and entry is not None and entry.standing_by:
             self.ctx.self_ref.tell(m.Corrupted(entry.task, str(error)))
-        elif isinstance(error, TaskCorrupted):
-            # Its stores are closed with all others, which deletes the damaged ones.
-            self._rejoin(error)
         else:
             self._instance.tell(m.Fatal(error, rolled_back=False))
 

@@ -10,7 +10,7 @@ from ks_actors.lifecycle import component_log
 from ks_actors.state.disk._rocksdb_errors import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 _log = component_log(__name__)
@@ -51,18 +51,15 @@ class TopicIds:
         self._filled_from: Mapping[str, str] = filled_from
         self._ids: Mapping[str, str] = ids
         self._known: dict[str, str] = {}
-        self._filled: frozenset[str] = frozenset()
-
-    def filled(self, stores: Iterable[str]) -> None:
-        """Note that stores were filled from the present topics, before they are opened."""
-        self._filled = frozenset(stores)
+        self.others: frozenset[str] = frozenset()
+        """The topics that had other ids when the file was read."""
 
     def read(self) -> dict[str, str]:
         """Return the stores that were filled from other topics than the present ones, with reasons.
 
         Raises StateError for a file that must not be read.
         """
-        self._known = {}
+        self._known, self.others = {}, frozenset()
         if self._directory is None:
             return {}
         path = self._directory / TOPIC_IDS
@@ -80,7 +77,9 @@ class TopicIds:
                 path,
                 error,
             )
-        others = self.others
+        self.others = frozenset(
+            topic for topic, known in self._known.items() if self._ids.get(topic, known) != known
+        )
         return {
             store: (
                 f"it was made from a topic {topic} with id {self._known[topic]}; the topic of that "
@@ -88,34 +87,17 @@ class TopicIds:
                 "another cluster"
             )
             for store, topic in self._filled_from.items()
-            if topic in others and store not in self._filled
+            if topic in self.others
         }
 
-    @property
-    def others(self) -> frozenset[str]:
-        """The topics that have other ids than those that the state was made from."""
-        return frozenset(
-            topic for topic, known in self._known.items() if self._ids.get(topic, known) != known
-        )
-
-    def write(self, *, all_topics: bool) -> None:
+    def write(self) -> None:
         """Write the present ids, if the file does not have them yet.
 
-        Without `all_topics`, only those of topics that stores are filled from: offsets of the
-        others count until the next commit. Raises StateFull, or StateError.
+        Call it when nothing of the others' topics is left. Raises StateFull, or StateError.
         """
         if self._directory is None or not self._directory.is_dir():
             return
-        own: Collection[str] = set(self._filled_from.values())
-        ids = {
-            topic: known
-            for topic in sorted({*self._ids, *self._known})
-            if (
-                known := self._ids.get(topic, "")
-                if all_topics or topic in own
-                else self._known.get(topic, "")
-            )
-        }
+        ids = dict(sorted(self._ids.items()))
         if ids == self._known:
             return
         path = self._directory / TOPIC_IDS

@@ -14,6 +14,7 @@ from ks_actors.state.core import ROWS, TIME_BYTES, after, pack_time, unpack_time
 from ks_actors.state.disk import (
     DATABASE,
     DRAFT,
+    TOPIC_IDS,
     Manifest,
     RocksEngine,
     SortedTables,
@@ -303,8 +304,9 @@ class Ingest:
                 self._task, self._stores, self._directory, reason, fate="is deleted, and replaced"
             )
             shutil.rmtree(database)
-        # it belongs to the old database
+        # they belong to the old database
         (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)
+        (self._directory / TOPIC_IDS).unlink(missing_ok=True)
         self._draft.rename(database)
 
 
