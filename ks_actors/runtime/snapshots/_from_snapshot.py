@@ -227,15 +227,15 @@ class SnapshotSource:
                 raise SnapshotRefused(
                     f"{where} is not in a changelog yet: load the snapshot with App.seed"
                 )
-            if stored.changelog != self._setup.changelog(spec.name):
+            changelog = self._setup.changelog(spec.name)
+            if stored.changelog != changelog:
                 raise SnapshotRefused(
-                    f"{where} belongs to the changelog {stored.changelog}, not to "
-                    f"{self._setup.changelog(spec.name)}"
+                    f"{where} belongs to the changelog {stored.changelog}, not to {changelog}"
                 )
-            now = self._setup.topic_ids.get(stored.changelog, "")
+            now = self._setup.topic_ids.get(changelog, "")
             if now and stored.changelog_id and stored.changelog_id != now:
                 raise SnapshotRefused(
-                    f"{where} belongs to a changelog {stored.changelog} with id "
+                    f"{where} belongs to a changelog {changelog} with id "
                     f"{stored.changelog_id}, and the one of that name has id {now}: it was deleted "
                     "and created again, or is of another cluster"
                 )

@@ -46,6 +46,9 @@ async def first_answer(
     asked: dict[asyncio.Task[T], C] = {}
     failures: dict[C, Exception] = {}
     due = -math.inf
+    if not left:
+        raise NoneAnswered(failures, [])
+    latest, since = left[0], clock()
     try:
         while left or asked:
             if left and clock() >= due:

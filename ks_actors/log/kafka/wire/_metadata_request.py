@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from struct import Struct, error
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aiokafka.protocol.api import RequestStruct  # type: ignore[import-untyped]
 from aiokafka.protocol.metadata import (  # type: ignore[import-untyped]
@@ -20,7 +20,7 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped]
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from io import BytesIO
 
 _KEY: Final = 3
@@ -140,7 +140,7 @@ class _MetadataRequest(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     API_KEY = _KEY
     API_VERSION = _VERSION
-    RESPONSE_TYPE = _MetadataResponse
+    RESPONSE_TYPE: ClassVar[Any] = _MetadataResponse
     SCHEMA = Schema(
         ("topics", CompactArray(("topic_id", _Uuid), ("topic", _TEXT), _TAGS)),
         ("allow_auto_topic_creation", Boolean),
@@ -156,7 +156,7 @@ class MetadataRequest(WithoutIds):  # type: ignore[misc]
     def __init__(self, topics: list[str] | None) -> None:
         super().__init__(topics, allow_auto_topic_creation=False)
 
-    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> Any:
         """Return the message, with ids if the broker has them."""
         low, high = versions.get(_KEY, (0, -1))
         if not low <= _VERSION <= high:
