@@ -20,7 +20,7 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped]
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from io import BytesIO
 
 _KEY: Final = 3
@@ -150,18 +150,18 @@ class _MetadataRequest(RequestStruct):  # type: ignore[misc]
     )
 
 
-class MetadataRequest(WithoutIds):  # type: ignore[misc]
+class MetadataRequest:
     """Ask for topics, None for all; it creates none, whatever the broker's settings are."""
 
     def __init__(self, topics: list[str] | None) -> None:
-        super().__init__(topics, allow_auto_topic_creation=False)
+        self.topics: list[str] | None = topics
 
-    def prepare(self, versions: dict[int, tuple[int, int]]) -> Any:
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
         """Return the message, with ids if the broker has them."""
         low, high = versions.get(_KEY, (0, -1))
+        topics = self.topics
         if not low <= _VERSION <= high:
-            return super().prepare(versions)
-        topics: list[str] | None = self._topics
+            return WithoutIds(topics, allow_auto_topic_creation=False).prepare(versions)
         asked = None if topics is None else [(_NO_ID, topic, _NO_TAGS) for topic in topics]
         return _MetadataRequest(asked, False, False, False, _NO_TAGS)
 
