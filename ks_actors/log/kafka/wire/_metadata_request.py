@@ -161,7 +161,7 @@ class MetadataRequest:
         low, high = versions.get(_KEY, (0, -1))
         topics = self.topics
         if not low <= _VERSION <= high:
-            return WithoutIds(topics, allow_auto_topic_creation=False).prepare(versions)
+            return WithoutIds(topics, allow_auto_topic_creation=False).prepare(dict(versions))
         asked = None if topics is None else [(_NO_ID, topic, _NO_TAGS) for topic in topics]
         return _MetadataRequest(asked, False, False, False, _NO_TAGS)
 
