@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log.kafka.admin import Admin
     from ks_actors.log.kafka.client._client import KafkaClient
+    from ks_actors.log.kafka.wire import RecordBatch
 
 NOT_LEADER, INVALID_PRODUCER_EPOCH = 6, 47
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -299,6 +300,18 @@ def test_a_failure_counts_the_records_that_were_written_before_it(refused: int, 
         assert failed.written == ({FIRST: written} if written else {})
 
     in_virtual_time(test())
+
+
+def test_a_call_that_is_refused_before_it_is_sent_has_written_nothing() -> None:
+    """To one of its partitions, or to all: a topic that there is not, say."""
+    other = TopicPartition(FIRST.topic, 1)
+    call = SendCall(cast("Admin", None), [Outgoing(partition, batch(b"v")) for partition in (FIRST, other)])
+    call._encoded = [[], []]
+    call.refuse({FIRST: InvalidRecord("no", [])})
+    assert call._written() == {}
+    call._encoded = [[cast("RecordBatch", None)], [cast("RecordBatch", None)]]
+    call._futures = [[], []]
+    assert call._written() == {}
 
 
 def test_a_refusal_without_names_is_about_its_own_batch_only() -> None:

@@ -146,10 +146,12 @@ class SendCall:
         written: dict[TopicPartition, int] = {}
         broken: set[TopicPartition] = set()
         for (partition, outgoing), encoded, futures in zip(
-            self._batches, self._encoded, self._futures, strict=bool(self._encoded)
+            self._batches, self._encoded, self._futures, strict=bool(self._futures)
         ):
-            if not futures and len(outgoing.batch):
-                broken.add(partition)
+            if not futures:
+                # Nothing of it was sent; what is empty breaks nothing.
+                broken.update([partition] if len(outgoing.batch) else [])
+                continue
             for batch, future in zip(encoded, futures, strict=True):
                 if future.exception() is not None:
                     broken.add(partition)
