@@ -49,7 +49,9 @@ async def test_a_frozen_broker_shows_within_five_seconds(
             assert own_broker.bootstrap in str(found)
             assert found.live
             assert app.metrics()["log-unreachable-ms"] > 0
-            told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+            # The stall detector has another logger: a busy machine may stand still by itself.
+            warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+            told = [record.getMessage() for record in warnings if record.name.startswith("ks_actors")]
             assert len(told) == 1
             assert own_broker.bootstrap in told[0]
         finally:
