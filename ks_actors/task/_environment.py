@@ -116,6 +116,8 @@ class Environment:
         self.store_registry: StoreRegistry = StoreRegistry(_behind(topology, self.cached_stores))
         # As they were at the start. A log may have none, and topics come while the app runs.
         self.topic_ids: Mapping[str, str] = {}
+        # By subtopology. Each task asks for them, so they are kept until topics come or go.
+        self._topics_read: Mapping[int, tuple[str, ...]] | None = None
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {
             self.topic(topic): node
@@ -272,6 +274,7 @@ class Environment:
         From now on patterns read the topics that match.
         """
         self.partitions.know(counts)
+        self._topics_read = None
         self._matched = self.matching(counts)
         self._ever_matched |= self._matched
         self._sources = self._matched | {
@@ -358,7 +361,9 @@ class Environment:
 
     def topic_ids_of(self, task: TaskId, others: Iterable[str]) -> dict[str, str]:
         """Return the ids of a task's source topics and of the `others`, as far as known."""
-        topics = {*self.subtopology_topics().get(task.subtopology, ()), *others}
+        if self._topics_read is None:
+            self._topics_read = self.subtopology_topics()
+        topics = {*self._topics_read.get(task.subtopology, ()), *others}
         return {topic: self.topic_ids[topic] for topic in topics if topic in self.topic_ids}
 
     def copartition_groups(self) -> list[frozenset[str]]:

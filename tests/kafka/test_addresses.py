@@ -137,24 +137,21 @@ async def test_the_next_address_of_a_name_is_tried_while_the_first_accepts_and_i
     """A load balancer without a backend, or a frozen broker, accepts connections and says nothing."""
     port = int(kafka_broker.bootstrap.split(":")[1])
     addresses += [DEAD, LIVING]
-    before = asyncio.all_tasks()
-    with socket.create_server((DEAD, port)) as mute:
-        async with KafkaLog(f"{NAME}:{port}", options=PATIENT) as log:
-            assert "nowhere" not in await soon(log.describe_topics())
-            mute.setblocking(False)
-            accepted, _ = mute.accept()
-            with accepted:
-                await soon(closed(accepted))
-    assert asyncio.all_tasks() == before
+    await leaves_a_mute_address(port, PATIENT)
 
 
 async def test_the_next_address_is_tried_while_the_first_does_not_begin_tls(secure_broker: Broker, addresses: list[str]) -> None:
     """A connection is not there before TLS and login are done."""
     port = int(secure_broker.address("SASL_SSL").split(":")[1])
     addresses += [DEAD, LIVING]
-    before = asyncio.all_tasks()
     login: dict[str, Any] = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": PASSWORD}
     options = replace(PATIENT, tls=True, tls_ca_file=secure_broker.certificate, tls_check_hostname=False, **login)
+    await leaves_a_mute_address(port, options)
+
+
+async def leaves_a_mute_address(port: int, options: KafkaOptions) -> None:
+    """Assert that a log answers beside an address that is silent, and leaves no connection and no task there."""
+    before = asyncio.all_tasks()
     with socket.create_server((DEAD, port)) as mute:
         async with KafkaLog(f"{NAME}:{port}", options=options) as log:
             assert "nowhere" not in await soon(log.describe_topics())

@@ -24,7 +24,7 @@ from tests.kafka.tampering import fetch_answer, fetch_code
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_fetch_records import chunk, stored
 from tests.kafka.test_membership import enter
-from tests.log.helpers import COMMITTED, assigned, fetch_one, group_name, new_topic, soon, write
+from tests.log.helpers import assigned, fetch_one, group_name, new_topic, soon, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -327,10 +327,8 @@ def lose_disk(broker: Broker, topic: str) -> None:
 async def test_a_reader_goes_on_when_the_disk_was_lost(own_broker: Broker) -> None:
     """Also when more was written since than it had read: the offset alone would not tell."""
     log = await connect(own_broker)
-    (partition,) = await new_topic(log)
-    await write(await log.producer(client_id="p"), partition, b"a", b"b", b"c")
-    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
-    fetcher.assign({partition: 0})
+    partition = await filled(log)
+    fetcher = reading(log, partition)
     assert len((await soon(fetch_one(fetcher))).batch) == 3
     fetcher.pause([partition])
     own_broker.stop()
@@ -351,10 +349,8 @@ async def test_a_reader_goes_on_when_the_disk_was_lost(own_broker: Broker) -> No
 async def test_a_reader_hears_of_a_log_that_is_empty_now(own_broker: Broker) -> None:
     """Before anything is written, so that none of it is left out."""
     log = await connect(own_broker)
-    (partition,) = await new_topic(log)
-    await write(await log.producer(client_id="p"), partition, b"a", b"b", b"c")
-    fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
-    fetcher.assign({partition: 0})
+    partition = await filled(log)
+    fetcher = reading(log, partition)
     assert len((await soon(fetch_one(fetcher))).batch) == 3
     own_broker.stop()
     lose_disk(own_broker, partition.topic)
