@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from math import inf
+from functools import partial
+from math import inf, nextafter
 from typing import TYPE_CHECKING, TypeVarTuple, Unpack, final
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class ManualTimer:
         self._call: Callable[[], object] | None = call
         self._context = context
         self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<ManualTimer at {self._when:g} s: {self._call!r}>"
 
     def when(self) -> float:
         """Return the time at which the call is due."""
@@ -58,6 +62,7 @@ class ManualClock:
         self._now = 0.0
         self._timers: list[tuple[float, int, ManualTimer]] = []
         self._set = 0
+        self._without_delay = 0
         self._quiesce = quiesce
 
     def time(self) -> float:
@@ -71,8 +76,15 @@ class ManualClock:
         *args: *Ts,
         context: Context | None = None,
     ) -> ManualTimer:
-        """Call `callback` when the time has advanced by `delay` seconds."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        """Call `callback` when the time has advanced by `delay` seconds.
+
+        A positive delay always ends later than now, even one that is lost in rounding. Otherwise
+        code that waits for the rest of a deadline could set its timer again and again, for ever.
+        """
+        when = self._now + delay
+        if delay > 0:
+            when = max(when, nextafter(self._now, inf))
+        return self.call_at(when, callback, *args, context=context)
 
     def call_at(
         self,
@@ -82,18 +94,29 @@ class ManualClock:
         context: Context | None = None,
     ) -> ManualTimer:
         """Call `callback` at the time `when`."""
-        timer = ManualTimer(when, lambda: callback(*args), context)
+        timer = ManualTimer(when, partial(callback, *args), context)
         self._set += 1
+        self._without_delay += when <= self._now
         heapq.heappush(self._timers, (when, self._set, timer))
         return timer
 
     def next_due(self) -> float | None:
         """Return the time of the next timer, or None when none is set."""
+        timer = self.next_timer()
+        return None if timer is None else timer.when()
+
+    def next_timer(self) -> ManualTimer | None:
+        """Return the next timer, or None when none is set."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         # A timer at infinity never fires, as on a loop of asyncio.
-        return timers[0][0] if timers and timers[0][0] < inf else None
+        return timers[0][2] if timers and timers[0][0] < inf else None
+
+    @property
+    def set_without_delay(self) -> int:
+        """The number of timers set for no later than now, since the time last changed."""
+        return self._without_delay
 
     def jump(self) -> bool:
         """Jump to the next timer and fire it in the loop's next turn.
@@ -104,7 +127,8 @@ class ManualClock:
         if due is None:
             return False
         timer = heapq.heappop(self._timers)[2]
-        self._now = max(self._now, due)
+        if due > self._now:
+            self._now, self._without_delay = due, 0
         timer._fire()  # noqa: SLF001 - the clock's own
         return True
 
@@ -119,4 +143,5 @@ class ManualClock:
         while (due := self.next_due()) is not None and due <= target:
             self.jump()
             await self._quiesce()
-        self._now = max(self._now, target)
+        if target > self._now:
+            self._now, self._without_delay = target, 0

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from argparse import ArgumentParser
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.liveness.layers import LAYERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _CHUNK = 10
+# Two hundred times what a seed takes: beyond it something turns in a circle.
+_LONGEST_S = 300.0
 
 
 class Outcome(NamedTuple):
@@ -31,11 +35,28 @@ def attempt(layer: str, seed: int, *, told: bool = False) -> Outcome:
     began = time.process_time()
     error: str | None = None
     try:
-        LAYERS[layer](seed)
+        with _at_most(_LONGEST_S):
+            LAYERS[layer](seed)
     except Exception as failure:  # noqa: BLE001 - whatever it is, it is told
         notes = "\n".join(("", *getattr(failure, "__notes__", ()))) if told else ""
         error = f"{type(failure).__name__}: {failure}{notes}"
     return Outcome(seed, error, time.process_time() - began)
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError when the block has taken so many seconds of CPU: a run that turns in a circle never ends, and is a miss."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError(f"still at it after {seconds:g} s of CPU: something turns in a circle")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -294,8 +294,18 @@ class Drains:
         return unfed
 
     def _wake_at_latest(self, now: float) -> None:
-        if self._draining and self._frozen_since is None:
-            self._wake_in("drains", self._latest[next(iter(self._draining))] - now)
+        """Wake at the first deadline that still counts.
+
+        A task that came to rest in time waits for its commit, which may take long. Its deadline has
+        passed then, and waking for it would turn the loop without end.
+        """
+        if self._frozen_since is not None:
+            return
+        for task_id in self._draining:
+            task = self._tasks.get(task_id)
+            if now < self._latest[task_id] or (task is not None and not task.drained):
+                self._wake_in("drains", self._latest[task_id] - now)
+                return
 
     def _fed(self, task: Task, now: float) -> bool:
         return now - task.draining.fed >= self._fed_for
