@@ -55,8 +55,12 @@ class ManualTimer:
 class ManualClock:
     """Seconds since the test began, and all pending timers.
 
-    Timers fire in due order; simultaneous ones fire in the order in which they were set.
+    Timers fire in due order; simultaneous ones fire in the order in which they were set. When more
+    than `timers_at_once` are set without a delay while no time goes by, the test fails: a timer
+    that sets itself again and again would turn the loop for ever.
     """
+
+    timers_at_once: int = 1_000_000
 
     def __init__(self, quiesce: Callable[[], Awaitable[None]]) -> None:
         self._now = 0.0
@@ -102,31 +106,26 @@ class ManualClock:
 
     def next_due(self) -> float | None:
         """Return the time of the next timer, or None when none is set."""
-        timer = self.next_timer()
-        return None if timer is None else timer.when()
-
-    def next_timer(self) -> ManualTimer | None:
-        """Return the next timer, or None when none is set."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         # A timer at infinity never fires, as on a loop of asyncio.
-        return timers[0][2] if timers and timers[0][0] < inf else None
-
-    @property
-    def set_without_delay(self) -> int:
-        """The number of timers set for no later than now, since the time last changed."""
-        return self._without_delay
+        return timers[0][0] if timers and timers[0][0] < inf else None
 
     def jump(self) -> bool:
         """Jump to the next timer and fire it in the loop's next turn.
 
-        Return False if none is set.
+        Return False if none is set. Raise RuntimeError after `timers_at_once` timers without delay.
         """
         due = self.next_due()
         if due is None:
             return False
         timer = heapq.heappop(self._timers)[2]
+        if self._without_delay > self.timers_at_once:
+            raise RuntimeError(
+                f"livelock: {self._without_delay:,} timers without a delay were set while the time "
+                f"was {self._now:g} s, so it cannot go on; the next one is {timer!r}"
+            )
         if due > self._now:
             self._now, self._without_delay = due, 0
         timer._fire()  # noqa: SLF001 - the clock's own

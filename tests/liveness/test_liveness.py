@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.liveness import __main__ as command
 from tests.liveness.__main__ import attempt, main
 from tests.liveness.fetch_plan import draw_fetching
+from tests.liveness.layers import LAYERS
 from tests.liveness.plan import draw
 
 pytestmark = pytest.mark.unmeasured
@@ -30,11 +32,24 @@ def test_a_clean_end_leaves_no_message_undelivered(seed: int) -> None:
     assert outcome.error is None, outcome.error
 
 
-@pytest.mark.parametrize("seed", [42722, 42996, 47269])
+@pytest.mark.parametrize("seed", [42722, 42996, 47269, 101222])
 def test_seeds_that_have_found_something_pass(seed: int) -> None:
-    """The time of a commit is none of a call's, and a task that a commit held up has its turn before one that has had it."""
+    """The time of a commit is none of a call's, a task that a commit held up has its turn first, and a drain that is over wakes nobody."""
     outcome = attempt("app", seed, told=True)
     assert outcome.error is None, outcome.error
+
+
+def test_a_run_that_turns_in_a_circle_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed that takes CPU without end is told like one that fails, and keeps nobody from the next ones."""
+
+    def turn(_: int) -> None:
+        while True:
+            pass
+
+    monkeypatch.setitem(LAYERS, "app", turn)
+    monkeypatch.setattr(command, "_LONGEST_S", 0.01)
+    outcome = attempt("app", 1)
+    assert outcome.error == "TimeoutError: still at it after 0.01 s of CPU: something turns in a circle"
 
 
 def test_a_seed_stands_for_one_plan() -> None:

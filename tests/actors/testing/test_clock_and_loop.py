@@ -279,3 +279,46 @@ def test_a_sleep_for_ever_is_no_timer() -> None:
 
     with pytest.raises(RuntimeError, match="deadlock: nothing is ready, scheduled or running"):
         on_virtual_loop(main)
+
+
+def test_a_timer_that_sets_itself_again_without_delay_is_a_livelock_that_is_named() -> None:
+    """The test fails with the timer's call, instead of turning for ever."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.clock.timers_at_once = 100  # type: ignore[attr-defined]
+
+        def again() -> None:
+            loop.call_later(0, again)
+
+        again()
+        await asyncio.sleep(1)
+
+    with pytest.raises(RuntimeError, match=r"livelock: 101 timers without a delay were set while the time was 0 s.*again"):
+        on_virtual_loop(main)
+
+
+async def test_timers_without_delay_are_counted_anew_when_the_time_goes_on(actor_kit: TestKit) -> None:
+    """A long test may have any number of them: only those that keep the time from going on count."""
+    clock = actor_kit.clock
+    clock.timers_at_once = 10
+    for _ in range(5):
+        for _ in range(8):
+            clock.call_later(0, lambda: None)
+        await asyncio.sleep(1)
+        for _ in range(8):
+            clock.call_later(0, lambda: None)
+        await clock.advance(1)
+    for _ in range(11):
+        clock.call_later(0, lambda: None)
+    with pytest.raises(RuntimeError, match="livelock: 11 timers"):
+        clock.jump()
+    clock.timers_at_once = 100
+
+
+async def test_a_positive_delay_ends_later_than_now(actor_kit: TestKit) -> None:
+    """Also one that is lost in rounding: code that sleeps until a deadline, again and again, arrives there."""
+    await actor_kit.clock.advance(65.08)
+    before = actor_kit.clock.time()
+    await asyncio.sleep(1e-30)
+    assert before < actor_kit.clock.time() < before + 1e-9
