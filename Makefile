@@ -2,6 +2,8 @@
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Tests and examples start hundreds of processes: without bytecode each would compile all of the package, which takes longer than its import.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo demo-ops check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
@@ -22,20 +24,20 @@ demo-ops: $(VENV)/.ready ## run a broker, the flights as a load, and two instanc
 	$(BIN)/python -m examples.operations $(ARGS)
 
 check: $(VENV)/.ready ## check work in progress within a minute: style, types, and tests of what differs from main: BASE=HEAD
-	scripts/check $(BIN) $(or $(BASE),main)
+	scripts/in_memory scripts/check $(BIN) $(or $(BASE),main)
 
 test: $(VENV)/.ready ## set up, and pass the tests that a change must not break: a few cases of each rule
-	scripts/test $(BIN)
+	scripts/in_memory scripts/test $(BIN)
 
 .PHONY: check-cli
 check-cli: $(VENV)/.ready ## run every command of the command line, also on a real broker
 	$(BIN)/python -m pytest -p no:cacheprovider tests/cli tests/kafka/test_cli.py $(ARGS)
 
 test-all: $(VENV)/.ready ## pass all cases of all tests, with coverage, and those of actors/ on each event loop
-	scripts/test-all $(BIN)
+	scripts/in_memory scripts/test-all $(BIN)
 
 test-matrix: ## pass the tests of actors/ on each Python that is installed, those of ks_actors/ on the newest
-	scripts/test-matrix
+	scripts/in_memory scripts/test-matrix
 
 lint: $(VENV)/.ready ## check style and spelling
 	scripts/lint $(BIN)
