@@ -126,8 +126,9 @@ class AppOrders(AppQueries):
         except TaskTimeout as late:
             if self._instance is not None and self._instance.removes_in_vain:
                 text = (
-                    f"the worker did not stop within {timeout_ms} ms, because a processor does not "
-                    "return; the worker stops when it does"
+                    f"the worker did not stop within {timeout_ms} ms: a processor does not return, "
+                    "or the worker waits for a commit that the log does not answer. "
+                    "App.waiting() tells which. The worker stops when that ends"
                 )
                 raise TaskTimeout(text) from late
             raise

@@ -10,6 +10,7 @@ from tests.liveness.fetch_plan import draw_fetching
 from tests.liveness.fetch_run import fetch_all
 from tests.liveness.plan import draw
 from tests.liveness.run import live
+from tests.liveness.wide_plan import draw_wide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,12 @@ def _delivered() -> Iterator[None]:
     assert not left, f"the end of an app was not quiet: {left}"
 
 
+def run_wide_seed(seed: int) -> None:
+    """Run apps with further operations and faults on the embedded log. Raises the error found."""
+    with _quiet():
+        live(draw_wide(seed))
+
+
 def run_fetch_seed(seed: int) -> None:
     """Run the fetcher of Kafka against brokers in this process. Raises the error found."""
     with _quiet():
@@ -57,4 +64,4 @@ def _quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed, "fetch": run_fetch_seed}
+LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed, "wide": run_wide_seed, "fetch": run_fetch_seed}

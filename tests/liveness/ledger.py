@@ -109,14 +109,21 @@ class Ledger:
     def check(self, lane: Lane, out: Iterable[TestRecord[str, str]], *, exactly_once: bool) -> None:
         """Check the output of a lane. Raises Wrong."""
         mine = {value: sent for value, sent in self.sent.items() if sent.lane is lane}
-        if lane.shape in {"count", "recount"}:
-            self._check_counts(lane, mine, out, exactly_once=exactly_once)
-            return
+        match lane.shape:
+            case "count" | "recount":
+                self._check_counts(lane, mine, out, exactly_once=exactly_once)
+                return
+            case "final":
+                self._check_windows(lane, mine, out, exactly_once=exactly_once)
+                return
+            case "foreign":
+                self._check_rows(lane, out)
+                return
         found = Counter(str(record.value) for record in out)
         if lane.shape == "join":
             surely, perhaps = self._pairs(lane, mine)
         else:
-            wanted = {value for value, sent in mine.items() if lane.shape != "enrich" or sent.topic == lane.topics[0]}
+            wanted = {value for value, sent in mine.items() if lane.shape not in {"enrich", "asof"} or sent.topic == lane.topics[0]}
             surely, perhaps = wanted - self.optional, wanted
         missing = sorted(surely - found.keys())
         strange = sorted(found.keys() - perhaps)
@@ -131,6 +138,40 @@ class Ledger:
         both = [(value, sides[1][key]) for key, value in sides[0].items() if key in sides[1]]
         surely = {f"{one}+{other}" for one, other in both if not self.optional & {one, other}}
         return surely, {f"{one}+{other}" for one, other in both}
+
+    def _check_windows(self, lane: Lane, mine: dict[str, Sent], out: Iterable[TestRecord[str, str]], *, exactly_once: bool) -> None:
+        """Check final results: one of each window, and together all records; at least once some of each key, as records done again may be late."""
+        results = [(str(record.key), int(record.value or 0)) for record in out]
+        windows = Counter(window for window, _ in results)
+        found: Counter[str] = Counter()
+        for window, count in results:
+            found[window.partition("@")[0]] += count
+        most = Counter(sent.key for sent in mine.values())
+        least = Counter(sent.key for value, sent in mine.items() if value not in self.optional)
+        doubled = [window for window, count in windows.items() if count > 1] if exactly_once else []
+        wrong = [
+            key for key in most if found[key] < (least[key] if exactly_once else min(1, least[key])) or (exactly_once and found[key] > most[key])
+        ]
+        if doubled or wrong:
+            told = [(key, found[key], least[key], most[key]) for key in wrong[:9]]
+            raise Wrong(
+                f"{lane.name}: windows {doubled[:9]} have several final results; of these keys there are results, records at least, at most: {told}"
+            )
+
+    def _check_rows(self, lane: Lane, out: Iterable[TestRecord[str, str]]) -> None:
+        """Check the results of a join of tables: the last one of each key is of its last row."""
+        last = {str(record.key): str(record.value) for record in out}
+        rows: defaultdict[str, list[str]] = defaultdict(list)
+        for (topic, _), values in self._in_order.items():
+            if topic == lane.topics[0]:
+                for value in values:
+                    rows[self.sent[value].key].append(value)
+        any_order = lane.work.kind == "async" and lane.work.order == "none"
+        for key, values in rows.items():
+            sure = [number for number, value in enumerate(values) if value not in self.optional]
+            fit = {*values[sure[-1] if sure and not any_order else 0 :], *(() if sure else ("None",))}
+            if last.get(key, "None") not in fit:
+                raise Wrong(f"{lane.name}: the last result of {key} is {last.get(key)}, its last row was {values[-1]}")
 
     def _check_counts(self, lane: Lane, mine: dict[str, Sent], out: Iterable[TestRecord[str, str]], *, exactly_once: bool) -> None:
         last = {record.key: int(record.value or 0) for record in out}

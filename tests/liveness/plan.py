@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeAlias
 
 from ks_actors.config._settings import SETTINGS
 
-Shape: TypeAlias = Literal["map", "count", "recount", "merge", "join", "enrich", "tick"]
+Shape: TypeAlias = Literal["map", "count", "recount", "merge", "join", "enrich", "tick", "batch", "distinct", "gather", "asof", "foreign", "final"]
 Kind: TypeAlias = Literal["plain", "async", "blocking"]
 Order: TypeAlias = Literal["key", "partition", "none"]
 
 EOS = "exactly_once_v2"
-TWO_INPUTS = frozenset({"merge", "join", "enrich"})
+TWO_INPUTS = frozenset({"merge", "join", "enrich", "asof", "foreign"})
 _SHAPES: tuple[Shape, ...] = ("map", "count", "recount", "merge", "join", "enrich", "tick")
 _PARTITIONS = (1, 1, 2, 2, 3, 4, 4, 6, 8, 12, 20, 40, 60)
 _RATES = (1, 3, 10, 50, 200, 1_000, 5_000, 50_000)
@@ -61,14 +61,14 @@ class Lane:
     @property
     def has_store(self) -> bool:
         """Whether its tasks have state."""
-        return self.shape in {"count", "recount", "join", "enrich"}
+        return self.shape not in {"map", "merge", "tick", "batch"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A fault that begins at a time (s) and lasts so many seconds; `size` says how large it is, `topic` where."""
 
-    kind: Literal["outage", "slow commits", "pause", "reset", "join", "crash", "set back"]
+    kind: Literal["outage", "slow commits", "pause", "reset", "join", "crash", "set back", "worker", "expelled", "restart", "refused"]
     begin: float
     seconds: float
     size: float = 0.0
@@ -85,6 +85,8 @@ class Plan:
     faults: tuple[Fault, ...]
     latency: float
     config: dict[str, Any] = field(default_factory=dict)
+    slack: float = 0.0
+    """How much longer (s) than by the rule anything may take."""
 
     @property
     def exactly_once(self) -> bool:

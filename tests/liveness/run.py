@@ -13,7 +13,7 @@ import pytest
 from actors import AskTimeout
 from actors.actor._blocking import BlockingLane
 from actors.testing import VirtualLoop
-from ks_actors import NotRunning, TaskTimeout
+from ks_actors import LogTimeout, NotRunning, TaskTimeout
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded._faults import Faults
 from ks_actors.records._batch import Batch
@@ -24,6 +24,7 @@ from tests.liveness.ledger import Ledger
 from tests.liveness.road import Road, RoadConnection
 from tests.liveness.topology import build
 from tests.liveness.watch import LOOK_S, Standstill, Watch
+from tests.liveness.wide_topology import GRACE_MS, IDLE_MS, WINDOW_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,10 @@ _REBALANCE_S: Final = 60.0
 _CAUGHT_UP_MS: Final = 120_000
 _ENDS: Final = frozenset({InstanceState.ERROR, InstanceState.NOT_RUNNING})
 _KEYS: Final = 400
+# Results of these come by the clock, when windows are over.
+_LATER: Final = frozenset({"gather", "final"})
+# A write that fails is made again when the silence has lasted as long again.
+_LATER_S: Final = 4 * (WINDOW_MS + GRACE_MS + IDLE_MS) / 1000 + 60.0
 
 
 class Run:
@@ -82,6 +87,9 @@ class Run:
             await harness.start()
             await self._live(harness)
             await harness.caught_up(_CAUGHT_UP_MS)
+            if any(lane.shape in _LATER for lane in plan.lanes):
+                await asyncio.sleep(_LATER_S)
+                await harness.caught_up(_CAUGHT_UP_MS)
             for lane in plan.lanes:
                 self.ledger.check(lane, await harness.read(f"{lane.name}-out"), exactly_once=plan.exactly_once)
 
@@ -210,7 +218,32 @@ class Run:
                     await harness.restart()
             case "set back":
                 harness.kit.set_clock_back(fault.size)
+            case _:
+                await self._befall_wide(harness, fault)
         self.note(f"{fault.kind} is over")
+
+    async def _befall_wide(self, harness: AppHarness, fault: Fault) -> None:
+        match fault.kind:
+            case "worker":
+                async with self._hands:
+                    if await harness.add_worker() is not None:
+                        await asyncio.sleep(fault.seconds)
+                        # A worker that waits for a commit ends when the log is back.
+                        with suppress(TaskTimeout):
+                            await harness.remove_worker()
+            case "expelled":
+                harness.lose_membership()
+            case "restart":
+                async with self._hands:
+                    # The last commit may have no answer: what it was to commit is done again.
+                    with suppress(LogTimeout):
+                        await harness.close()
+                    await asyncio.sleep(fault.seconds)
+                    await harness.restart()
+            case "refused":
+                operation: Any = fault.topic
+                after = bool(fault.size) and operation in {"send", "commit", "commit_offsets"}
+                harness.fail(operation, LogTimeout(f"{operation} had no answer"), 2, after=after)
 
     async def _pause(self, harness: AppHarness, seconds: float) -> None:
         async with self._hands:

@@ -9,10 +9,12 @@ from tests.liveness.__main__ import attempt, main
 from tests.liveness.fetch_plan import draw_fetching
 from tests.liveness.layers import LAYERS
 from tests.liveness.plan import draw
+from tests.liveness.wide_plan import draw_wide
 
 pytestmark = pytest.mark.unmeasured
 
 SEEDS = 60
+WIDE_SEEDS = 40
 FETCH_SEEDS = 60
 AT_ONCE = 10
 
@@ -22,6 +24,14 @@ def test_no_task_stands_still_that_has_records(first: int) -> None:
     """With any topology, settings, input and faults: each task reads on within a bound, in the end all is done, and is done right."""
     for seed in range(first, first + AT_ONCE):
         outcome = attempt("app", seed, told=True)
+        assert outcome.error is None, outcome.error
+
+
+@pytest.mark.parametrize("first", range(0, WIDE_SEEDS, AT_ONCE))
+def test_no_operation_stands_still_while_members_and_workers_come_and_go(first: int) -> None:
+    """Batches, final results, joins by foreign keys and punctuators go on and are right, also when members restart and the log gives no answer."""
+    for seed in range(first, first + AT_ONCE):
+        outcome = attempt("wide", seed, told=True)
         assert outcome.error is None, outcome.error
 
 
@@ -58,6 +68,8 @@ def test_a_seed_stands_for_one_plan() -> None:
     assert draw(7) != draw(8)
     assert draw_fetching(7) == draw_fetching(7)
     assert draw_fetching(7) != draw_fetching(8)
+    assert draw_wide(7) == draw_wide(7)
+    assert draw_wide(7) != draw_wide(8)
 
 
 def test_the_command_line_reports_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:

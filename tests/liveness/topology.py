@@ -19,6 +19,7 @@ from ks_actors import (
     serdes,
 )
 from tests.liveness.ledger import group_of
+from tests.liveness.wide_topology import add_wide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +66,8 @@ def _add(builder: StreamsBuilder, lane: Lane, ledger: Ledger, spend: Callable[[f
             _counted(grouped, lane, ledger.arrive).to(out, _OUT)
         case "tick":
             first.process(lambda: Ticking(lane, ledger)).to(out, _OUT)
+        case _:
+            add_wide(builder, lane.name, lane.shape, first, others).to(out, _OUT)
 
 
 def _begun(stream: Any, lane: Lane, ledger: Ledger, spend: Callable[[float], None]) -> Any:

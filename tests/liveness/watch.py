@@ -107,6 +107,7 @@ class Watch:
         if lane.work.kind == "async":
             # When its calls have ended it waits for the commit that is under way before it takes anything new.
             bound += lane.work.seconds + self.slow_commits
+        bound += plan.slack
         joins = any(fault.kind == "join" for fault in plan.faults)
         if joins:
             # A member that leaves has its tasks until its last commit is over, and that waits for calls that it had begun.
