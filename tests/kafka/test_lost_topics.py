@@ -75,10 +75,13 @@ async def test_a_topic_that_is_written_to_and_deleted_ends_the_app(kafka_broker:
             await here.log.create_topics([NewTopic(topic, PARTITIONS)])
             async with here.app("app") as again:
                 await again.wait_until_caught_up()
-            updates = await here.updates()
-            assert sorted({(update.key, update.total) for update in updates}) == [
-                (b"k%d" % number, total) for number in range(2) for total in range(11, 21)
-            ]
+            updates = {(update.key, update.total) for update in await here.updates()}
+            # At least once, the changelog may have updates that were not committed: their records are counted again.
+            latest = 11 if guarantee == EXACTLY_ONCE else 21
+            for key in (b"k0", b"k1"):
+                totals = sorted(total for of, total in updates if of == key and total is not None)
+                assert 11 <= totals[0] <= latest, updates
+                assert totals == [*range(totals[0], totals[0] + 10)], updates
 
 
 @pytest.mark.timeout(120)
