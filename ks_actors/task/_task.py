@@ -222,8 +222,9 @@ class Task:
         )
 
     def wakes_at(self, now_ms: float) -> float | None:
-        """Return the time (ms) at which `ready` may turn true by time alone."""
-        waits = (self.group.wakes_at(), self.idle.wakes_at(now_ms))
+        """Return the time (ms) at which `ready` may turn true by time alone: not without room."""
+        inputs = self.group.wakes_at() if self.draining.room() > 0 else None
+        waits = inputs, self.idle.wakes_at(now_ms)
         return min((at for at in waits if at is not None), default=None)
 
     def process(self, seconds: float) -> int:

@@ -66,7 +66,7 @@ def add_wide(builder: StreamsBuilder, name: str, shape: Shape, first: Any, other
 
 
 async def _same(records: list[Record[str, str]]) -> list[Record[str, str]]:
-    """Return a batch after a while."""
+    """Return a batch after some virtual time."""
     await asyncio.sleep(0.05)
     return records
 

@@ -73,10 +73,10 @@ class ReadyTasks:
             fit = task.can_drain
         else:
             due = task.next_punctuation
-            fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(
-                self._clocks.steady_time()
-            )
-            deadline = None if fit else task.wakes_at(self._clocks.steady_time())
+            # One time for both: a deadline that passes in between would be in neither.
+            now = self._clocks.steady_time()
+            fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(now)
+            deadline = None if fit else task.wakes_at(now)
         if drains or not fit:
             since = self._working.leave(task.id)
             if drains and since is not None:
