@@ -100,6 +100,8 @@ class Environment:
         self.partitions: TopicSizes = TopicSizes(partitions)
         self.node_names: Callable[[TaskId], Iterable[str]] = nodes
         self.max_task_idle_ms: int = config.max_task_idle_ms
+        # Not 0, also if poll_ms is: an app without records would fetch in a tight loop.
+        self.poll_ms: int = max(1, config.poll_ms)
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
         self.global_stores: Mapping[str, Any] = {}
         self.replayable: bool = False

@@ -34,6 +34,10 @@ class PartitionGroup:
         self._deadlines: dict[TopicPartition, float] = {}
         self._waits_until: float | None = None
 
+    def wait_for_none(self) -> None:
+        """Never wait for data of other partitions, whatever `max_task_idle_ms` says."""
+        self._idle = -1
+
     def add(self, queue: RecordQueue) -> None:
         """Add the queue of one more partition."""
         self.queues[queue.partition] = queue

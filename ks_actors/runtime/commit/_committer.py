@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
+_LEAST_S = 0.005
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _log = component_log(__name__)
 T = TypeVar("T")
@@ -148,7 +149,9 @@ class Committer(Actor[CommitterMessage]):
                     self.ctx.unstash()
             case m.CommitTimer():
                 self._rest.end()
-                self._set_timer(await self._commit_by_time())
+                # Not at once, also with an interval of 0: that would turn the loop while there is
+                # nothing to commit, or the group allows no commit.
+                self._set_timer(max(_LEAST_S, await self._commit_by_time()))
             case m.WorkBegins():
                 self._set_timer(self._rest.after(self.ctx.time()))
             case m.WorkersChanged():

@@ -196,6 +196,9 @@ class Drains:
         """Check for drains that have taken too long."""
         self._late = now >= self._until
         self.answer()
+        # A timer may fire a little early by this clock: uvloop's counts whole milliseconds.
+        if self._reply is not None and self._waits_for and not self._late:
+            self._wake_in("grace", self._until - now)
         # Workers pause for the commit, so no task can come to rest now.
         if self._frozen_since is not None:
             return

@@ -90,7 +90,7 @@ class GlobalTables(Actor[GlobalMessage]):
         self._letters = letters
         self._instance = instance
         self._metrics = metrics
-        self._poll_ms: int = setup.config.poll_ms
+        self._poll_ms: int = setup.poll_ms
         self._clock = setup.work_time
         self._ends: dict[TopicPartition, int] = dict(stores.ends)
         self._asked: list[Reply[None]] = []
@@ -112,6 +112,9 @@ class GlobalTables(Actor[GlobalMessage]):
         self._task = Task(
             GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current
         )
+        # Tables need no order across partitions, and a fetch follows only when all is applied: a
+        # wait for the records of another partition would never end.
+        self._task.group.wait_for_none()
         self._store_registry = setup.store_registry
         registered = self._store_registry.active(self._task, self._positions)
         assert registered is not None  # the task has stores

@@ -263,7 +263,7 @@ class Wiring:
             fetcher,
             self._state,
             limits,
-            poll_ms=config.poll_ms,
+            poll_ms=setup.poll_ms,
             exact=self._transactional,
         )
         self._restorer = await self._spawn(
@@ -376,7 +376,7 @@ class Wiring:
             log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
             membership,
             group,
-            poll_ms=config.poll_ms,
+            poll_ms=setup.poll_ms,
             isolation=self._isolation,
             start=StartPolicy(log, setup),
             end_transactions=partial(end_transactions_of, self._transactional_producer)

@@ -1,0 +1,56 @@
+"""Global topics with several partitions: none of them waits for another one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ks_actors import serdes
+from ks_actors.dsl import Materialized, StreamsBuilder
+from ks_actors.testing import TestRecord, run_app
+from tests.runtime.helpers import STRINGS, STRINGS_OUT
+
+if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
+    from ks_actors.topology import Topology
+
+# More than one fetch brings of a partition.
+MANY = 12_000
+TOPICS = {"rows": 2, "in": 1, "out": 1}
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    builder.global_table("rows", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING))
+    builder.stream("in", STRINGS).to("out", STRINGS_OUT)
+    return builder.build()
+
+
+@pytest.mark.parametrize("max_task_idle_ms", [-1, 0, 1_000])
+def test_a_start_fills_a_table_whose_partitions_are_of_different_times(max_task_idle_ms: int) -> None:
+    """All rows of one partition are older than those of the other one, and neither fits into one fetch: the app starts with all of them."""
+
+    async def test(harness: AppHarness) -> None:
+        for partition in range(2):
+            rows = [TestRecord(f"{partition}-{number}", "v", partition * 10**6 + number) for number in range(MANY)]
+            await harness.produce_all("rows", rows, partition=partition)
+        await harness.start()
+        assert await harness.app.store("rows").approximate_num_entries() == 2 * MANY
+
+    run_app(test, topology(), topics=TOPICS, start=False, max_task_idle_ms=max_task_idle_ms)
+
+
+def test_a_row_of_one_partition_does_not_wait_for_the_others() -> None:
+    """A table has a row at once whatever `max_task_idle_ms` says, and the loop has rest meanwhile."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("rows", "k", "v", partition=0)
+        await asyncio.sleep(1.0)
+        assert await harness.app.store("rows").get("k") == "v"
+        steps = harness.kit._dispatch.steps
+        await asyncio.sleep(1.0)
+        assert harness.kit._dispatch.steps - steps < 200
+
+    run_app(test, topology(), topics=TOPICS, max_task_idle_ms=60_000)
