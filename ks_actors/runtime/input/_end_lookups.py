@@ -28,13 +28,16 @@ class EndLookups:
     def begin(
         self, assigned: Collection[TopicPartition]
     ) -> Awaitable[Mapping[TopicPartition, int]] | None:
-        """Begin a lookup of the wanted partitions that are still assigned; None without any."""
+        """Begin a lookup of the wanted partitions that are assigned; None without any.
+
+        The others stay wanted: a new task may ask a moment before its partitions are assigned.
+        """
         if self._under_way:
             return None
         self._under_way = {one: None for one in self._wanted if one in assigned}
-        self._wanted.clear()
         if not self._under_way:
             return None
+        self._wanted = {one: None for one in self._wanted if one not in assigned}
         return self._log.end_offsets(tuple(self._under_way), self._isolation)
 
     def end(self, *, failed: bool) -> None:

@@ -288,6 +288,7 @@ class Poller(Actor[m.PollerMessage]):
             self._positions.update(fresh)
             self._assign(fresh)
             self._find_ends(fresh)
+            self._look_up_ends()
             self._look_at_pending()
 
     def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
