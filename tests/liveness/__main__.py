@@ -62,7 +62,12 @@ def _at_most(seconds: float) -> Iterator[None]:
 def main(arguments: Sequence[str]) -> int:
     """Run the seeds; return 1 when one fails."""
     parser = ArgumentParser(prog="python -m tests.liveness", description="Look for standstills: random apps, input and faults, in virtual time.")
-    parser.add_argument("--layer", choices=sorted(LAYERS), default="app", help="whole apps on the embedded log, or the fetcher of Kafka alone")
+    parser.add_argument(
+        "--layer",
+        choices=sorted(LAYERS),
+        default="app",
+        help="whole apps on the embedded log, those with more operations and faults, or the fetcher of Kafka alone",
+    )
     parser.add_argument("--seed", type=int, help="run this one alone, and tell all of it")
     parser.add_argument("--seeds", type=int, default=100, help="how many to run")
     parser.add_argument("--start", type=int, default=0, help="the first one")

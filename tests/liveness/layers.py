@@ -43,7 +43,7 @@ def _delivered() -> Iterator[None]:
 def run_wide_seed(seed: int) -> None:
     """Run apps with further operations and faults on the embedded log. Raises the error found."""
     with _quiet():
-        live(draw_wide(seed))
+        live(draw_wide(seed), "wide")
 
 
 def run_fetch_seed(seed: int) -> None:

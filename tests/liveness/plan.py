@@ -66,7 +66,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault that begins at a time (s) and lasts so many seconds; `size` says how large it is, `topic` where."""
+    """A fault that begins at a time (s) and lasts so many seconds; `size` says how large it is, `topic` which topic or operation it meets."""
 
     kind: Literal["outage", "slow commits", "pause", "reset", "join", "crash", "set back", "worker", "expelled", "restart", "refused"]
     begin: float

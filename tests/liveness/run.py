@@ -242,8 +242,7 @@ class Run:
                     await harness.restart()
             case "refused":
                 operation: Any = fault.topic
-                after = bool(fault.size) and operation in {"send", "commit", "commit_offsets"}
-                harness.fail(operation, LogTimeout(f"{operation} had no answer"), 2, after=after)
+                harness.fail(operation, LogTimeout(f"{operation} had no answer"), 2, after=bool(fault.size))
 
     async def _pause(self, harness: AppHarness, seconds: float) -> None:
         async with self._hands:
@@ -314,8 +313,8 @@ def _in_place(run: Run) -> Iterator[None]:
         yield
 
 
-def live(plan: Plan) -> Run:
-    """Run a plan; return the run. Raises its error, with the plan and the events as notes."""
+def live(plan: Plan, layer: str = "app") -> Run:
+    """Run a plan of a layer; return the run. Raises its error, with the plan and the events as notes."""
 
     async def main() -> Run:
         run = Run(plan)
@@ -323,7 +322,7 @@ def live(plan: Plan) -> Run:
             with _in_place(run):
                 await run.main()
         except BaseException as error:
-            error.add_note("\n".join((plan.told(), *run.told, f"again: python -m tests.liveness --seed {plan.seed}")))
+            error.add_note("\n".join((plan.told(), *run.told, f"again: python -m tests.liveness --layer {layer} --seed {plan.seed}")))
             raise
         return run
 

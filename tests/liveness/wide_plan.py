@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from random import Random
-from typing import Literal, TypeAlias
 
 from tests.liveness.plan import Fault, Lane, Plan, Shape, draw
 
-Refused: TypeAlias = Literal["send", "commit", "commit_offsets", "committed", "end_offsets", "describe_topics", "fetch"]
-
 _SHAPES: tuple[Shape, ...] = ("batch", "distinct", "gather", "asof", "foreign", "final", "recount", "map")
-_REFUSED: tuple[Refused, ...] = ("send", "commit", "commit_offsets", "committed", "end_offsets", "describe_topics", "fetch")
+_REFUSED = ("send", "commit", "commit_offsets", "committed", "end_offsets", "describe_topics", "fetch")
+_ANSWER_LOST = frozenset({"send", "commit", "commit_offsets"})
 _SLACK_S = 20.0
 
 
@@ -31,7 +30,9 @@ def draw_wide(seed: int) -> Plan:
     faults = [fault for fault in plan.faults if not fault.topic or fault.topic in topics]
     faults += [_fault(random, last) for _ in range(random.choice((0, 1, 1, 2, 3, 8)))]
     config = {**plan.config, "num_standby_replicas": random.choice((0, 0, 1))}
-    return replace(plan, lanes=lanes, bursts=tuple(bursts), faults=tuple(sorted(faults, key=_begin)), config=config, slack=_slack(lanes, faults))
+    return replace(
+        plan, lanes=lanes, bursts=tuple(bursts), faults=tuple(sorted(faults, key=attrgetter("begin"))), config=config, slack=_slack(lanes, faults)
+    )
 
 
 def _shape(random: Random, lane: Lane) -> Shape:
@@ -50,12 +51,9 @@ def _fault(random: Random, last: float) -> Fault:
         case "restart":
             return Fault("restart", begin, random.choice((0.0, 2.0)))
         case _:
+            lost, operation = random.choice((0.0, 1.0)), random.choice(_REFUSED)
             # A size of 1: the log does what it was asked to do, and its answer is lost.
-            return Fault("refused", begin, 0.0, random.choice((0.0, 1.0)), random.choice(_REFUSED))
-
-
-def _begin(fault: Fault) -> float:
-    return fault.begin
+            return Fault("refused", begin, 0.0, lost if operation in _ANSWER_LOST else 0.0, operation)
 
 
 def _slack(lanes: tuple[Lane, ...], faults: list[Fault]) -> float:

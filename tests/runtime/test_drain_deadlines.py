@@ -1,13 +1,16 @@
-"""Deadlines of drains, while a commit waits for the log."""
+"""Deadlines of drains, and of commits that wait for them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ks_actors import TaskId
 from ks_actors.dsl import StreamsBuilder
+from ks_actors.runtime.commit._drains import Drains
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 
@@ -54,3 +57,30 @@ def test_a_drain_that_is_over_wakes_nobody_while_a_commit_waits(guarantee: str) 
         max_drain_ms=5_000,
         transaction_timeout_ms=60_000,
     )
+
+
+def test_a_commit_waits_for_its_grace_on_a_clock_that_counts_milliseconds() -> None:
+    """A timer that fires a moment early by the clock is set again: otherwise the commit would wait for the calls to their end."""
+    wakes: list[tuple[str, float]] = []
+    answers: list[None] = []
+    task: Any = SimpleNamespace(
+        id=TaskId(0, 0),
+        drains=True,
+        drained=False,
+        broken=False,
+        commit_requested=False,
+        draining=SimpleNamespace(since=None, calls=True, slow=False, fed=0.0),
+    )
+    tasks = {task.id: task}
+    committer: Any = None
+    drains = Drains(tasks, tasks, (), committer=lambda: committer, wake_in=lambda *wake: wakes.append(wake), longest=60.0, interval=1.0)
+    drain: Any = SimpleNamespace(calm=False, due_only=False, reply=SimpleNamespace(tell=answers.append))
+    drains.begin(drain, 100.0, ())
+    assert wakes[0][0] == "grace"
+    wakes.clear()
+    early = 100.0 + 0.02 - 1e-9
+    drains.tick(early)
+    assert answers == []
+    again = dict(wakes)["grace"]
+    drains.tick(early + again + 1e-12)
+    assert answers == [None]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import TaskId
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.runtime.commit._drains import Drains
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 
@@ -23,7 +20,7 @@ CALL_S = 5.0
 @pytest.mark.parametrize("setting", ["poll_ms", "commit_interval_ms"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_an_app_with_a_setting_of_zero_has_rest_and_works(guarantee: str, setting: str) -> None:
-    """An app without records, and one whose only record is in a call, turn the loop some hundred times a second at most."""
+    """An app without records, and one whose only record is in a call, handle some thousand messages a second at most."""
     builder = StreamsBuilder()
 
     async def call(value: str) -> str:
@@ -44,30 +41,3 @@ def test_an_app_with_a_setting_of_zero_has_rest_and_works(guarantee: str, settin
 
     settings: dict[str, Any] = {setting: 0}
     run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, **settings)
-
-
-def test_a_commit_waits_for_its_grace_on_a_clock_that_counts_milliseconds() -> None:
-    """A timer that fires a moment early by the clock is set again: otherwise the commit would wait for the calls to their end."""
-    wakes: list[tuple[str, float]] = []
-    answers: list[None] = []
-    task: Any = SimpleNamespace(
-        id=TaskId(0, 0),
-        drains=True,
-        drained=False,
-        broken=False,
-        commit_requested=False,
-        draining=SimpleNamespace(since=None, calls=True, slow=False, fed=0.0),
-    )
-    tasks = {task.id: task}
-    committer: Any = None
-    drains = Drains(tasks, tasks, (), committer=lambda: committer, wake_in=lambda *wake: wakes.append(wake), longest=60.0, interval=1.0)
-    drain: Any = SimpleNamespace(calm=False, due_only=False, reply=SimpleNamespace(tell=answers.append))
-    drains.begin(drain, 100.0, ())
-    assert wakes[0][0] == "grace"
-    wakes.clear()
-    early = 100.0 + 0.02 - 1e-9
-    drains.tick(early)
-    assert answers == []
-    again = dict(wakes)["grace"]
-    drains.tick(early + again + 1e-12)
-    assert answers == [None]
