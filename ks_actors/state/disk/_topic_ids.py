@@ -68,7 +68,7 @@ class TopicIds:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            refuse(error, f"the file of topic ids {path}")
+            refuse(error, f"task {self._task}: the file of topic ids {path}")
         except ValueError as error:
             _log.warning(
                 "task %s: %s is not a file of topic ids, and is written anew; stores are not "
@@ -106,7 +106,7 @@ class TopicIds:
             draft.write_bytes(msgspec.json.encode(_File(VERSION, ids)))
             draft.replace(path)
         except OSError as error:
-            refuse(error, f"the file of topic ids {path}")
+            refuse(error, f"task {self._task}: the file of topic ids {path}")
         self._known = ids
 
 
