@@ -18,6 +18,7 @@ from ks_actors.log._port import (
     WritesBytes,
 )
 from ks_actors.log._port import ChecksTopics as ChecksTopics
+from ks_actors.log._port import DeletesRead as DeletesRead
 from ks_actors.log._port import JoinsAhead as JoinsAhead
 from ks_actors.log._port import TakesClientId as TakesClientId
 from ks_actors.log._port import TellsOperations as TellsOperations

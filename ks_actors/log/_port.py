@@ -286,6 +286,19 @@ class ChecksTopics(Protocol):
 
 
 @runtime_checkable
+class DeletesRead(Protocol):
+    """A log that may lose records, and then deletes no others in their place."""
+
+    async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
+        """Delete records that fetchers of this log have read, below the given offsets.
+
+        Partitions without a fetcher are left out. Raises LogTruncated when the log of a partition
+        has lost records that were read: then nothing of that leader is deleted.
+        """
+        ...
+
+
+@runtime_checkable
 class TakesClientId(Protocol):
     """A log that shows a client id to brokers with requests that belong to no reader or writer."""
 

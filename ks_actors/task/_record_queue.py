@@ -111,6 +111,8 @@ class RecordQueue:
         self.page: Chunk = Chunk(partition, self._raw_chunk, logged=logged)
         self._at: int = 0
         self._behind: int = position
+        # No position behind the first is committed before so many records are consumed.
+        self._back_to: tuple[int, int] = position, 0
         self._poison: Exception | None = None
         self._poisoned: int = -1
         # Index in the fetched chunk, and error, of undecodable records that are not decided about
@@ -146,8 +148,14 @@ class RecordQueue:
     def move(self, position: int) -> None:
         """Continue at `position` after the buffered records: the log has none in between.
 
-        The end offset is unknown until the next fetch.
+        The end offset is unknown until the next fetch. After a move back, the log has other records
+        at the offsets of the buffered ones: `position` is not behind the new position until these
+        are processed.
         """
+        if self.buffered and position < self._behind:
+            offset, consumed = self._back_to
+            least = min(offset, position) if self.consumed < consumed else position
+            self._back_to = least, self._added
         self._behind = position
         self.end_offset = None
 
@@ -161,6 +169,7 @@ class RecordQueue:
         self.page = Chunk(self.partition, self._raw_chunk, logged=self._logged)
         self._added -= self.buffered
         self._at = self.buffered = 0
+        self._back_to = position, 0
         self.move(position)
         # Decided again after a rewind: the handler's earlier output was rolled back with the rest.
         self._poison = self._fatal = None
@@ -176,6 +185,11 @@ class RecordQueue:
     @property
     def position(self) -> int:
         """The offset of the next record to process: the offset to commit."""
+        offset, consumed = self._back_to
+        return min(offset, self._next_offset) if self.consumed < consumed else self._next_offset
+
+    @property
+    def _next_offset(self) -> int:
         # The lowest offset of: the next decoded record, the next one to decide about, and the one
         # with a failed timestamp.
         nearest: list[int] = []

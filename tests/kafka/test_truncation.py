@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors import InstanceState, LogTruncated, OffsetOutOfRange
+from ks_actors import InstanceState, LogError, LogTruncated, OffsetOutOfRange
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from ks_actors.log.kafka.client import EpochHistory, LeaderEpochs
@@ -359,6 +359,74 @@ async def test_a_reader_hears_of_a_log_that_is_empty_now(own_broker: Broker) -> 
         await asyncio.wait_for(fetch_one(fetcher), 60)
     assert (raised.value.diverges_at, raised.value.position, raised.value.begin, raised.value.end) == (0, 3, 0, 0)
     await log.close()
+
+
+@pytest.mark.timeout(180)
+async def test_records_that_nobody_has_read_are_not_deleted(own_broker: Broker) -> None:
+    """By an offset of a log that was lost since, whether the reader knows of it or not; those of a log that has only grown are."""
+    log = await connect(own_broker)
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    await log.delete_read({partition: 1})
+    own_broker.restart()
+    await asyncio.wait_for(write(await log.producer(client_id="p"), partition, b"d"), 60)
+    assert len((await asyncio.wait_for(fetch_one(fetcher), 60)).batch) == 1
+    for offset in (2, 3, 4, 4):
+        await log.delete_read({partition: offset})
+        assert await log.begin_offsets([partition]) == {partition: offset}
+    fetcher.pause([partition])
+    own_broker.stop()
+    early = asyncio.create_task(log.delete_read({partition: 4}))
+    lose_disk(own_broker, partition.topic)
+    await asyncio.to_thread(own_broker.start)
+    other = await connect(own_broker)
+    await asyncio.wait_for(write(await other.producer(client_id="q"), partition, *[b"new"] * 9), 60)
+    with pytest.raises(LogTruncated):
+        await asyncio.wait_for(early, 60)
+    lost = "has lost records from offset 0 on that were read before position 4: the log was truncated, and has offsets 0 to 9 now"
+    with pytest.raises(LogTruncated, match=lost):
+        await log.delete_read({partition: 4})
+    fetcher.resume([partition])
+    with pytest.raises(LogTruncated):
+        await asyncio.wait_for(fetch_one(fetcher), 60)
+    with pytest.raises(LogTruncated, match=lost):
+        await log.delete_read({partition: 4})
+    assert await log.begin_offsets([partition]) == {partition: 0}
+    fetcher.seek(partition, 0)
+    assert len((await soon(fetch_one(fetcher))).batch) == 9
+    await log.delete_read({partition: 4})
+    assert await log.begin_offsets([partition]) == {partition: 4}
+    # Without a reader, nothing was read.
+    await other.delete_read({partition: 9})
+    assert await log.begin_offsets([partition]) == {partition: 4}
+    for each in (log, other):
+        await each.close()
+
+
+async def test_a_deletion_is_tried_again(log: KafkaLog, tampering: Tampering) -> None:
+    """When the leader cannot tell its epochs for a moment; any other error is raised, and nothing deleted."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("OffsetForLeaderEpoch", epoch_code(6), epoch_code(56))
+    await log.delete_read({partition: 1})
+    assert tampering.left == 0
+    tampering.add("OffsetForLeaderEpoch", epoch_code(29))
+    with pytest.raises(LogError, match=f"failed to look up the epoch of {partition}"):
+        await log.delete_read({partition: 2})
+    assert await log.begin_offsets([partition]) == {partition: 1}
+
+
+def epoch_code(code: int) -> Any:
+    """Return an answer to a look-up of epochs that has this error."""
+
+    def fault(response: Any) -> Any:
+        ((topic, ((_, number, _, _, *tags),), *more),) = response.topics
+        response.topics = [(topic, [(code, number, -1, -1, *tags)], *more)]
+        return response
+
+    return fault
 
 
 @pytest.mark.timeout(180)

@@ -128,3 +128,30 @@ def test_queues_that_take_turns_bring_records_in_the_same_order(streams: list[li
     assert found == expected
     for one, other in zip(by_take.queues.values(), by_turn.queues.values(), strict=True):
         assert (one.position, one.buffered, one.partition_time) == (other.position, other.buffered, other.partition_time)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "back", "take"]), st.integers(1, 9)), max_size=40))
+def test_a_position_passes_no_record_that_the_log_has(steps: list[tuple[str, int]]) -> None:
+    """After a move back, records that were fetched before do not count: the log has others at their offsets."""
+    queue = RecordQueue(TopicPartition("t", 0), Reader(None), 0)
+    # The offsets of buffered records, each with the log that it is of: the last one is the present log.
+    waiting: list[tuple[int, int]] = []
+    log = behind = 0
+    for step, number in steps:
+        if step == "add":
+            offsets = range(behind, behind + number)
+            queue.add(Batch([None] * number, [b"good"] * number, list(offsets), None, offsets), behind + number, behind + number)
+            waiting += [(log, offset) for offset in offsets]
+            behind += number
+        elif step == "back":
+            log, behind = log + 1, max(0, behind - number)
+            queue.move(behind)
+        elif queue.head() is not None:
+            del waiting[: len(queue.take(number))]
+        present = [offset for of, offset in waiting if of == log]
+        assert queue.position <= min(present, default=behind)
+        if len(present) == len(waiting):
+            assert queue.position == min(present, default=behind)
+    while queue.head() is not None:
+        queue.take(9)
+    assert queue.position == behind

@@ -315,6 +315,15 @@ class KafkaLog:
         self._check()
         await self._admin.delete_records(before)
 
+    async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
+        """Delete records that fetchers of this log have read, below the given offsets.
+
+        Partitions without a fetcher are left out. Raises LogTruncated when the log of a partition
+        has lost records that were read, UnknownTopicOrPartition, OffsetOutOfRange.
+        """
+        self._check()
+        await self._admin.delete_read(before)
+
     async def begin_offsets(
         self, partitions: Iterable[TopicPartition], /
     ) -> Mapping[TopicPartition, int]:

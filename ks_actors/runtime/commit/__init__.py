@@ -5,7 +5,6 @@ from ks_actors.runtime.commit._committer import COMMITTER_MAILBOX, Committer
 from ks_actors.runtime.commit._drains import Drains
 from ks_actors.runtime.commit._last_calls import let_calls_end
 from ks_actors.runtime.commit._phases import Phase, TasksBroken, Uncommitted
-from ks_actors.runtime.commit._purge import Purger
 from ks_actors.runtime.commit._twins import Twins
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "Committer",
     "Drains",
     "Phase",
-    "Purger",
     "TasksBroken",
     "Twins",
     "Uncommitted",

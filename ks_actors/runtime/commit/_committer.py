@@ -29,12 +29,10 @@ from ks_actors.runtime.input import missing_sources
 from ks_actors.runtime.messages import CommitterMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from actors import Ask, Ref, Signal
-    from ks_actors.log import OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.commit._purge import Purger
     from ks_actors.runtime.commit._twins import Twins
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Frozen
@@ -75,7 +73,6 @@ class Committer(Actor[CommitterMessage]):
         state: Ref[m.StateManagerMessage],
         collector: Ref[m.CollectorMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
-        purger: Purger,
         twins: Twins,
         matched: Callable[[Iterable[TopicPartition]], frozenset[str]],
         metrics: Metrics,
@@ -104,7 +101,6 @@ class Committer(Actor[CommitterMessage]):
         self._state = state
         self._collector = collector
         self._poller = poller
-        self._purger = purger
         self._changelog_ends = ChangelogEnds()
         self._twins = twins
         self._matched = matched
@@ -167,8 +163,6 @@ class Committer(Actor[CommitterMessage]):
                 self._void = NotRunning("the app is closing: it makes no more commits")
                 self._follow_up(*self._awaited.fail(None, self._void))
                 message.reply.tell(None)
-            case m.Purged():
-                self._purger.ended(message.error)
             case _:
                 assert_never(message)
 
@@ -333,7 +327,6 @@ class Committer(Actor[CommitterMessage]):
         # after a failure.
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
-        self._purge(frozen.positions)
         try:
             # Exactly once it is the other way round: state ahead of an uncommitted transaction
             # would count records twice.
@@ -353,12 +346,6 @@ class Committer(Actor[CommitterMessage]):
                 f"a commit waited for {what} for {late.seconds:g} s: find out why that takes so "
                 "long, or raise task_timeout_ms"
             ) from late
-
-    def _purge(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        wanted = self._purger.due(positions, self.ctx.time())
-        if wanted:
-            self._purger.under_way = True
-            self.ctx.pipe(self._purger.delete(wanted), m.Purged, m.Purged)
 
     async def _pause(self) -> None:
         for worker in self._workers:

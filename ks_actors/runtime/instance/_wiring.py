@@ -11,6 +11,7 @@ from ks_actors.assignment import TaskAssignor
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, component_log, name_client, shielded, try_step
 from ks_actors.log import (
+    DeletesRead,
     IsolationLevel,
     Lease,
     NewMember,
@@ -20,7 +21,7 @@ from ks_actors.log import (
 )
 from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.commit import COMMITTER_MAILBOX, Committer, Purger, Twins
+from ks_actors.runtime.commit import COMMITTER_MAILBOX, Committer, Twins
 from ks_actors.runtime.globals import GLOBAL_MAILBOX, AwaitFilled, GlobalStores, GlobalTables
 from ks_actors.runtime.input import (
     POLLER_MAILBOX,
@@ -36,7 +37,7 @@ from ks_actors.runtime.input import (
 )
 from ks_actors.runtime.instance._last_commit import LastCommit
 from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, DeadLetterWriter, RejectedRecords
-from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, TaskManager
+from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, Purger, TaskManager
 from ks_actors.runtime.shared import StateDirectory, check_sizes, topics_prepared
 from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
 from ks_actors.runtime.stores import (
@@ -54,11 +55,11 @@ from ks_actors.task import RecordContextHolder, make_stores
 from ks_actors.task.calls import needs_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from actors import Context, Ref
     from ks_actors.log import Log, Membership, TransactionalProducer
-    from ks_actors.records import TaskId
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.stores import Progress
     from ks_actors.runtime.watch import PartitionStates
@@ -167,9 +168,17 @@ class Wiring:
     def _name_clients(self, process_id: str) -> None:
         self._ids = ClientIds.of(self._config, process_id)
         name_client(self._ids.name)
-        bare = self._log.bare if isinstance(self._log, PatientLog) else self._log
-        if isinstance(bare, TakesClientId):
-            bare.take_client_id(self._ids.admin)
+        if isinstance(self._bare_log, TakesClientId):
+            self._bare_log.take_client_id(self._ids.admin)
+
+    @property
+    def _bare_log(self) -> Log:
+        return self._log.bare if isinstance(self._log, PatientLog) else self._log
+
+    def _delete_read(self, before: Mapping[TopicPartition, int]) -> Awaitable[None]:
+        # Not repeated by the log: the partitions may have other records when a broker is back.
+        log = self._bare_log
+        return (log.delete_read if isinstance(log, DeletesRead) else log.delete_records)(before)
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:
         config, log = self._config, self._log
@@ -219,11 +228,13 @@ class Wiring:
 
     async def _start_state(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
+        repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
         manager = TaskManager(
             setup,
             instance=context.self_ref,
             poller=self._the_poller,
             committer=lambda: self.committer,
+            purger=Purger(repartitions, config.repartition_purge_interval_ms, self._delete_read),
             metrics=self._metrics,
             priority=self._priority,
         )
@@ -314,7 +325,6 @@ class Wiring:
 
     async def _start_committer(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
-        repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
         committer = self.partition_states.committer = Committer(
             transactional=self._transactional,
             interval_ms=config.commit_interval_ms,
@@ -326,9 +336,6 @@ class Wiring:
             state=self._state,
             collector=self.collector,
             poller=self._the_poller,
-            purger=Purger(
-                repartitions, config.repartition_purge_interval_ms, self._log.delete_records
-            ),
             twins=Twins(self._directory.forget_process_id),
             matched=setup.matched_of,
             metrics=self._metrics,

@@ -73,12 +73,6 @@ class Rollback(Message, frozen=True):
     give_up: bool = False
 
 
-class Purged(Message, frozen=True):
-    """The deletion of repartition records has ended (internal)."""
-
-    error: Exception | None
-
-
 class DeferCommits(Message, frozen=True):
     """Commit nothing while `on_hold`: the group is between two generations and would refuse it."""
 
@@ -101,7 +95,6 @@ CommitterMessage: TypeAlias = (
     | WorkersChanged
     | Rollback
     | Undrained
-    | Purged
     | DeferCommits
     | EndCommits
 )

@@ -162,6 +162,12 @@ class CommittedTasks(Message, frozen=True):
     positions: Mapping[TopicPartition, OffsetAndMetadata]
 
 
+class Purged(Message, frozen=True):
+    """The deletion of repartition records has ended (internal)."""
+
+    error: Exception | None
+
+
 class OutputPressure(Message, frozen=True):
     """The collector's backlog is too large (`high`), or it has room again."""
 
@@ -203,6 +209,7 @@ TaskManagerMessage: TypeAlias = (
     | Rewind
     | RestOver
     | CommittedTasks
+    | Purged
     | OutputPressure
     | PauseProcessing
     | RetireWorker

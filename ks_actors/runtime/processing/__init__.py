@@ -1,11 +1,13 @@
 """The task manager and the workers."""
 
+from ks_actors.runtime.processing._purge import Purger
 from ks_actors.runtime.processing._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime.processing._worker import WORKER_MAILBOX, Worker, WorkerFigures
 
 __all__ = [
     "TASK_MANAGER_MAILBOX",
     "WORKER_MAILBOX",
+    "Purger",
     "TaskManager",
     "Worker",
     "WorkerFigures",

@@ -6,11 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, final
 
 from ks_actors.runtime.processing._input_budget import InputBudget
+from ks_actors.task import decode_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
-    from ks_actors.log import Fetched
+    from ks_actors.log import Fetched, OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import EndsKnown, PositionReset
     from ks_actors.task import Position, Task
@@ -30,6 +31,7 @@ class Inputs:
         self._leased = leased
         self._owners: dict[TopicPartition, Task] = {}
         self._stale_below: dict[TopicPartition, int] = {}
+        self._moved: dict[TopicPartition, int] = {}
         self._deferred: dict[TaskId, list[Callable[[], object]]] = {}
 
     def begin(self, task: Task, positions: Mapping[TopicPartition, Position]) -> None:
@@ -37,6 +39,7 @@ class Inputs:
         for partition in positions:
             self._owners[partition] = task
             self._stale_below.pop(partition, None)
+            self._moved.pop(partition, None)
         self.committed.update(positions)
 
     def end(self, task: Task) -> None:
@@ -92,11 +95,29 @@ class Inputs:
         partition = reset.partition
         if (task := self._owner(partition, reset.epoch)) is not None:
             committed = self.committed[partition]
-            if committed.offset < reset.begin:
-                # The offsets in between are not in the log: a rewind cannot go back to them.
+            # A rewind cannot go back to offsets before the log's first record. Behind the new
+            # position the log has, or will have, other records than those of the last commit.
+            if not reset.begin <= committed.offset <= reset.position:
                 self.committed[partition] = committed._replace(offset=reset.position)
+            self._moved[partition] = min(reset.position, self._moved.get(partition, reset.position))
             self._do(task, partial(task.move, partition, reset.position))
         return task
+
+    def begin_commit(self) -> None:
+        """Note that the positions to commit are taken; partitions that move now are ahead of it."""
+        self._moved.clear()
+
+    def note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Note committed positions.
+
+        A partition that has moved back meanwhile stays there: at the committed offset the log has
+        other records than those that were processed.
+        """
+        for partition, committed in positions.items():
+            if partition in self.committed:
+                position = decode_position(committed)
+                offset = min(position.offset, self._moved.get(partition, position.offset))
+                self.committed[partition] = position._replace(offset=offset)
 
     def ends_known(self, message: EndsKnown) -> Iterable[TaskId]:
         """Note end offsets, in order; return the tasks concerned."""

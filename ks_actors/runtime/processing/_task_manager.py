@@ -14,7 +14,7 @@ from ks_actors.runtime.commit import Drains, TasksBroken, Uncommitted
 from ks_actors.runtime.messages import TaskManagerMessage
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
-from ks_actors.task import Task, decode_position, end_life
+from ks_actors.task import Task, end_life
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.log import OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.runtime.processing._purge import Purger
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Environment
 
@@ -51,6 +52,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         instance: Ref[m.InstanceMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
         committer: Callable[[], Ref[m.CommitterMessage]],
+        purger: Purger,
         metrics: Metrics,
         priority: Callable[[TaskId], int] | None,
     ) -> None:
@@ -58,6 +60,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._instance = instance
         self._poller = poller
         self._committer = committer
+        self._purger = purger
         self._metrics = metrics
         self._tasks: dict[TaskId, Task] = {}
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
@@ -170,6 +173,8 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._update_ready((message.task,))
             case m.CommittedTasks():
                 self._note_committed(message.positions)
+            case m.Purged():
+                self._purger.ended(message.error)
             case m.OutputPressure():
                 self._pressed = message.high
             case m.PauseProcessing():
@@ -394,6 +399,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             return
         whole = [task for task in touched if not (task.broken or task.id in self._broken)]
         frozen = self._drains.freeze(whole, self.ctx.time())
+        self._inputs.begin_commit()
         for task in whole:
             # A task left out by the freeze still has work in hand and stays touched.
             self._untouch(task)
@@ -417,9 +423,10 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._touched.pop(task.id, None)
 
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        for partition, committed in positions.items():
-            if partition in self._inputs.committed:
-                self._inputs.committed[partition] = decode_position(committed)
+        self._inputs.note_committed(positions)
+        self._purger.committed(positions)
+        if wanted := self._purger.due(self._inputs.committed, self.ctx.time()):
+            self.ctx.pipe(self._purger.delete(wanted), m.Purged, m.Purged)
 
     def _begin_rewind(self, message: m.Rewind) -> None:
         """Give up the calls in flight, then wait for them to end.

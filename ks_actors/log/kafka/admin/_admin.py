@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, final
 
 from ks_actors._errors import (
     ConfigError,
     LogError,
+    LogTruncated,
     NotAuthorized,
     OffsetOutOfRange,
     TopicExists,
@@ -15,7 +17,7 @@ from ks_actors._errors import (
 )
 from ks_actors.lifecycle import component_log
 from ks_actors.log._types import IsolationLevel, TopicDescription
-from ks_actors.log.kafka.client import Lookups, Unavailable
+from ks_actors.log.kafka.client import UNKNOWN_EPOCH, Lookups, Unavailable
 from ks_actors.log.kafka.wire import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -34,6 +36,7 @@ from ks_actors.log.kafka.wire import (
     error_of,
     incremental_alter_configs,
     name_of,
+    offset_for_leader_epoch,
 )
 from ks_actors.log.kafka.wire import UNKNOWN_TOPIC_OR_PARTITION as UNKNOWN
 from ks_actors.records import TopicPartition
@@ -465,13 +468,32 @@ class Admin:
 
         Raises OffsetOutOfRange, UnknownTopicOrPartition.
         """
+        await self._delete(before, {})
+
+    async def delete_read(self, before: Mapping[TopicPartition, int]) -> None:
+        """Delete records that readers here have read, below the given offsets.
+
+        Leave out partitions that have no reader. Raises LogTruncated when a log has lost records
+        that were read, and others as `delete_records`.
+        """
+        known = self._client.epochs
+        read = {name: end for name in before if (end := known.read_to(name)) is not None}
+        for partition, end in read.items():
+            if end < before[partition]:
+                error = LogTruncated(partition, before[partition], -1, -1, end)
+                await self._out_of_range(error, before[partition])
+        # Looked up once: after a loss the readers forget them, perhaps between two tries.
+        epochs = {name: known.before(name, before[name]) for name in read}
+        await self._delete({name: before[name] for name in read}, epochs)
+
+    async def _delete(
+        self, before: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+    ) -> None:
         try:
             await self._by_leader(
                 "to delete records",
                 before,
-                lambda node, topics: self._client.send(
-                    node, DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)
-                ),
+                partial(self._delete_at, epochs),
                 lambda answer: (
                     (TopicPartition(topic, number), code, offset)
                     for topic, partitions, *_ in answer.topics
@@ -479,9 +501,43 @@ class Admin:
                 ),
             )
         except OffsetOutOfRange as error:
-            name = error.partition
-            begin, end = (
-                (await self.begin_offsets([name]))[name],
-                (await self.end_offsets([name], IsolationLevel.READ_UNCOMMITTED))[name],
-            )
-            raise OffsetOutOfRange(name, before[name], begin, end) from None
+            await self._out_of_range(error, before[error.partition])
+
+    async def _out_of_range(self, error: OffsetOutOfRange, position: int) -> NoReturn:
+        """Raise an error like this one, with the present range of the partition's log."""
+        name = error.partition
+        begin = (await self.begin_offsets([name]))[name]
+        end = (await self.end_offsets([name], IsolationLevel.READ_UNCOMMITTED))[name]
+        if isinstance(error, LogTruncated):
+            raise LogTruncated(name, position, begin, end, error.diverges_at) from None
+        raise OffsetOutOfRange(name, position, begin, end) from None
+
+    async def _delete_at(
+        self, epochs: Mapping[TopicPartition, int], node: int, topics: _Asked
+    ) -> Any:
+        """Delete records of partitions that a broker leads.
+
+        `epochs` are the leader epochs before the offsets, -1 if unknown. Each try asks for these
+        first: a leader that has lost its log would delete records that nobody has read.
+        """
+        offsets = {
+            TopicPartition(topic, number): offset
+            for topic, numbers in topics
+            for number, offset in numbers
+        }
+        asked = {name: epoch for name in offsets if (epoch := epochs.get(name, UNKNOWN_EPOCH)) >= 0}
+        if asked:
+            answer = await self._client.send(node, offset_for_leader_epoch(asked))
+            for topic, parts, *_ in answer.topics:
+                for code, number, *found in parts:
+                    name, end = TopicPartition(topic, number), found[1]
+                    if code in RETRIABLE:
+                        raise Unavailable(f"the leader of {name} answered {name_of(code)}")
+                    if code:
+                        raise error_of(code, f"failed to look up the epoch of {name}")
+                    # A leader without records of this or a later epoch answers -1. It refuses to
+                    # delete records that it does not have.
+                    if 0 <= end < offsets[name]:
+                        raise LogTruncated(name, offsets[name], -1, -1, end)
+        request = DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)
+        return await self._client.send(node, request)

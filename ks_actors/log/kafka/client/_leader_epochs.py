@@ -131,6 +131,11 @@ class LeaderEpochs:
         last = self._last.get(partition)
         return UNKNOWN_EPOCH if last is None else last.before(offset)
 
+    def read_to(self, partition: TopicPartition) -> int | None:
+        """Return the offset up to which readers have read; None without a reader."""
+        readers = self._histories.get(partition, ())
+        return max((history.end for history in readers), default=None)
+
     def of(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
         """Return the epoch of the last record before each offset."""
         return {

@@ -82,6 +82,7 @@ from ks_actors.log.kafka.wire._requests import (
     incremental_alter_configs,
     init_producer_id,
     offset_fetch,
+    offset_for_leader_epoch,
     txn_offset_commit,
 )
 from ks_actors.log.kafka.wire._unpacking import Unpacked, unpacked
@@ -166,6 +167,7 @@ __all__ = [
     "name_of",
     "offset_commit",
     "offset_fetch",
+    "offset_for_leader_epoch",
     "operations",
     "sync_group",
     "topic_operations",

@@ -69,6 +69,7 @@ __all__ = [
     "incremental_alter_configs",
     "init_producer_id",
     "offset_fetch",
+    "offset_for_leader_epoch",
     "txn_offset_commit",
 ]
 
@@ -181,6 +182,32 @@ _OFFSET_FETCH = _flexible(
             _TAGS,
         )),
         ("error_code", Int16),
+    ],
+)  # fmt: skip
+
+_OFFSET_FOR_LEADER_EPOCH = _flexible(
+    "OffsetForLeaderEpoch", 23, 4,
+    [
+        ("replica_id", Int32),
+        ("topics", CompactArray(
+            ("topic", _TEXT),
+            ("partitions", CompactArray(
+                ("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32),
+                _TAGS,
+            )),
+            _TAGS,
+        )),
+    ],
+    [
+        ("throttle_time_ms", Int32),
+        ("topics", CompactArray(
+            ("topic", _TEXT),
+            ("partitions", CompactArray(
+                ("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32),
+                ("end_offset", Int64), _TAGS,
+            )),
+            _TAGS,
+        )),
     ],
 )  # fmt: skip
 
@@ -301,6 +328,15 @@ def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> 
         True,
         {},
     )
+
+
+def offset_for_leader_epoch(epochs: Mapping[TopicPartition, int]) -> Pinned:
+    """Build a request for the offset at which the largest epoch up to each given one ends."""
+    topics: dict[str, list[tuple[Any, ...]]] = {}
+    for partition, epoch in epochs.items():
+        topics.setdefault(partition.topic, []).append((partition.partition, -1, epoch, {}))
+    asked: list[Any] = [(topic, partitions, {}) for topic, partitions in topics.items()]
+    return Pinned(_OFFSET_FOR_LEADER_EPOCH, -1, asked, {})
 
 
 def describe_transactions(transactional_ids: Sequence[str]) -> Pinned:
