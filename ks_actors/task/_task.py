@@ -205,11 +205,9 @@ class Task:
         return queue.buffered
 
     def move(self, partition: TopicPartition, position: int) -> None:
-        """Continue at `position` after the buffered records of a partition.
-
-        The next commit has it in place of a position that is not in the log.
-        """
+        """Continue at `position` after the buffered records; the former one is not in the log."""
         self.group.queues[partition].move(position)
+        self.idle.forget_ends()
         self.commit_needed = True
 
     def ready(self, now_ms: float) -> bool:

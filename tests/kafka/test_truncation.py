@@ -158,7 +158,11 @@ def test_lost_records_leave_no_epochs_behind() -> None:
     assert reader.add(chunk(*(led(7, stored(base, b"v")) for base in range(150))))
     epochs.note_committed(PARTITION, 100, 7)
     assert reader.epoch == 7
+    # Nobody has heard of a loss yet: the broker has to be asked with the epoch again.
+    reader.move(100)
+    assert reader.epoch == 7
     reader.note_lost(20)
+    assert (reader.epoch, epochs.before(PARTITION, 100)) == (7, 7)
     reader.move(20)
     assert (reader.epoch, epochs.before(PARTITION, 100)) == (7, -1)
     reader.move(100)
@@ -375,6 +379,9 @@ async def test_records_that_nobody_has_read_are_not_deleted(own_broker: Broker) 
     for offset in (2, 3, 4, 4):
         await log.delete_read({partition: offset})
         assert await log.begin_offsets([partition]) == {partition: offset}
+    # A leader that has nothing any more knows the epoch still.
+    await asyncio.to_thread(own_broker.restart)
+    await asyncio.wait_for(log.delete_read({partition: 4}), 60)
     fetcher.pause([partition])
     own_broker.stop()
     early = asyncio.create_task(log.delete_read({partition: 4}))
@@ -402,6 +409,26 @@ async def test_records_that_nobody_has_read_are_not_deleted(own_broker: Broker) 
     assert await log.begin_offsets([partition]) == {partition: 4}
     for each in (log, other):
         await each.close()
+
+
+async def test_a_rewind_before_anybody_hears_of_a_loss_meets_it_again(log: KafkaLog, tampering: Tampering) -> None:
+    """Its offset has the epoch of the former log still; only the move behind the error goes on without."""
+    partition = await filled(log)
+    fetcher = reading(log, partition)
+    assert len((await soon(fetch_one(fetcher))).batch) == 3
+    tampering.add("Fetch", *[diverging(0, 0)] * 9)
+    fetcher.seek(partition, 2)
+    source = fetcher._sources[partition]
+    async with asyncio.timeout(10):
+        while source.error is None:
+            await asyncio.sleep(0)
+    fetcher.seek(partition, 1)
+    assert source.epoch >= 0
+    with pytest.raises(LogTruncated, match="has lost records from offset 0 on that were read before position 1"):
+        await soon(fetch_one(fetcher))
+    tampering.clear()
+    fetcher.seek(partition, 0)
+    assert (await soon(fetch_one(fetcher))).batch.values == [b"a", b"b", b"c"]
 
 
 async def test_a_deletion_is_tried_again(log: KafkaLog, tampering: Tampering) -> None:

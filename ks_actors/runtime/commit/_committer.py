@@ -523,7 +523,7 @@ class Committer(Actor[CommitterMessage]):
         try:
             rewinding = self._manager.ask(m.Rewind, tasks, self._fetch_epoch, failed, tasks_rest)
             # The manager itself gives up on calls that do not end, and names them.
-            positions = await warn_if_slow(
+            rewound = await warn_if_slow(
                 "a rollback",
                 "calls in flight to end",
                 rewinding.within(self._timeout + self._drain),
@@ -538,7 +538,7 @@ class Committer(Actor[CommitterMessage]):
         await warn_if_slow(
             "a rollback",
             "fetching to rewind",
-            self._poller().ask(m.SeekAll, positions, self._fetch_epoch, rest).within(self._timeout),
+            self._poller().ask(m.SeekAll, *rewound, self._fetch_epoch, rest).within(self._timeout),
         )
         self._resume(failed=not alone)
 

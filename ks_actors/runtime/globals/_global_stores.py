@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, final
 
 import msgspec
@@ -14,7 +15,7 @@ from ks_actors.task.calls import needs_thread
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from ks_actors.log import IsolationLevel, Log
@@ -42,6 +43,7 @@ class GlobalStores:
         self.current: RecordContextHolder = RecordContextHolder()
         self.begins: Mapping[TopicPartition, int] = {}
         self.ends: Mapping[TopicPartition, int] = {}
+        self.find_ends: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
         self.topics: dict[str, tuple[TopicPartition, ...]] = {
             keeper.store: tuple(
                 TopicPartition(topic, number) for number in range(setup.partitions(topic) or 0)
@@ -75,7 +77,8 @@ class GlobalStores:
         """Look up the current offsets of the topics. Raises the log's errors."""
         partitions = [partition for own in self.topics.values() for partition in own]
         self.begins = await log.begin_offsets(partitions)
-        self.ends = await log.end_offsets(partitions, isolation)
+        self.find_ends = partial(log.end_offsets, partitions, isolation)
+        self.ends = await self.find_ends()
 
     def open(self) -> None:
         """Open the stores and set the start positions; call `fetch_offsets` first. Blocks.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005
+_ENDS_S = 10.0
 # The pause in seconds after a failed read.
 _AGAIN_S = 0.1
 _log = component_log(__name__)
@@ -48,6 +49,16 @@ class CommitGlobals(Message, frozen=True):
     """Commit custom stores (internal)."""
 
 
+class FindEnds(Message, frozen=True):
+    """Look up the ends of the topics again: they are not reached yet (internal)."""
+
+
+class Ends(Message, frozen=True):
+    """The present ends of the topics (internal)."""
+
+    ends: Mapping[TopicPartition, int]
+
+
 class LettersWritten(Message, frozen=True):
     """Continue: the log has the dead letters (internal)."""
 
@@ -59,7 +70,15 @@ class LettersFailed(Message, frozen=True):
 
 
 GlobalMessage = (
-    AwaitFilled | Arrived | FetchFailed | Look | CommitGlobals | LettersWritten | LettersFailed
+    AwaitFilled
+    | Arrived
+    | FetchFailed
+    | Look
+    | CommitGlobals
+    | FindEnds
+    | Ends
+    | LettersWritten
+    | LettersFailed
 )
 
 
@@ -130,6 +149,7 @@ class GlobalTables(Actor[GlobalMessage]):
                 # Treat each topic as known to be empty, so that no topic holds another one up.
                 self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
+            self.ctx.timers.every("ends", _ENDS_S, FindEnds())
             self._note_filled()
             self._fetch()
         elif isinstance(signal, Stopping):
@@ -164,7 +184,9 @@ class GlobalTables(Actor[GlobalMessage]):
                 raise
             self._fail_start(error)
 
-    def _deal_with(self, message: GlobalMessage) -> None:
+    def _deal_with(  # noqa: C901, PLR0912 - one branch per message
+        self, message: GlobalMessage
+    ) -> None:
         match message:
             case AwaitFilled():
                 if self._failure is None:
@@ -181,6 +203,13 @@ class GlobalTables(Actor[GlobalMessage]):
             case CommitGlobals():
                 self._commit()
                 return
+            case FindEnds():
+                self.ctx.pipe(self._global.find_ends(), Ends, _no_ends)
+                return
+            case Ends():
+                # Topics may have lost records since the start: then no record reaches the old end.
+                for partition in self._ends.keys() & message.ends.keys():
+                    self._ends[partition] = min(self._ends[partition], message.ends[partition])
             case Look():
                 self._looking = False
                 self._go_on()
@@ -296,6 +325,7 @@ class GlobalTables(Actor[GlobalMessage]):
             if self._registered.role is Role.RESTORING:
                 self._commit()
             self._ends.clear()
+            self.ctx.timers.cancel("ends")
             self._registered.role = Role.ACTIVE
             for reply in self._asked:
                 reply.tell(None)
@@ -308,6 +338,11 @@ def _arrived(fetched: Sequence[Fetched]) -> GlobalMessage:
 
 def _written(_: None) -> GlobalMessage:
     return LettersWritten()
+
+
+def _no_ends(error: Exception) -> GlobalMessage:
+    _log.warning("could not look up the ends of global topics; retrying: %s", error)
+    return Ends({})
 
 
 def _failed(error: Exception) -> GlobalMessage:

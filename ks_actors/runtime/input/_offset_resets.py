@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from ks_actors.runtime.input._start_positions import reset_position
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container
+    from collections.abc import Awaitable, Callable, Container, Mapping
 
     from ks_actors._errors import OffsetOutOfRange
     from ks_actors.log import Fetcher
     from ks_actors.records import TopicPartition
     from ks_actors.runtime.input._start_policy import StartPolicy
+
+
+class Reset(NamedTuple):
+    """A partition goes on at `position`, in a log that begins at `begin`; resets are numbered."""
+
+    partition: TopicPartition
+    position: int
+    begin: int
+    number: int
 
 
 @final
@@ -37,6 +46,10 @@ class OffsetResets:
         self._stopped = stopped
         self._assigned = assigned
         self.partitions: set[TopicPartition] = set()
+        # The offsets of rewinds that came during a lookup.
+        self._rewound: dict[TopicPartition, int] = {}
+        self._number: int = 0
+        self._last: dict[TopicPartition, Reset] = {}
 
     def begin(self, error: OffsetOutOfRange) -> Awaitable[int] | None:
         """Return the lookup of the new position.
@@ -59,21 +72,55 @@ class OffsetResets:
             self._go_on(error.partition)
             raise
 
-    def end(self, error: OffsetOutOfRange, offset: int) -> bool:
-        """Continue at `offset`, unless the partition has moved meanwhile.
+    def end(self, error: OffsetOutOfRange, offset: int) -> Reset | None:
+        """Continue at `offset`, or at that of a rewind meanwhile if the log has it before.
 
-        Return whether it continues there.
+        Return where; None when the partition has been assigned anew meanwhile.
         """
         partition = error.partition
         wanted = (
             partition in self._assigned() and self._fetcher.position(partition) == error.position
         )
-        if wanted:
-            self._fetcher.seek(partition, offset)
+        rewound = self._rewound.pop(partition, offset)
         self._go_on(partition)
-        return wanted
+        return self._reset(partition, rewound, error.begin, offset) if wanted else None
+
+    def rewind(self, positions: Mapping[TopicPartition, int], known: int) -> list[Reset]:
+        """Go back to positions that are from before all resets behind number `known`.
+
+        Return these resets once more: they count still.
+        """
+        again: list[Reset] = []
+        for partition, offset in positions.items():
+            if partition in self.partitions:
+                # An answer about the position at which the lookup began is under way.
+                self._rewound[partition] = offset
+            elif partition in self._assigned():
+                last = self._last.get(partition)
+                if last is not None and last.number > known:
+                    again.append(self._reset(partition, offset, last.begin, last.position))
+                else:
+                    self._fetcher.seek(partition, offset)
+        return again
+
+    def clear(self) -> None:
+        """Forget all resets: nothing is read any more."""
+        self.partitions.clear()
+        self._rewound.clear()
+        self._last.clear()
+
+    def _reset(self, partition: TopicPartition, wanted: int, begin: int, position: int) -> Reset:
+        """Go to a wanted offset, or to `position` if the log does not begin before it."""
+        self._number += 1
+        at = wanted if begin <= wanted <= position else position
+        self._fetcher.seek(partition, at)
+        self._last[partition] = reset = Reset(partition, at, begin, self._number)
+        return reset
 
     def _go_on(self, partition: TopicPartition) -> None:
         self.partitions.discard(partition)
-        if partition in self._assigned() and partition not in self._stopped:
-            self._fetcher.resume((partition,))
+        if partition in self._assigned():
+            if (rewound := self._rewound.pop(partition, None)) is not None:
+                self._fetcher.seek(partition, rewound)
+            if partition not in self._stopped:
+                self._fetcher.resume((partition,))

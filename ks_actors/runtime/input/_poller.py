@@ -181,16 +181,9 @@ class Poller(Actor[m.PollerMessage]):
                     self._fetch_failed(message.error)
             case m.PositionKnown():
                 # A seek or a rebalance may have overtaken the lookup: then its answer is void.
-                if self._resets.end(message.error, message.offset):
-                    self._manager.tell(
-                        m.PositionReset(
-                            message.error.partition,
-                            message.offset,
-                            message.error.begin,
-                            self._epoch,
-                        )
-                    )
-                    self._find_ends((message.error.partition,))
+                if (reset := self._resets.end(message.error, message.offset)) is not None:
+                    self._manager.tell(m.PositionReset(*reset, self._epoch))
+                    self._find_ends((reset.partition,))
             case m.TopicsGone():
                 self._partial_tasks.drop(message.topics, self._positions)
                 self._assign({})
@@ -305,9 +298,8 @@ class Poller(Actor[m.PollerMessage]):
         self._fetch_new()
         # From here on, records that an earlier fetch still brings are stale.
         self._epoch = message.epoch
-        for partition, offset in message.positions.items():
-            if partition in self._positions:
-                self._fetcher.seek(partition, offset)
+        for reset in self._resets.rewind(message.positions, message.resets):
+            self._manager.tell(m.PositionReset(*reset, self._epoch))
         self._resume(message.positions)
         self._find_ends(message.positions)
         self.ctx.timers.once("fetch", message.rest, m.Rested())
@@ -370,7 +362,7 @@ class Poller(Actor[m.PollerMessage]):
 
     def _give_up(self, error: Exception) -> None:
         self._positions.clear()
-        self._resets.partitions.clear()
+        self._resets.clear()
         self._fetcher.assign({})
         self._instance.tell(m.Fatal(error, rolled_back=False))
 

@@ -76,6 +76,7 @@ from ks_actors.runtime.messages._poller import (
 )
 from ks_actors.runtime.messages._restorer import (
     ChangelogEnds,
+    EndsNow,
     EndsUnknown,
     Follow,
     FollowAgain,
@@ -135,6 +136,7 @@ from ks_actors.runtime.messages._task_manager import (
     ResumeFeeding,
     RetireWorker,
     Rewind,
+    Rewound,
     SuspendTasks,
     TaskDone,
     TaskManagerMessage,
@@ -188,6 +190,7 @@ __all__ = [
     "EndCommits",
     "EndLookupFailed",
     "EndsKnown",
+    "EndsNow",
     "EndsUnknown",
     "Fatal",
     "FetchFailed",
@@ -244,6 +247,7 @@ __all__ = [
     "ResumeFeeding",
     "RetireWorker",
     "Rewind",
+    "Rewound",
     "Rollback",
     "SeekAll",
     "SendFailed",

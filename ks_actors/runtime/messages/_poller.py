@@ -103,11 +103,12 @@ class FetchNew(Message, frozen=True):
 class SeekAll(Message, frozen=True):
     """Rewind fetching to these offsets after a rollback, and rest for `rest` seconds.
 
-    Records carry `epoch` from now on.
+    Records carry `epoch` from now on. The offsets are from before the resets behind `resets`.
     """
 
     reply: Reply[None]
     positions: Mapping[TopicPartition, int]
+    resets: int
     epoch: int
     rest: float
 

@@ -64,6 +64,12 @@ class LookAtProgress(Message, frozen=True):
     """Check that restoring makes progress (internal)."""
 
 
+class EndsNow(Message, frozen=True):
+    """The present end offsets of changelogs whose restore stands still (internal)."""
+
+    ends: Mapping[TopicPartition, int]
+
+
 class LimitsKnown(Message, frozen=True):
     """The offsets up to which standbys may read source topics (internal).
 
@@ -98,6 +104,7 @@ RestorerMessage: TypeAlias = (
     | FollowAgain
     | LookAtLimits
     | LookAtProgress
+    | EndsNow
     | LimitsKnown
     | Arrived
     | FetchFailed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from actors import Message, Ref, Reply
 from ks_actors.runtime.messages._poller import EndsKnown
@@ -41,12 +41,13 @@ class Records(Message, frozen=True):
 class PositionReset(Message, frozen=True):
     """A position was not in the log, which begins at `begin`.
 
-    Its partition continues at `position`.
+    Its partition continues at `position`. Resets have ascending numbers.
     """
 
     partition: TopicPartition
     position: int
     begin: int
+    number: int
     epoch: int
 
 
@@ -136,6 +137,13 @@ class ResumeFeeding(Message, frozen=True):
     failed: bool
 
 
+class Rewound(NamedTuple):
+    """The positions to fetch from, after all resets up to a number."""
+
+    positions: Mapping[TopicPartition, int]
+    resets: int
+
+
 class Rewind(Message, frozen=True):
     """Discard the uncommitted work of these tasks (None: all); answered with the fetch positions.
 
@@ -143,7 +151,7 @@ class Rewind(Message, frozen=True):
     has `failed` (None: all) is not processed for `rest` seconds.
     """
 
-    reply: Reply[Mapping[TopicPartition, int]]
+    reply: Reply[Rewound]
     tasks: frozenset[TaskId] | None
     epoch: int
     failed: TaskId | None

@@ -48,6 +48,7 @@ class Inputs:
         for partition in task.group.queues:
             del self._owners[partition]
             self.committed.pop(partition, None)
+            self._moved.pop(partition, None)
 
     def rewind(self, task: Task, epoch: int) -> dict[TopicPartition, Position]:
         """Drop the records fetched for a task before `epoch`; return its committed positions."""
@@ -104,20 +105,30 @@ class Inputs:
         return task
 
     def begin_commit(self) -> None:
-        """Note that the positions to commit are taken; partitions that move now are ahead of it."""
-        self._moved.clear()
+        """Note that the positions to commit are taken: from now on partitions move ahead of it.
 
-    def note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note committed positions.
-
-        A partition that has moved back meanwhile stays there: at the committed offset the log has
-        other records than those that were processed.
+        So do those whose move is deferred.
         """
+        self._moved = {
+            partition: offset
+            for partition, offset in self._moved.items()
+            if self._owners[partition].id in self._deferred
+        }
+
+    def note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        """Note committed positions; return whether a partition has moved back meanwhile.
+
+        It stays there: at the committed offset the log has other records than those that were
+        processed.
+        """
+        moved_back = False
         for partition, committed in positions.items():
             if partition in self.committed:
                 position = decode_position(committed)
-                offset = min(position.offset, self._moved.get(partition, position.offset))
-                self.committed[partition] = position._replace(offset=offset)
+                if (offset := self._moved.get(partition, position.offset)) < position.offset:
+                    position, moved_back = position._replace(offset=offset), True
+                self.committed[partition] = position
+        return moved_back
 
     def ends_known(self, message: EndsKnown) -> Iterable[TaskId]:
         """Note end offsets, in order; return the tasks concerned."""

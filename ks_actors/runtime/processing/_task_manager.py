@@ -31,7 +31,8 @@ _log = component_log(__name__)
 TASK_MANAGER_MAILBOX = Mailbox(
     capacity=100_000,
     overflow="fail_system",
-    urgent=(m.Drain, m.Freeze, m.ResumeFeeding, m.PauseProcessing),
+    # CommittedTasks with Freeze: the next one must not come first.
+    urgent=(m.Drain, m.Freeze, m.CommittedTasks, m.ResumeFeeding, m.PauseProcessing),
 )
 _CLOSE_S = 0.0005
 
@@ -99,6 +100,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._woken: set[TaskId | None] = set()
         self._wakes: float | None = None
         self._rewinding: m.Rewind | None = None
+        self._resets = 0
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
         self._paused = self._pressed = self._ended = False
 
@@ -289,6 +291,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._update_ready(changed)
 
     def _note_reset(self, reset: m.PositionReset) -> None:
+        self._resets = reset.number
         if (task := self._inputs.move(reset)) is not None:
             self._touch(task)
             self._update_ready((task.id,))
@@ -423,7 +426,9 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._touched.pop(task.id, None)
 
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self._inputs.note_committed(positions)
+        if self._inputs.note_committed(positions):
+            # Until then the group has an offset of a log that is gone, and a start would go there.
+            self._committer().tell(m.Commit(None, "a partition has moved back meanwhile"))
         self._purger.committed(positions)
         if wanted := self._purger.due(self._inputs.committed, self.ctx.time()):
             self.ctx.pipe(self._purger.delete(wanted), m.Purged, m.Purged)
@@ -501,7 +506,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         if errors:
             message.reply.fail(errors[0])
         else:
-            message.reply.tell(again)
+            message.reply.tell(m.Rewound(again, self._resets))
 
     # --- workers ----------------------------------------------------------------------------------
 

@@ -123,6 +123,8 @@ class Restorer(Actor[RestorerMessage]):
                 self._check_limits()
             case m.LookAtProgress():
                 self._check_progress()
+            case m.EndsNow():
+                self._lower_ends(message.ends)
             case m.LimitsKnown():
                 self._note_limits(message)
             case m.StopRestoring():
@@ -306,7 +308,20 @@ class Restorer(Actor[RestorerMessage]):
                 _PROGRESS_SECONDS,
                 text,
             )
+            ends = self._log.end_offsets(tuple(here), IsolationLevel.READ_UNCOMMITTED)
+            self.ctx.pipe(ends, m.EndsNow, _no_ends_now)
         self._last_positions = here
+
+    def _lower_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Restore no further than changelogs reach: one may have lost records since the start."""
+        for changelog, end in ends.items():
+            if changelog in self._ends and end < self._ends[changelog]:
+                self._ends[changelog] = end
+                if self._positions[changelog] >= end:
+                    task = self._task_of[changelog]
+                    self._reached(changelog)
+                    self._assign()
+                    self._report_restored(task)
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -446,6 +461,11 @@ def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
 def _no_limits(error: Exception) -> RestorerMessage:
     _log.warning("could not find out how far standbys may be read; retrying: %s", error)
     return m.LimitsKnown({})
+
+
+def _no_ends_now(error: Exception) -> RestorerMessage:
+    _log.warning("could not look up the ends of changelogs; retrying: %s", error)
+    return m.EndsNow({})
 
 
 def _arrived(message: m.Arrived) -> RestorerMessage:

@@ -80,9 +80,10 @@ class IdleNodes:
     def clear(self) -> None:
         """Forget all nodes."""
         self._nodes.clear()
-        self._forget()
+        self.forget_ends()
 
-    def _forget(self) -> None:
+    def forget_ends(self) -> None:
+        """Forget the end offsets: the next look asks for them anew."""
         self.asks, self._asked = False, None
         self._ends.clear()
 
@@ -121,7 +122,7 @@ class IdleNodes:
         Call it only when `ready`.
         """
         answered, closed = self._asked, False
-        self._forget()
+        self.forget_ends()
         for watched in self._nodes:
             if watched.due is None or watched.due > now:
                 continue

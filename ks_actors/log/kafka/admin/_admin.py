@@ -535,9 +535,9 @@ class Admin:
                         raise Unavailable(f"the leader of {name} answered {name_of(code)}")
                     if code:
                         raise error_of(code, f"failed to look up the epoch of {name}")
-                    # A leader without records of this or a later epoch answers -1. It refuses to
-                    # delete records that it does not have.
-                    if 0 <= end < offsets[name]:
-                        raise LogTruncated(name, offsets[name], -1, -1, end)
+                    # -1 if all of its epochs are earlier ones: then it has another log, too.
+                    if end < offsets[name]:
+                        at = end if end >= 0 else None
+                        raise LogTruncated(name, offsets[name], -1, -1, at)
         request = DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)
         return await self._client.send(node, request)

@@ -225,8 +225,6 @@ class FetchErrors:
             if error is None:
                 self._hold(source)
             else:
-                if isinstance(error, OffsetOutOfRange):
-                    source.note_lost(diverges_at or 0)
                 self._owner.fail(source, error)
 
     async def _find_offset(self, partition: TopicPartition, which: int) -> int:

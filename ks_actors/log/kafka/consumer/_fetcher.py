@@ -6,7 +6,7 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import LogClosed, LogError
+from ks_actors._errors import LogClosed, LogError, LogTruncated, OffsetOutOfRange
 from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
@@ -218,6 +218,9 @@ class KafkaFetcher:
         if error is not None:
             # Raise it once; then fetch again, and raise it again if nothing has changed.
             source.error = None
+            if isinstance(error, OffsetOutOfRange):
+                lost = error.diverges_at if isinstance(error, LogTruncated) else None
+                source.note_lost(lost or 0)
             raise error
         return None
 

@@ -50,6 +50,7 @@ class PartitionReader:
     __slots__ = (
         "_budget",
         "_epochs",
+        "_lost",
         "ahead",
         "backoff",
         "backoff_timer",
@@ -90,6 +91,7 @@ class PartitionReader:
         self.looking: bool = False
         # Whether the last fetch was out of range, though its offset was not.
         self.lost_range: bool = False
+        self._lost: int | None = None
         self.backoff_timer: asyncio.TimerHandle | None = None
         self.backoff: Backoff = Backoff()
         # The loop time since which no broker knows the partition.
@@ -124,6 +126,10 @@ class PartitionReader:
         """Continue from another position; drop the buffer and responses under way."""
         self.position = self.ahead = position
         history = self.history
+        if self._lost is not None:
+            history.cut(self._lost)
+            self._epochs.forget(self.partition)
+            self._lost = None
         if history.before(position) >= 0:
             history.cut(position)
         else:
@@ -142,9 +148,12 @@ class PartitionReader:
         self.buffered = 0
 
     def note_lost(self, offset: int) -> None:
-        """Forget the epochs from an offset on, whose records the log has lost; 0 forgets all."""
-        self.history.cut(offset)
-        self._epochs.forget(self.partition)
+        """Note that the owner knows that the log has lost the records from an offset on.
+
+        The next move forgets their epochs. Until then fetches have them: otherwise one might go on
+        in the new log at an offset of the former one.
+        """
+        self._lost = offset
 
     def end(self) -> None:
         """Stop reading; the epoch of the last record may still be needed for a commit."""
