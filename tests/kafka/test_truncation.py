@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import InstanceState, LogError, LogTruncated, OffsetOutOfRange
-from ks_actors.log import OffsetAndMetadata, TopicPartition
+from ks_actors.log import IsolationLevel, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from ks_actors.log.kafka.client import EpochHistory, LeaderEpochs
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
@@ -429,6 +429,35 @@ async def test_a_rewind_before_anybody_hears_of_a_loss_meets_it_again(log: Kafka
     tampering.clear()
     fetcher.seek(partition, 0)
     assert (await soon(fetch_one(fetcher))).batch.values == [b"a", b"b", b"c"]
+
+
+async def test_a_loss_beside_records_of_another_partition_is_raised_next(log: KafkaLog) -> None:
+    """Until then nobody knows of it: a rewind in between goes to an offset of the former log, with its epoch."""
+    one, other = await filled(log), await filled(log)
+    fetcher = log.fetcher(client_id="r", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({one: 0, other: 0})
+    read: dict[TopicPartition, int] = {}
+    while sum(read.values()) < 6:
+        for fetched in await soon(fetcher.fetch(max_wait_ms=1_000)):
+            read[fetched.partition] = read.get(fetched.partition, 0) + len(fetched.batch)
+    await soon(write(await log.producer(client_id="q"), one, b"d"))
+    async with asyncio.timeout(10):
+        while not fetcher._sources[one].ready:
+            await asyncio.sleep(0)
+    source = fetcher._sources[other]
+    source.error = LogTruncated(other, 3, 0, 9, 0)
+    fetcher._ready[other] = None
+    (fetched,) = await soon(fetcher.fetch(max_wait_ms=1_000))
+    assert (fetched.partition, fetched.batch.values) == (one, [b"d"])
+    epoch = source.epoch
+    fetcher.seek(other, 2)
+    assert source.epoch == epoch >= 0
+    source.error = LogTruncated(other, 2, 0, 9, 0)
+    fetcher._ready[other] = None
+    with pytest.raises(LogTruncated):
+        await soon(fetcher.fetch(max_wait_ms=1_000))
+    fetcher.seek(other, 1)
+    assert source.epoch == -1
 
 
 async def test_a_deletion_is_tried_again(log: KafkaLog, tampering: Tampering) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ks_actors import BufferConfig, LogError, LogTruncated, Materialized, StreamsBuilder, Suppressed, TaskId, TimeWindows, blocking, serdes
-from ks_actors.log import IsolationLevel, OffsetAndMetadata, TopicPartition
+from ks_actors.log import Fetched, IsolationLevel, OffsetAndMetadata, TopicPartition
+from ks_actors.records import Batch
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime.input._offset_resets import OffsetResets, Reset
 from ks_actors.runtime.input._start_policy import StartPolicy
@@ -209,6 +210,14 @@ def test_a_reset_outlives_a_rewind_that_did_not_know_of_it() -> None:
             reset = resets.end(error, await search)
             assert reset is not None
             assert (reset.position, fetcher.position(IN)) == (found, found)
+        # Assigned anew during a look-up, it is another partition's reader: its own rewinds count.
+        fetcher.seek(IN, 30)
+        search = resets.begin(error)
+        assert search is not None
+        fetcher.assign({IN: 45})
+        assert resets.rewind({IN: 40}, 99) == []
+        assert resets.end(error, await search) is None
+        assert fetcher.position(IN) == 40
         await fetcher.close()
 
     run_app(test, echo(), topics={"in": 1, "out": 1})
@@ -231,9 +240,18 @@ def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
         assert inputs.committed[IN].offset == 0
         leased.clear()
         inputs.taken_back([task])
+        # Other work that waits says nothing of a move that is done.
+        leased.add(task.id)
+        inputs.add([Fetched(IN, Batch([], [], []), 6, 6)], 0)
         inputs.begin_commit()
         assert not inputs.note_committed({IN: OffsetAndMetadata(5)})
         assert inputs.committed[IN].offset == 5
+        # One that leaves takes its moves along.
+        inputs.move(PositionReset(IN, 0, 0, 2, 0))
+        inputs.end(task)
+        inputs.begin(task, {IN: Position(7)})
+        inputs.begin_commit()
+        assert not inputs.note_committed({IN: OffsetAndMetadata(8)})
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(blocking(same)).to("out", STRINGS_OUT)
@@ -258,6 +276,30 @@ def test_a_restore_ends_where_the_changelog_ends_now(guarantee: str) -> None:
         assert (await written(harness))[-1] == 1
 
     run_app(test, counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+
+
+def test_a_store_beyond_a_changelog_that_was_lost_is_no_result_of_a_restore() -> None:
+    """Also when its end is looked up again before a fetch fails: the store is deleted, and has what the changelog has."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce_all("in", [TestRecord(f"k{number}", "v", number) for number in range(5)])
+        await harness.caught_up()
+        await harness.app.commit()
+        await harness.close()
+        changelog = TopicPartition("app-counts-changelog", 0)
+        await harness.produce_all(changelog.topic, [TestRecord(f"x{number}".encode(), bytes(8), number) for number in range(5)])
+        held = harness.log.hold("fetch")
+        starting = asyncio.create_task(harness.start())
+        await harness.kit.clock.advance(5)
+        lose(harness, changelog)
+        await harness.kit.clock.advance(30)
+        assert not starting.done()
+        held.set()
+        await harness.kit.clock.advance(30)
+        await starting
+        assert [row async for row in harness.app.store("counts").all()] == []
+
+    run_app(test, counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee="at_least_once", commit_interval_ms=100)
 
 
 def test_a_start_fills_a_global_table_with_what_its_topic_has_now() -> None:

@@ -204,9 +204,12 @@ class GlobalTables(Actor[GlobalMessage]):
                 self._commit()
                 return
             case FindEnds():
-                self.ctx.pipe(self._global.find_ends(), Ends, _no_ends)
+                if not self._broken:
+                    self.ctx.pipe(self._global.find_ends(), Ends, _no_ends)
                 return
             case Ends():
+                if self._broken:
+                    return
                 # Topics may have lost records since the start: then no record reaches the old end.
                 for partition in self._ends.keys() & message.ends.keys():
                     self._ends[partition] = min(self._ends[partition], message.ends[partition])

@@ -45,7 +45,8 @@ class OffsetResets:
         self._start = start
         self._stopped = stopped
         self._assigned = assigned
-        self.partitions: set[TopicPartition] = set()
+        self.partitions: dict[TopicPartition, int] = {}
+        """The partitions that are being reset, each with the position that the log lacks."""
         # The offsets of rewinds that came during a lookup.
         self._rewound: dict[TopicPartition, int] = {}
         self._number: int = 0
@@ -59,7 +60,7 @@ class OffsetResets:
         partition = error.partition
         if partition in self.partitions or self._fetcher.position(partition) != error.position:
             return None
-        self.partitions.add(partition)
+        self.partitions[partition] = error.position
         self._fetcher.pause((partition,))
         return self._search(error)
 
@@ -92,10 +93,12 @@ class OffsetResets:
         """
         again: list[Reset] = []
         for partition, offset in positions.items():
-            if partition in self.partitions:
-                # An answer about the position at which the lookup began is under way.
+            if partition not in self._assigned():
+                continue
+            # A partition that was assigned anew meanwhile has another position.
+            if self.partitions.get(partition) == self._fetcher.position(partition):
                 self._rewound[partition] = offset
-            elif partition in self._assigned():
+            else:
                 last = self._last.get(partition)
                 if last is not None and last.number > known:
                     again.append(self._reset(partition, offset, last.begin, last.position))
@@ -110,7 +113,7 @@ class OffsetResets:
         self._last.clear()
 
     def _reset(self, partition: TopicPartition, wanted: int, begin: int, position: int) -> Reset:
-        """Go to a wanted offset, or to `position` if the log does not begin before it."""
+        """Go to a wanted offset from `begin` to `position`, or to `position` for any other."""
         self._number += 1
         at = wanted if begin <= wanted <= position else position
         self._fetcher.seek(partition, at)
@@ -118,7 +121,7 @@ class OffsetResets:
         return reset
 
     def _go_on(self, partition: TopicPartition) -> None:
-        self.partitions.discard(partition)
+        self.partitions.pop(partition, None)
         if partition in self._assigned():
             if (rewound := self._rewound.pop(partition, None)) is not None:
                 self._fetcher.seek(partition, rewound)

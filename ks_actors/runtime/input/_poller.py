@@ -180,7 +180,7 @@ class Poller(Actor[m.PollerMessage]):
                 if not self._closing:
                     self._fetch_failed(message.error)
             case m.PositionKnown():
-                # A seek or a rebalance may have overtaken the lookup: then its answer is void.
+                # A rebalance may have overtaken the lookup: then its answer is void.
                 if (reset := self._resets.end(message.error, message.offset)) is not None:
                     self._manager.tell(m.PositionReset(*reset, self._epoch))
                     self._find_ends((reset.partition,))
@@ -257,7 +257,7 @@ class Poller(Actor[m.PollerMessage]):
             or "fetch" in self.ctx.timers
             # A fetch of only paused partitions would return nothing and block the next one for
             # poll_ms.
-            or self._positions.keys() <= self._stopped | self._resets.partitions
+            or self._positions.keys() <= self._stopped | self._resets.partitions.keys()
         ):
             return
         self._fetching = True

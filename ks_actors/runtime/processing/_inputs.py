@@ -32,6 +32,7 @@ class Inputs:
         self._owners: dict[TopicPartition, Task] = {}
         self._stale_below: dict[TopicPartition, int] = {}
         self._moved: dict[TopicPartition, int] = {}
+        self._moving: set[TopicPartition] = set()
         self._deferred: dict[TaskId, list[Callable[[], object]]] = {}
 
     def begin(self, task: Task, positions: Mapping[TopicPartition, Position]) -> None:
@@ -58,6 +59,7 @@ class Inputs:
 
     def _drop(self, task: Task) -> None:
         self._deferred.pop(task.id, None)
+        self._moving.difference_update(task.group.queues)
         self.budget.forget(task.group.queues)
 
     def _owner(self, partition: TopicPartition, epoch: int) -> Task | None:
@@ -101,7 +103,8 @@ class Inputs:
             if not reset.begin <= committed.offset <= reset.position:
                 self.committed[partition] = committed._replace(offset=reset.position)
             self._moved[partition] = min(reset.position, self._moved.get(partition, reset.position))
-            self._do(task, partial(task.move, partition, reset.position))
+            if self._do(task, partial(task.move, partition, reset.position)):
+                self._moving.add(partition)
         return task
 
     def begin_commit(self) -> None:
@@ -109,11 +112,7 @@ class Inputs:
 
         So do those whose move is deferred.
         """
-        self._moved = {
-            partition: offset
-            for partition, offset in self._moved.items()
-            if self._owners[partition].id in self._deferred
-        }
+        self._moved = {one: at for one, at in self._moved.items() if one in self._moving}
 
     def note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
         """Note committed positions; return whether a partition has moved back meanwhile.
@@ -140,11 +139,13 @@ class Inputs:
                 self._do(task, partial(task.note_end, partition, end, asked=message.asked))
         return changed
 
-    def _do(self, task: Task, work: Callable[[], object]) -> None:
-        if task.id in self._leased and task.blocking:
+    def _do(self, task: Task, work: Callable[[], object]) -> bool:
+        """Do work with a task, now or when its thread is done; return whether it is deferred."""
+        if deferred := task.id in self._leased and task.blocking:
             self._deferred.setdefault(task.id, []).append(work)
         else:
             work()
+        return deferred
 
     def taken_back(self, tasks: Iterable[Task]) -> tuple[TopicPartition, ...]:
         """Apply deferred work of tasks that have returned from workers.
@@ -154,6 +155,8 @@ class Inputs:
         for task in tasks:
             for work in self._deferred.pop(task.id, ()):
                 work()
+            if self._moving:
+                self._moving.difference_update(task.group.queues)
         return self.budget.consumed(
             (partition, queue.buffered)
             for task in tasks

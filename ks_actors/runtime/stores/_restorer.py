@@ -41,9 +41,9 @@ class Restorer(Actor[RestorerMessage]):
     """The reader of changelogs, which passes their records to the state manager.
 
     Reading begins at the stores' offsets. Changelogs of tasks to run are read to the ends found at
-    the start. Changelogs of standbys are followed without end, but only while no other task
-    restores. Records of an open transaction of an earlier owner are not visible: restoring waits
-    for its commit or abort.
+    the start, or found later if they have lost records since. Changelogs of standbys are followed
+    without end, but only while no other task restores. Records of an open transaction of an earlier
+    owner are not visible: restoring waits for its commit or abort.
     """
 
     def __init__(
@@ -313,11 +313,17 @@ class Restorer(Actor[RestorerMessage]):
         self._last_positions = here
 
     def _lower_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Restore no further than changelogs reach: one may have lost records since the start."""
+        """Restore no further than changelogs reach: one may have lost records since the start.
+
+        A store that is beyond the end has records that the changelog lacks: its fetch fails.
+        """
         for changelog, end in ends.items():
-            if changelog in self._ends and end < self._ends[changelog]:
+            if (
+                changelog in self._ends
+                and self._positions[changelog] <= end < self._ends[changelog]
+            ):
                 self._ends[changelog] = end
-                if self._positions[changelog] >= end:
+                if self._positions[changelog] == end:
                     task = self._task_of[changelog]
                     self._reached(changelog)
                     self._assign()

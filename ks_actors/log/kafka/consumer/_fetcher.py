@@ -183,6 +183,10 @@ class KafkaFetcher:
         until = perf_counter() + _SLICE_SECONDS
         for partition in tuple(self._ready):
             source = self._sources[partition]
+            if found and not source.chunks and source.error is not None:
+                # Raised by the next call, behind these records.
+                self._ready = {partition: None, **self._ready}
+                break
             del self._ready[partition]
             # `resume` puts it back.
             if source.paused:
