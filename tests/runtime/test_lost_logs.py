@@ -177,6 +177,33 @@ def test_a_commit_under_way_is_followed_by_one_of_the_new_position(guarantee: st
     run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS)
 
 
+def test_a_commit_under_way_does_not_bring_back_a_position_before_the_log() -> None:
+    """With auto_offset_reset latest, a rollback would lead to another reset, which passes over records that were read since the first one."""
+    bomb = Bomb()
+
+    async def test(harness: AppHarness) -> None:
+        await write(harness, "old", range(10))
+        held = harness.log.hold("commit")
+        committing = asyncio.create_task(harness.app.commit())
+        reading = harness.log.hold("fetch")
+        await harness.kit.clock.advance(0.5)
+        await write(harness, "gone", range(5))
+        await harness.log.delete_records({IN: 15})
+        reading.set()
+        await harness.kit.clock.advance(1)
+        held.set()
+        await committing
+        await write(harness, "new", range(3))
+        bomb.armed = 1
+        await write(harness, "new", range(3, 6))
+        assert bomb.exploded == 1
+        await harness.caught_up()
+        assert await written(harness) == of("old", range(10)) + of("new", range(6))
+
+    settings = {**SETTINGS, "auto_offset_reset": "latest", "processing_guarantee": EOS, "commit_interval_ms": 60_000, "poll_ms": 100}
+    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, **settings)
+
+
 def test_a_reset_outlives_a_rewind_that_did_not_know_of_it() -> None:
     """The partition goes to the new position once more, and no further than the rewind asks for; a rewind that knew of it goes where it says."""
 
@@ -252,6 +279,7 @@ def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
         inputs.begin(task, {IN: Position(7)})
         inputs.begin_commit()
         assert not inputs.note_committed({IN: OffsetAndMetadata(8)})
+        assert inputs.committed[IN].offset == 8
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(blocking(same)).to("out", STRINGS_OUT)

@@ -31,7 +31,7 @@ class Inputs:
         self._leased = leased
         self._owners: dict[TopicPartition, Task] = {}
         self._stale_below: dict[TopicPartition, int] = {}
-        self._moved: dict[TopicPartition, int] = {}
+        self._moved: dict[TopicPartition, list[PositionReset]] = {}
         self._moving: set[TopicPartition] = set()
         self._deferred: dict[TaskId, list[Callable[[], object]]] = {}
 
@@ -97,12 +97,8 @@ class Inputs:
         """
         partition = reset.partition
         if (task := self._owner(partition, reset.epoch)) is not None:
-            committed = self.committed[partition]
-            # A rewind cannot go back to offsets before the log's first record. Behind the new
-            # position the log has, or will have, other records than those of the last commit.
-            if not reset.begin <= committed.offset <= reset.position:
-                self.committed[partition] = committed._replace(offset=reset.position)
-            self._moved[partition] = min(reset.position, self._moved.get(partition, reset.position))
+            self.committed[partition] = _moved(self.committed[partition], reset)
+            self._moved.setdefault(partition, []).append(reset)
             if self._do(task, partial(task.move, partition, reset.position)):
                 self._moving.add(partition)
         return task
@@ -112,22 +108,22 @@ class Inputs:
 
         So do those whose move is deferred.
         """
-        self._moved = {one: at for one, at in self._moved.items() if one in self._moving}
+        self._moved = {one: by for one, by in self._moved.items() if one in self._moving}
 
     def note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
-        """Note committed positions; return whether a partition has moved back meanwhile.
+        """Note committed positions; return whether one of them is not in the log any more.
 
-        It stays there: at the committed offset the log has other records than those that were
-        processed.
+        Its partition has moved meanwhile, and stays where it is.
         """
-        moved_back = False
+        left = False
         for partition, committed in positions.items():
             if partition in self.committed:
                 position = decode_position(committed)
-                if (offset := self._moved.get(partition, position.offset)) < position.offset:
-                    position, moved_back = position._replace(offset=offset), True
+                for reset in self._moved.get(partition, ()):
+                    position = _moved(position, reset)
                 self.committed[partition] = position
-        return moved_back
+                left = left or position.offset != committed.offset
+        return left
 
     def ends_known(self, message: EndsKnown) -> Iterable[TaskId]:
         """Note end offsets, in order; return the tasks concerned."""
@@ -162,3 +158,13 @@ class Inputs:
             for task in tasks
             for partition, queue in task.group.queues.items()
         )
+
+
+def _moved(committed: Position, reset: PositionReset) -> Position:
+    """Return the position for a rewind, after a reset behind the commit.
+
+    No rewind can go to offsets before the log's first record. Behind the new position the log has,
+    or will have, other records than those of the commit.
+    """
+    within = reset.begin <= committed.offset <= reset.position
+    return committed if within else committed._replace(offset=reset.position)

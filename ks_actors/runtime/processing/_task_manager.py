@@ -428,7 +428,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self._inputs.note_committed(positions):
             # Until then the group has an offset of a log that is gone, and a start would go there.
-            self._committer().tell(m.Commit(None, "a partition has moved back meanwhile"))
+            self._committer().tell(m.Commit(None, "a partition was moved meanwhile"))
         self._purger.committed(positions)
         if wanted := self._purger.due(self._inputs.committed, self.ctx.time()):
             self.ctx.pipe(self._purger.delete(wanted), m.Purged, m.Purged)
