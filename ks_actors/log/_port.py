@@ -287,7 +287,7 @@ class ChecksTopics(Protocol):
 
 @runtime_checkable
 class DeletesRead(Protocol):
-    """A log that may lose records, and then deletes no others in their place."""
+    """A log that may lose records, and does not delete new ones in place of lost ones."""
 
     async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records that fetchers of this log have read, below the given offsets.

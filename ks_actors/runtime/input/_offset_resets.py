@@ -74,9 +74,9 @@ class OffsetResets:
             raise
 
     def end(self, error: OffsetOutOfRange, offset: int) -> Reset | None:
-        """Continue at `offset`, or at that of a rewind meanwhile if the log has it before.
+        """Continue at `offset`, or at an earlier one that a rewind has asked for meanwhile.
 
-        Return where; None when the partition has been assigned anew meanwhile.
+        Return the reset; None when the partition has been assigned anew meanwhile.
         """
         partition = error.partition
         wanted = (
