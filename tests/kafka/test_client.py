@@ -157,7 +157,7 @@ async def test_looking_for_a_topic_does_not_create_it(kafka_broker: Broker) -> N
     client = plain_client(kafka_broker)
     await client.start()
     with pytest.raises(UnknownTopicOrPartition, match="never-0 does not exist"):
-        await client.find_leader(TopicPartition("never", 0))
+        await client.retry("to find it", lambda: client.find_leader(TopicPartition("never", 0)))
     assert await client.metadata(["never"]) == {}
     assert client.known("never") is None
     await client.close()

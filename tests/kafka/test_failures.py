@@ -137,6 +137,6 @@ async def test_records_are_fetched_as_soon_as_their_broker_is_back(kafka_broker:
         partition = await filled(usual)
         tampering.add("Fetch", *[AWAY] * 20)
         tampering.add("Metadata", *[AWAY] * 5)
-        log._client._topics.pop(partition.topic, None)
+        log._client._topics.found.pop(partition.topic, None)
         assert (await soon(fetch_one(reading(log, partition)))).batch.values == [b"a", b"b", b"c"]
         assert tampering.left == 0

@@ -144,8 +144,8 @@ async def test_a_leader_that_was_remembered_wrongly_is_looked_up(kafka_broker: B
         (partition,) = await new_topic(log)
         await (await log.producer(client_id="p")).send([numbered(partition, 0, 10)])
         await log._client.refresh([partition.topic])
-        known = log._client._topics[partition.topic]
-        log._client._topics[partition.topic] = known._replace(leaders={0: 99})
+        known = log._client._topics.found[partition.topic]
+        log._client._topics.found[partition.topic] = known._replace(leaders={0: 99})
         fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
         fetcher.assign({partition: 0})
         assert len((await soon(fetch_one(fetcher))).batch) == 10

@@ -113,7 +113,7 @@ async def test_unexpected_errors_are_reported(log: KafkaLog, tampering: Tamperin
     for kind in ("Fetch", "Metadata"):
         fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
         tampering.add(kind, ZeroDivisionError("oops"))
-        log._client._topics.pop(partition.topic, None)
+        log._client._topics.found.pop(partition.topic, None)
         fetcher.assign({partition: 0})
         with pytest.raises(LogError, match="ZeroDivisionError: oops") as raised:
             await soon(fetch_one(fetcher))
@@ -127,7 +127,7 @@ async def test_the_leader_may_not_be_known_at_once(log: KafkaLog, tampering: Tam
     partition = await filled(log)
     tampering.add("Metadata", *[Unavailable("no way")] * 4)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
-    log._client._topics.pop(partition.topic, None)
+    log._client._topics.found.pop(partition.topic, None)
     fetcher.assign({partition: 0})
     assert len((await soon(fetch_one(fetcher))).batch) == 3
     assert tampering.left == 0
@@ -251,7 +251,7 @@ async def test_a_partition_without_a_leader_is_waited_for(log: KafkaLog, tamperi
     partition = await filled(log)
     tampering.add("Metadata", leaderless, leaderless)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
-    log._client._topics.pop(partition.topic, None)
+    log._client._topics.found.pop(partition.topic, None)
     fetcher.assign({partition: 0})
     assert len((await soon(fetch_one(fetcher))).batch) == 3
     assert tampering.left == 0
@@ -264,7 +264,7 @@ async def test_a_client_that_is_closed_is_asked_no_more(log: KafkaLog, tampering
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     tampering.add(kind, LogClosed("closed"))
     if kind == "Metadata":
-        log._client._topics.pop(partition.topic, None)
+        log._client._topics.found.pop(partition.topic, None)
     fetcher.assign({partition: 9 if kind == "Offset" else 0})
     while tampering.left:
         await asyncio.sleep(0)

@@ -157,8 +157,8 @@ async def test_a_producer_begins_with_known_metadata_and_learns_changes(log: Kaf
     await log.describe_topics([partition.topic])
     producer = await log.producer(client_id="p")
     for known in (log._client, producer._client):
-        topic = known._topics[partition.topic]
-        known._topics[partition.topic] = topic._replace(leaders={0: 77})
+        topic = known._topics.found[partition.topic]
+        known._topics.found[partition.topic] = topic._replace(leaders={0: 77})
     assert await write(producer, partition, b"a") == 1
     assert await log.end_offsets([partition], COMMITTED) == {partition: 1}
     tampering.add("InitProducerId", error_code(NOT_COORDINATOR))

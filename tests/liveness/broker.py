@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
 from ks_actors.log import TopicPartition
-from ks_actors.log.kafka.client._client import TopicMetadata
 from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._known_topics import TopicMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -294,5 +294,5 @@ def learn(client: KafkaClient, cluster: Cluster) -> None:
     leaders: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, number), node in cluster.leaders.items():
         leaders[topic][number] = node
-    client._topics = {topic: TopicMetadata(topic, numbers) for topic, numbers in leaders.items()}
-    client._answered = set(leaders)
+    client._topics.found = {topic: TopicMetadata(topic, numbers) for topic, numbers in leaders.items()}
+    client._topics._answered = set(leaders)

@@ -76,7 +76,7 @@ async def plan_topics(
     planned = {name: TopicDescription(name, count, {}) for name, count in also.items()}
     existing = {**planned, **await log.describe_topics(configs=False)}
     subtopologies = setup.topology.subtopologies()
-    await _check_sources(log, setup, subtopologies, existing)
+    existing |= await _check_sources(log, setup, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
     found = counts.copy()
     wanted = _wanted(setup, subtopologies, counts)
@@ -137,7 +137,12 @@ async def _check_sources(
     setup: Environment,
     subtopologies: Iterable[Subtopology],
     existing: Mapping[str, TopicDescription],
-) -> None:
+) -> Mapping[str, TopicDescription]:
+    """Return the source topics that exist though the listing lacks them.
+
+    The broker that has listed the others may not know a new topic yet. It also omits topics that
+    the app must not describe. Raises MissingSourceTopics, and NotAuthorized for such a topic.
+    """
     internal = setup.topology.internal_topics
     needed = {
         topic
@@ -145,15 +150,17 @@ async def _check_sources(
         for topic in subtopology.source_topics
         if topic not in internal
     }
-    missing = sorted((needed | set(setup.topology.global_topics)) - existing.keys())
+    unlisted = (needed | set(setup.topology.global_topics)) - existing.keys()
+    if not unlisted:
+        return {}
+    found = await log.describe_topics(sorted(unlisted), configs=False)
+    missing = sorted(unlisted - found.keys())
     if missing:
-        # A listing omits topics that the app must not describe. Asking for them raises
-        # NotAuthorized.
-        await log.describe_topics(missing, configs=False)
         raise MissingSourceTopics(
             f"the topology reads topics that do not exist: {', '.join(missing)}; create them with "
             "the number of partitions that you want"
         )
+    return found
 
 
 async def _check_sinks(
@@ -174,10 +181,11 @@ async def _check_sinks(
     letters = setup.config.errors_dead_letter_queue_topic_name
     if letters is not None:
         writers.setdefault(letters, []).append("errors_dead_letter_queue_topic_name")
-    missing = sorted(writers.keys() - existing.keys())
+    unlisted = sorted(writers.keys() - existing.keys())
+    # As for sources.
+    found = await log.describe_topics(unlisted, configs=False) if unlisted else {}
+    missing = [topic for topic in unlisted if topic not in found]
     if missing:
-        # As for sources.
-        await log.describe_topics(missing, configs=False)
         text = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
         raise MissingSinkTopics(
             f"the app writes to topics that do not exist: {text}; create them with the number of "

@@ -265,8 +265,11 @@ class Admin:
     async def describe_topics(
         self, names: Iterable[str] | None, *, configs: bool = True
     ) -> Mapping[str, TopicDescription]:
-        """Return the topics that exist, with all their effective configs or with none."""
-        found = await self._client.metadata(None if names is None else list(names))
+        """Return the topics that exist, with all their effective configs or with none.
+
+        Brokers are asked for `missing_topic_wait_ms` about topics of `names` that they do not know.
+        """
+        found = await self._client.metadata(None if names is None else list(names), patient=True)
         shown = [topic for topic in found.values() if not topic.internal]
         described = await self._configs([topic.name for topic in shown]) if configs else {}
         self._note_limits(described)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
-from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
+from ks_actors._errors import LogClosed, LogError, LogTimeout
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._any_server import ask_any
 from ks_actors.log.kafka.client._backoff import Backoff
@@ -21,11 +21,11 @@ from ks_actors.log.kafka.client._connections import (
     name_of_request,
     name_of_server,
 )
+from ks_actors.log.kafka.client._known_topics import KnownTopics
 from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._outages import Outages, Refusals
 from ks_actors.log.kafka.wire import (
     COORDINATOR_NOT_AVAILABLE,
-    INVALID_TOPIC_EXCEPTION,
     RETRIABLE,
     SOON,
     STALE_METADATA,
@@ -35,12 +35,12 @@ from ks_actors.log.kafka.wire import (
     check_aiokafka,
     error_of,
     name_of,
-    topics_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
+    from ks_actors.log.kafka.client._known_topics import TopicMetadata
     from ks_actors.log.kafka.client._options import KafkaOptions
     from ks_actors.records import TopicPartition
 
@@ -56,18 +56,6 @@ _SOON_S = 0.003
 # A broker cannot report that it is itself no longer listed.
 _BROKERS_TO_ASK = 2
 _LOOK_LIMIT_S = 3.0
-
-
-class TopicMetadata(NamedTuple):
-    """The leaders of a topic's partitions by number; -1 for a partition without a leader.
-
-    `internal` marks Kafka's own topics. `id` is empty for a broker that has no ids.
-    """
-
-    name: str
-    leaders: Mapping[int, int]
-    internal: bool = False
-    id: str = ""
 
 
 @final
@@ -99,11 +87,9 @@ class KafkaClient:
             options, client_id, self.outages, self._look_for_unlisted
         )
         self._cluster: Cluster = Cluster()
-        self._topics: dict[str, TopicMetadata] = {}
-        self._tracked: set[str] = set()
-        self._refused: dict[str, int] = {}
-        # Topics that a broker has reported to exist or to be missing.
-        self._answered: set[str] = set()
+        self._topics: KnownTopics = KnownTopics(options)
+        # Brokers whose last metadata lacked a topic: the next lookup asks others.
+        self._lacking: set[int] = set()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -140,8 +126,7 @@ class KafkaClient:
         `start` then sends no request. Both share the list of brokers, outages, and TLS contexts.
         """
         self._cluster = other._cluster
-        self._topics = dict(other._topics)
-        self._answered = set(other._answered)
+        self._topics.begin_like(other._topics)
         self.outages = self._connections.outages = other.outages
         self._connections.tls = other._connections.tls
 
@@ -426,8 +411,8 @@ class KafkaClient:
         for node in {
             node
             for topic in topics
-            if topic in self._topics
-            for node in self._topics[topic].leaders.values()
+            if topic in self._topics.found
+            for node in self._topics.found[topic].leaders.values()
         }:
             address = self._cluster.brokers.get(node)
             if address is not None:
@@ -450,27 +435,29 @@ class KafkaClient:
 
     def leader(self, partition: TopicPartition) -> int | None:
         """Return the known leader; None if there is none or it was never looked up."""
-        topic = self._topics.get(partition.topic)
-        node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
-        return None if node < 0 else node
+        return self._topics.leader(partition)
 
     def known(self, topic: str) -> TopicMetadata | None:
         """Return the known metadata of a topic; None if it was missing or never looked up."""
-        return self._topics.get(topic)
+        return self._topics.found.get(topic)
 
     async def find_leader(self, partition: TopicPartition) -> int:
-        """Return the leader; look it up if unknown. Raises UnknownTopicOrPartition, Unavailable."""
+        """Return the leader; look it up if unknown.
+
+        Raises Unavailable, also for a missing partition in the first `missing_topic_wait_ms`, then
+        UnknownTopicOrPartition.
+        """
         node = self.leader(partition)
-        if node is not None:
-            # The topic may only have been described: track it, so that refreshes see its leader
-            # move.
-            self._tracked.add(partition.topic)
-            return node
-        await self.refresh([partition.topic])
-        node = self.leader(partition)
-        if node is not None:
-            return node
-        raise self.why_no_leader(partition)
+        if node is None:
+            await self.refresh([partition.topic])
+            node = self.leader(partition)
+            if node is None:
+                now = asyncio.get_running_loop().time()
+                raise self._topics.retried(self.why_no_leader(partition), partition, now)
+        self._topics.led(partition)
+        # The topic may only have been described: track it, so that refreshes see its leader move.
+        self._topics.tracked.add(partition.topic)
+        return node
 
     async def look_for(self, topics: Iterable[str]) -> None:
         """Refresh once, as far as possible now. Raises NotAuthorized, LogClosed."""
@@ -484,33 +471,35 @@ class KafkaClient:
 
         Unavailable means that this may change.
         """
-        code = self._refused.get(partition.topic)
-        if code is not None:
-            return error_of(code, f"failed to look up topic {partition.topic}")
-        if partition.topic not in self._answered:
-            # The cluster may have been unreachable since before the first lookup.
-            return Unavailable(f"no broker has answered yet whether {partition} exists")
-        topic = self._topics.get(partition.topic)
-        if topic is None or partition.partition not in topic.leaders:
-            return UnknownTopicOrPartition(
-                f"{partition} does not exist; create it, or wait until it has been created"
-            )
-        return Unavailable(f"{partition} has no leader at this time")
+        return self._topics.why_no_leader(partition)
 
     async def metadata(
-        self, topics: Collection[str] | None, *, timeout_ms: int | None = None
+        self,
+        topics: Collection[str] | None,
+        *,
+        timeout_ms: int | None = None,
+        patient: bool = False,
     ) -> Mapping[str, TopicMetadata]:
         """Look up topics (None: all), and return those that exist.
 
-        Raises LogTimeout, NotAuthorized.
+        With `patient`, a topic is missing when the brokers, asked in turn, have not known it for
+        `missing_topic_wait_ms`; otherwise when one broker does not. Raises LogTimeout,
+        NotAuthorized.
         """
         names = None if topics is None else sorted(set(topics))
-        found = await self.retry(
-            "to list topics",
-            lambda: self._ask_metadata(names),
-            timeout_ms=timeout_ms,
-        )
-        self._raise_refused(names or ())
+        found: dict[str, TopicMetadata] = {}
+        until = asyncio.get_running_loop().time() + self.options.missing_topic_wait_s
+
+        async def attempt() -> None:
+            left = None if names is None else [name for name in names if name not in found]
+            found.update(await self._ask_metadata(left))
+            missing = self._topics.missing(left or (), found)
+            if patient and missing and asyncio.get_running_loop().time() < until:
+                text = f"no broker that was asked knows {', '.join(missing)}"
+                raise Unavailable(text, refresh=False, soon=True, reported=True)
+
+        await self.retry("to list topics", attempt, timeout_ms=timeout_ms)
+        self._topics.raise_refused(names or ())
         return found
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
@@ -519,8 +508,8 @@ class KafkaClient:
         One request serves all concurrent calls. Raises Unavailable, NotAuthorized.
         """
         self._check()
-        new = set(topics) - self._tracked
-        self._tracked |= new
+        new = set(topics) - self._topics.tracked
+        self._topics.tracked |= new
         task = self._refreshing
         if task is not None and new:
             # The request under way does not include the new topics.
@@ -539,7 +528,7 @@ class KafkaClient:
             raise
 
     async def _refresh(self) -> None:
-        await self._ask_metadata(sorted(self._tracked))
+        await self._ask_metadata(sorted(self._topics.tracked))
 
     def _look_for_unlisted(self) -> None:
         """Ask the other brokers whether those that do not answer are still in the cluster."""
@@ -557,7 +546,7 @@ class KafkaClient:
         try:
             # `refresh` would join a request under way, which may be at the broker in question. More
             # brokers than that one may be frozen, so none is asked for long.
-            await self._ask_metadata(sorted(self._tracked), limit_s=_LOOK_LIMIT_S)
+            await self._ask_metadata(sorted(self._topics.tracked), limit_s=_LOOK_LIMIT_S)
         except LogError as error:
             _log.debug("could not look for brokers that have left: %s", error)
         else:
@@ -570,30 +559,19 @@ class KafkaClient:
 
         Each broker has `limit_s` seconds (default: as long as a request may take).
         """
-        _, response = await self._send_to_any(
-            MetadataRequest(topics),
-            MAIN,
-            limit_s=limit_s,
+        node, response = await self._send_to_any(
+            MetadataRequest(topics), MAIN, self._lacking, limit_s=limit_s
         )
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
         self._cluster.list(
-            {node: (host, port) for node, host, port, *_ in response.brokers},
+            {each: (host, port) for each, host, port, *_ in response.brokers},
             response.controller_id,
         )
-        found: dict[str, TopicMetadata] = {}
-        for code, name, identity, internal, leaders in topics_of(response):
-            self._answered.add(name)
-            self._refused.pop(name, None)
-            # A topic without a good answer is unknown, so old leaders must not be used.
-            self._topics.pop(name, None)
-            if code == 0:
-                found[name] = self._topics[name] = TopicMetadata(name, leaders, internal, identity)
-            elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
-                self._refused[name] = code
+        found = self._topics.note(response)
+        self._lacking.discard(node)
+        if self._topics.missing(topics or (), found):
+            self._lacking.add(node)
+            if self._lacking.issuperset(self._cluster.brokers):
+                self._lacking.clear()
         return found
-
-    def _raise_refused(self, topics: Iterable[str]) -> None:
-        for name in topics:
-            if name in self._refused:
-                raise error_of(self._refused[name], f"failed to look up topic {name}")

@@ -130,6 +130,11 @@ class KafkaOptions:
                 raise ConfigError(f"{name} is {getattr(self, name)}: give 0 or more")
 
     @property
+    def missing_topic_wait_s(self) -> float:
+        """`missing_topic_wait_ms` in seconds, but at most half of `api_timeout_ms`."""
+        return min(self.missing_topic_wait_ms, self.api_timeout_ms / 2) / 1000
+
+    @property
     def security_protocol(self) -> str:
         """Kafka's name of the protocol."""
         if self.sasl_mechanism is not None:

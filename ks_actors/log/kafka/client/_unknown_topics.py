@@ -24,7 +24,7 @@ class UnknownTopics:
     __slots__ = ("_until", "_wait_s")
 
     def __init__(self, options: KafkaOptions) -> None:
-        self._wait_s: float = options.missing_topic_wait_ms / 1000
+        self._wait_s: float = options.missing_topic_wait_s
         self._until: float | None = None
 
     def retried(self, codes: Iterable[int]) -> list[int]:
