@@ -89,10 +89,7 @@ class Planner:
         Raises ResetRefused for missing topics and offsets, and for topics that may belong to
         another application.
         """
-        existing = {
-            topic.name: topic.partitions
-            for topic in (await self._log.describe_topics(configs=False)).values()
-        }
+        existing = await self._existing(input_topics, internal)
         committed = await self._groups.group_offsets(self._id)
         inputs = self._inputs(input_topics, existing, committed)
         topics = await self._internal_topics(internal, existing, inputs)
@@ -112,6 +109,25 @@ class Planner:
         )
 
     # --- topics -----------------------------------------------------------------------------------
+
+    async def _existing(
+        self, inputs: Collection[str] | None, internal: Collection[str] | None
+    ) -> dict[str, int]:
+        """Return the partition counts of all topics.
+
+        Those of the topology, and named ones, are asked for by name if the listing lacks them: one
+        broker may not know a new topic yet, and a changelog that stays would be restored.
+        """
+        listed = await self._log.describe_topics(configs=False)
+        named = {*self._names_of_topology(), *(inputs or ()), *(internal or ())}
+        if self._topology is not None:
+            sources = {
+                topic for each in self._topology.subtopologies() for topic in each.source_topics
+            }
+            named |= sources - self._topology.internal_topics.keys()
+        lacking = named - listed.keys()
+        found = await self._log.describe_topics(lacking, configs=False) if lacking else {}
+        return {name: topic.partitions for name, topic in {**listed, **found}.items()}
 
     def _inputs(
         self,

@@ -75,7 +75,9 @@ async def plan_app_topics(
     wanted: list[NewTopic] = []
     wrong = ""
     try:
-        _, wanted, _ = await plan_topics(log, setup, also=topics)
+        _, wanted, found = await plan_topics(log, setup, also=topics)
+        # With those that the listing lacks as they are new.
+        existing = {**{name: one for name, one in found.items() if name not in topics}, **existing}
     except MissingSourceTopics:
         pass  # their own rows tell
     except TopologyError as error:

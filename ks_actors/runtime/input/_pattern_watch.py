@@ -81,11 +81,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
             case LookForTopics():
                 if not self._asking:
                     self._asking = True
-                    self.ctx.pipe(
-                        self._log.describe_topics(configs=False),
-                        lambda topics: AllTopics(frozenset(topics)),
-                        TopicsNotPrepared,
-                    )
+                    self.ctx.pipe(self._look(), AllTopics, TopicsNotPrepared)
             case AllTopics():
                 found = frozenset(self._setup.matching(message.names))
                 if found == self._setup.matched:
@@ -114,6 +110,18 @@ class PatternWatch(Actor[PatternWatchMessage]):
                     )
             case _:
                 assert_never(message)
+
+    async def _look(self) -> frozenset[str]:
+        """Return the names of all topics.
+
+        Topics that were matched are asked for by name if the listing lacks them: the metadata of
+        the broker that has answered may lag behind.
+        """
+        listed = frozenset(await self._log.describe_topics(configs=False))
+        lacking = self._setup.matched - listed
+        if not lacking:
+            return listed
+        return listed | (await self._log.describe_topics(lacking, configs=False)).keys()
 
     def _tell(self, found: frozenset[str]) -> None:
         before = self._setup.matched

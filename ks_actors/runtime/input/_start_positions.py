@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime.input._membership import GroupView
     from ks_actors.runtime.input._start_policy import StartPolicy
 
-_LOOKS = 50
+# Brokers learn of a deleted topic at different times: seconds to look for, and between two looks.
+_LOOK_S = 5.0
 _LOOK_AGAIN_S = 0.1
 _log = component_log(__name__)
 
@@ -74,17 +75,17 @@ async def begin_positions(
     """
     await group.refresh_sizes(standbys, log)
     wanted = [partition for partitions in tasks.values() for partition in partitions]
-    for attempt in range(_LOOKS):
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _LOOK_S
+    while True:
         try:
             return await _positions(wanted, group, membership, log, start)
         except UnknownTopicOrPartition as error:
             gone = await gone_topics(error, log, wanted, group.matched)
-            if not gone and attempt == _LOOKS - 1:
+            if not gone and loop.time() >= until:
                 raise
             wanted = [partition for partition in wanted if partition.topic not in gone]
-            # Brokers learn of a deleted topic at different times.
             await asyncio.sleep(0 if gone else _LOOK_AGAIN_S)
-    return {}
 
 
 async def _positions(

@@ -74,8 +74,14 @@ async def plan_topics(
     for wrong sizes.
     """
     planned = {name: TopicDescription(name, count, {}) for name, count in also.items()}
-    existing = {**planned, **await log.describe_topics(configs=False)}
     subtopologies = setup.topology.subtopologies()
+    existing = {**planned, **await log.describe_topics(configs=False)}
+    if any(subtopology.source_patterns for subtopology in subtopologies):
+        # A broker may not know the newest topics. A changelog would be too small for good without
+        # the largest one that a pattern matches, so a second broker lists them, too.
+        existing = {**await log.describe_topics(configs=False), **existing}
+        if unlisted := setup.matched - existing.keys():
+            existing |= await log.describe_topics(sorted(unlisted), configs=False)
     existing |= await _check_sources(log, setup, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
     found = counts.copy()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from ks_actors.log._types import NewTopic
-    from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.log.kafka.client import KafkaClient, TopicMetadata
 
 T = TypeVar("T")
 _Asked: TypeAlias = "list[tuple[str, list[tuple[int, int]]]]"
@@ -80,10 +80,10 @@ class Admin:
         if not wanted:
             return
         # Look before the request: after a lost response, TOPIC_ALREADY_EXISTS then means our own
-        # topic.
-        existing = set(await self._client.metadata(wanted))
+        # topic. The controller decides: a broker may list a topic that has just been deleted.
+        listed = set(await self._client.metadata(wanted))
         failed: dict[str, LogError] = {}
-        left = {name: topic for name, topic in wanted.items() if name not in existing}
+        left = dict(wanted)
         lost = False
 
         async def attempt() -> None:
@@ -99,19 +99,24 @@ class Admin:
             if again:
                 raise Unavailable(again)
 
-        if left:
-            await self._client.retry(f"to create {', '.join(left)}", attempt)
-        # The controller knows a topic that somebody else has just created before the brokers do.
-        raced = {name for name, error in failed.items() if isinstance(error, TopicExists)}
+        await self._client.retry(f"to create {', '.join(left)}", attempt)
+        existing = {
+            name
+            for name, error in failed.items()
+            # Who may not create topics may still use those that exist.
+            if isinstance(error, TopicExists)
+            or (isinstance(error, NotAuthorized) and name in listed)
+        }
+        if lost:
+            existing |= listed - failed.keys()
         await self._until_led(
-            dict.fromkeys(raced, 1)
+            dict.fromkeys(existing, 1)
             | {
                 name: topic.partitions
                 for name, topic in wanted.items()
                 if name not in existing and name not in failed
             }
         )
-        existing |= raced
         for name, error in failed.items():
             if name not in existing:
                 raise error
@@ -173,6 +178,9 @@ class Admin:
         return again
 
     async def _until_led(self, counts: Mapping[str, int]) -> None:
+        """Wait until topics have leaders for so many partitions, and the brokers know them."""
+        ids: dict[str, str] = {}
+
         async def attempt() -> None:
             found = await self._client.metadata(counts)
             leaders = {name: topic.leaders.values() for name, topic in found.items()}
@@ -183,9 +191,20 @@ class Admin:
             ]
             if missing:
                 raise Unavailable(f"{', '.join(missing)} have no leaders yet", refresh=False)
+            ids.update({name: topic.id for name, topic in found.items()})
+
+        def heard(found: Mapping[str, TopicMetadata]) -> bool:
+            # By the id: the broker may still know a topic of the same name that was deleted.
+            return all(
+                name in found
+                and found[name].id == ids[name]
+                and len(found[name].leaders) >= max(1, count)
+                for name, count in counts.items()
+            )
 
         if counts:
             await self._client.retry(f"to wait until {', '.join(counts)} exist", attempt)
+            await self._client.spread(counts, heard)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Give topics more partitions, and wait until these have leaders.
@@ -227,7 +246,7 @@ class Admin:
             raise error
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics, and wait until the cluster no longer lists them.
+        """Delete topics, and wait until the brokers no longer list them.
 
         Raises UnknownTopicOrPartition; the other topics are deleted all the same.
         """
@@ -259,6 +278,8 @@ class Admin:
 
         await self._client.retry(f"to delete {', '.join(wanted)}", attempt)
         await self._client.retry(f"to wait until {', '.join(wanted)} are gone", gone)
+        deleted = [name for name in wanted if name not in failed]
+        await self._client.spread(wanted, lambda found: found.keys().isdisjoint(deleted))
         for error in failed.values():
             raise error
 

@@ -3,6 +3,7 @@
 from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
 from ks_actors.log.kafka.client._client import GROUP, TRANSACTION, KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka.client._known_topics import TopicMetadata
 from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH, EpochHistory, LeaderEpochs
 from ks_actors.log.kafka.client._loop_thread import LoopThread, begin_in_thread
 from ks_actors.log.kafka.client._options import KafkaOptions
@@ -22,6 +23,7 @@ __all__ = [
     "LeaderEpochs",
     "Lookups",
     "LoopThread",
+    "TopicMetadata",
     "Unavailable",
     "UnknownTopics",
     "begin_in_thread",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
-from ks_actors._errors import LogClosed, LogError, LogTimeout
+from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._any_server import ask_any
 from ks_actors.log.kafka.client._backoff import Backoff
@@ -24,6 +24,7 @@ from ks_actors.log.kafka.client._connections import (
 from ks_actors.log.kafka.client._known_topics import KnownTopics
 from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._outages import Outages, Refusals
+from ks_actors.log.kafka.client._young_topics import YoungTopics
 from ks_actors.log.kafka.wire import (
     COORDINATOR_NOT_AVAILABLE,
     RETRIABLE,
@@ -87,9 +88,9 @@ class KafkaClient:
             options, client_id, self.outages, self._look_for_unlisted
         )
         self._cluster: Cluster = Cluster()
-        self._topics: KnownTopics = KnownTopics(options)
-        # Brokers whose last metadata lacked a topic: the next lookup asks others.
-        self._lacking: set[int] = set()
+        self._topics: KnownTopics = KnownTopics()
+        self._lister: tuple[int, ...] = ()
+        self._young: YoungTopics = YoungTopics(self, self._topics)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -113,7 +114,7 @@ class KafkaClient:
             return
         await self.retry(
             f"to find Kafka at {self.bootstrap_servers}",
-            lambda: self._ask_metadata([]),
+            lambda: self.ask_metadata([]),
             timeout_ms=timeout_ms,
         )
         # The brokers are known by their own ids now, and each keeps one connection per channel.
@@ -444,20 +445,30 @@ class KafkaClient:
     async def find_leader(self, partition: TopicPartition) -> int:
         """Return the leader; look it up if unknown.
 
-        Raises Unavailable, also for a missing partition in the first `missing_topic_wait_ms`, then
-        UnknownTopicOrPartition.
+        Raises Unavailable, and UnknownTopicOrPartition when the brokers, asked in turn, have not
+        known the partition for `missing_topic_wait_ms`.
         """
         node = self.leader(partition)
         if node is None:
             await self.refresh([partition.topic])
             node = self.leader(partition)
             if node is None:
-                now = asyncio.get_running_loop().time()
-                raise self._topics.retried(self.why_no_leader(partition), partition, now)
-        self._topics.led(partition)
+                node = await self._find_in_turn(partition)
         # The topic may only have been described: track it, so that refreshes see its leader move.
         self._topics.tracked.add(partition.topic)
         return node
+
+    async def _find_in_turn(self, partition: TopicPartition) -> int:
+        """Return the leader of a partition that one broker does not know."""
+        why = self.why_no_leader(partition)
+        if isinstance(why, UnknownTopicOrPartition):
+            found = await self._young.find({partition.topic: partition.partition + 1})
+            if partition.topic in found:
+                node = found[partition.topic].leaders.get(partition.partition, -1)
+                if node >= 0:
+                    return node
+            why = self.why_no_leader(partition)
+        raise why
 
     async def look_for(self, topics: Iterable[str]) -> None:
         """Refresh once, as far as possible now. Raises NotAuthorized, LogClosed."""
@@ -482,25 +493,32 @@ class KafkaClient:
     ) -> Mapping[str, TopicMetadata]:
         """Look up topics (None: all), and return those that exist.
 
-        With `patient`, a topic is missing when the brokers, asked in turn, have not known it for
+        Each listing of all is another broker's, as one may not know the newest topics. With
+        `patient`, a topic is missing when the brokers, asked in turn, have not known it for
         `missing_topic_wait_ms`; otherwise when one broker does not. Raises LogTimeout,
         NotAuthorized.
         """
         names = None if topics is None else sorted(set(topics))
-        found: dict[str, TopicMetadata] = {}
-        until = asyncio.get_running_loop().time() + self.options.missing_topic_wait_s
-
-        async def attempt() -> None:
-            left = None if names is None else [name for name in names if name not in found]
-            found.update(await self._ask_metadata(left))
-            missing = self._topics.missing(left or (), found)
-            if patient and missing and asyncio.get_running_loop().time() < until:
-                text = f"no broker that was asked knows {', '.join(missing)}"
-                raise Unavailable(text, refresh=False, soon=True, reported=True)
-
-        await self.retry("to list topics", attempt, timeout_ms=timeout_ms)
+        if patient and names is not None:
+            return await self._young.find(dict.fromkeys(names, 1), timeout_ms)
+        asked = self._lister if names is None else ()
+        node, found = await self.retry(
+            "to list topics", lambda: self.ask_metadata(names, asked), timeout_ms=timeout_ms
+        )
+        if names is None:
+            self._lister = (node,)
         self._topics.raise_refused(names or ())
         return found
+
+    async def spread(
+        self, names: Iterable[str], heard: Callable[[Mapping[str, TopicMetadata]], bool]
+    ) -> None:
+        """Wait until each broker has heard of a change to topics, but not for one that is away.
+
+        `heard` tells it by the topics that the broker knows. Gives up after
+        `missing_topic_wait_ms`.
+        """
+        await self._young.spread(names, heard)
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
         """Look up again the leaders of all topics tracked so far, and of these.
@@ -528,7 +546,7 @@ class KafkaClient:
             raise
 
     async def _refresh(self) -> None:
-        await self._ask_metadata(sorted(self._topics.tracked))
+        await self.ask_metadata(sorted(self._topics.tracked))
 
     def _look_for_unlisted(self) -> None:
         """Ask the other brokers whether those that do not answer are still in the cluster."""
@@ -546,21 +564,26 @@ class KafkaClient:
         try:
             # `refresh` would join a request under way, which may be at the broker in question. More
             # brokers than that one may be frozen, so none is asked for long.
-            await self._ask_metadata(sorted(self._topics.tracked), limit_s=_LOOK_LIMIT_S)
+            await self.ask_metadata(sorted(self._topics.tracked), limit_s=_LOOK_LIMIT_S)
         except LogError as error:
             _log.debug("could not look for brokers that have left: %s", error)
         else:
             self._connections.leave(self._cluster.brokers.values())
 
-    async def _ask_metadata(
-        self, topics: list[str] | None, *, limit_s: float | None = None
-    ) -> Mapping[str, TopicMetadata]:
-        """Ask once, cache the result, and return the topics that exist.
+    async def ask_metadata(
+        self,
+        topics: list[str] | None,
+        asked: Collection[int] = (),
+        *,
+        limit_s: float | None = None,
+    ) -> tuple[int, Mapping[str, TopicMetadata]]:
+        """Ask once, cache the result, and return the broker, and the topics that exist.
 
-        Each broker has `limit_s` seconds (default: as long as a request may take).
+        Brokers that have been `asked` come last. Each has `limit_s` seconds (default: as long as a
+        request may take).
         """
         node, response = await self._send_to_any(
-            MetadataRequest(topics), MAIN, self._lacking, limit_s=limit_s
+            MetadataRequest(topics), MAIN, asked, limit_s=limit_s
         )
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
@@ -568,10 +591,4 @@ class KafkaClient:
             {each: (host, port) for each, host, port, *_ in response.brokers},
             response.controller_id,
         )
-        found = self._topics.note(response)
-        self._lacking.discard(node)
-        if self._topics.missing(topics or (), found):
-            self._lacking.add(node)
-            if self._lacking.issuperset(self._cluster.brokers):
-                self._lacking.clear()
-        return found
+        return node, self._topics.note(response)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import LogError, UnknownTopicOrPartition
 from ks_actors.log.kafka.client._connections import Unavailable
@@ -11,11 +11,7 @@ from ks_actors.log.kafka.wire import INVALID_TOPIC_EXCEPTION, RETRIABLE, error_o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ks_actors.log.kafka.client._options import KafkaOptions
     from ks_actors.records import TopicPartition
-
-# Seconds after which a lookup of a missing partition is not the retry of an earlier one.
-_ANOTHER_S: Final = 60.0
 
 
 class TopicMetadata(NamedTuple):
@@ -30,32 +26,30 @@ class TopicMetadata(NamedTuple):
     id: str = ""
 
 
-class _Missing(NamedTuple):
-    """The times (s) of the first and of the last lookup of a missing partition."""
-
-    first: float
-    last: float
+def topics_in(response: Any) -> Mapping[str, TopicMetadata]:
+    """Return the topics that exist by a broker's metadata."""
+    return {
+        name: TopicMetadata(name, leaders, internal, identity)
+        for code, name, identity, internal, leaders in topics_of(response)
+        if code == 0
+    }
 
 
 @final
 class KnownTopics:
     """Topics with their leaders, and why others have none, as of the last metadata of each.
 
-    `found` are the topics that exist, and `tracked` those whose leaders each refresh looks up. The
-    metadata of one broker may lag behind those of another, so a partition that one does not know
-    may be new.
+    `found` are the topics that exist, and `tracked` those whose leaders each refresh looks up.
     """
 
-    __slots__ = ("_answered", "_missing", "_refused", "_wait_s", "found", "tracked")
+    __slots__ = ("_answered", "_refused", "found", "tracked")
 
-    def __init__(self, options: KafkaOptions) -> None:
-        self._wait_s: float = options.missing_topic_wait_s
+    def __init__(self) -> None:
         self.found: dict[str, TopicMetadata] = {}
         self.tracked: set[str] = set()
         self._refused: dict[str, int] = {}
         # Topics that a broker has reported to exist or to be missing.
         self._answered: set[str] = set()
-        self._missing: dict[TopicPartition, _Missing] = {}
 
     def begin_like(self, other: KnownTopics) -> None:
         """Copy the leaders that another client of the same cluster knows."""
@@ -64,14 +58,14 @@ class KnownTopics:
 
     def note(self, response: Any) -> Mapping[str, TopicMetadata]:
         """Take over a broker's metadata; return the topics of them that exist."""
-        existing: dict[str, TopicMetadata] = {}
-        for code, name, identity, internal, leaders in topics_of(response):
+        existing = topics_in(response)
+        for code, name, *_ in topics_of(response):
             self._answered.add(name)
             self._refused.pop(name, None)
             # A topic without a good answer is unknown, so old leaders must not be used.
             self.found.pop(name, None)
-            if code == 0:
-                existing[name] = self.found[name] = TopicMetadata(name, leaders, internal, identity)
+            if name in existing:
+                self.found[name] = existing[name]
             elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
                 self._refused[name] = code
         return existing
@@ -100,29 +94,9 @@ class KnownTopics:
             )
         return Unavailable(f"{partition} has no leader at this time")
 
-    def retried(self, error: LogError, partition: TopicPartition, now: float) -> LogError:
-        """Return the error of a lookup at `now` (s), as Unavailable if it is to be repeated.
-
-        A partition is missing when the brokers have not known it for `missing_topic_wait_ms`.
-        """
-        if not isinstance(error, UnknownTopicOrPartition):
-            return error
-        since = self._missing.get(partition, _Missing(now, now))
-        if now - since.last > _ANOTHER_S:
-            since = _Missing(now, now)
-        if now - since.first >= self._wait_s:
-            self._missing.pop(partition, None)
-            return error
-        self._missing[partition] = since._replace(last=now)
-        return Unavailable(str(error), refresh=False, soon=True, reported=True)
-
-    def led(self, partition: TopicPartition) -> None:
-        """Note that a lookup has found a leader."""
-        self._missing.pop(partition, None)
-
-    def missing(self, names: Iterable[str], found: Mapping[str, TopicMetadata]) -> list[str]:
-        """Return those that are not found, and not refused to this user."""
-        return [name for name in names if name not in found and name not in self._refused]
+    def refuses(self, name: str) -> bool:
+        """Return whether the brokers refuse to tell about a topic."""
+        return name in self._refused
 
     def raise_refused(self, names: Iterable[str]) -> None:
         """Raise the error of the first topic that the brokers refuse to tell about, if any."""

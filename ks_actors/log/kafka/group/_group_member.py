@@ -413,7 +413,8 @@ class GroupMember:
             key=lambda info: info.member_id,
         )
         topics = frozenset[str]().union(*(info.topics for info in infos))
-        counts = await self._partition_counts(topics)
+        # A topic that one broker does not know would end every member.
+        counts = await self._partition_counts(topics, patient=True)
         assignments = await self._assign(infos, counts)
         # With the counts that the assignor has seen: a topic that grows in between is noticed.
         self._begin(self._watch(topics, counts))
@@ -461,8 +462,10 @@ class GroupMember:
         self._post(self._owner.on_not_assigned, error)
         return {}
 
-    async def _partition_counts(self, topics: frozenset[str]) -> dict[str, int]:
-        known = await self._client.metadata(topics) if topics else {}
+    async def _partition_counts(
+        self, topics: frozenset[str], *, patient: bool = False
+    ) -> dict[str, int]:
+        known = await self._client.metadata(topics, patient=patient) if topics else {}
         return {topic: len(known[topic].leaders) for topic in sorted(topics) if topic in known}
 
     async def _watch(self, topics: frozenset[str], counts: Mapping[str, int]) -> None:
@@ -474,6 +477,8 @@ class GroupMember:
             )
             with suppress(LogTimeout):
                 now = await self._partition_counts(topics)
+                if now != counts:
+                    now = await self._partition_counts(topics, patient=True)
         self._rebalance = True
         self._changed.set()
 

@@ -105,6 +105,9 @@ class HangingTransactions:
 
     async def _refresh(self, topics: AbstractSet[str]) -> None:
         await self._client.retry("to look up leaders", lambda: self._client.refresh(topics))
+        if any(self._client.known(topic) is None for topic in topics):
+            # One broker does not know it, perhaps since it has just come back.
+            await self._client.metadata(topics, patient=True)
 
     def _is_there(self, partition: TopicPartition) -> bool:
         topic = self._client.known(partition.topic)

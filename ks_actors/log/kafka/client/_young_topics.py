@@ -1,0 +1,113 @@
+"""Topics that were created or deleted a moment ago, of which not all brokers have heard."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
+
+from ks_actors._errors import LogError
+from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._known_topics import topics_in
+from ks_actors.log.kafka.client._turns import Turns
+from ks_actors.log.kafka.wire import MetadataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+    from ks_actors.log.kafka.client._known_topics import KnownTopics, TopicMetadata
+    from ks_actors.log.kafka.client._options import KafkaOptions
+
+T = TypeVar("T")
+_log = component_log(__name__)
+
+# Seconds between two looks whether a broker has heard of a change: the first and the longest pause.
+_PAUSE_S: Final = 0.003
+_LONGEST_S: Final = 0.05
+
+
+class Asks(Protocol):
+    """A client, as the lookups use it."""
+
+    options: KafkaOptions
+
+    @property
+    def nodes(self) -> tuple[int, ...]: ...
+
+    async def retry(
+        self, what: str, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None
+    ) -> T: ...
+
+    async def ask_metadata(
+        self, topics: list[str] | None, asked: Collection[int] = (), /
+    ) -> tuple[int, Mapping[str, TopicMetadata]]: ...
+
+    async def send(self, node: int, request: Any, /) -> Any: ...
+
+
+@final
+class YoungTopics:
+    """Ask several brokers about topics, as the metadata of one may lag behind those of another."""
+
+    __slots__ = ("_client", "_topics")
+
+    def __init__(self, client: Asks, topics: KnownTopics) -> None:
+        self._client: Asks = client
+        self._topics: KnownTopics = topics
+
+    async def find(
+        self, wanted: Mapping[str, int], timeout_ms: int | None = None
+    ) -> Mapping[str, TopicMetadata]:
+        """Return the topics that exist, with at least so many partitions if a broker knows them.
+
+        The brokers are asked in turn, for `missing_topic_wait_ms`. Raises LogTimeout,
+        NotAuthorized.
+        """
+        found: dict[str, TopicMetadata] = {}
+        turns = Turns(self._client.options.missing_topic_wait_s)
+
+        def lacking() -> list[str]:
+            known = {name: len(topic.leaders) for name, topic in found.items()}
+            return [name for name, count in wanted.items() if known.get(name, 0) < count]
+
+        async def attempt() -> None:
+            node, topics = await self._client.ask_metadata(lacking(), turns.asked)
+            found.update(topics)
+            left = [name for name in lacking() if not self._topics.refuses(name)]
+            if left and turns.go_on(node, self._client.nodes):
+                text = f"no broker that was asked knows {', '.join(left)}"
+                raise Unavailable(text, refresh=False, soon=True, reported=True)
+
+        if wanted:
+            await self._client.retry("to list topics", attempt, timeout_ms=timeout_ms)
+        self._topics.raise_refused(wanted)
+        return found
+
+    async def spread(
+        self, names: Iterable[str], heard: Callable[[Mapping[str, TopicMetadata]], bool]
+    ) -> None:
+        """Wait until each broker has heard of a change to topics, but not for one that is away.
+
+        `heard` tells it by the topics that the broker knows. Gives up after
+        `missing_topic_wait_ms`.
+        """
+        nodes = self._client.nodes
+        if len(nodes) == 1:
+            return  # it was asked already
+        request = MetadataRequest(sorted(names))
+
+        async def wait_for(node: int) -> None:
+            pause = _PAUSE_S
+            while not heard(topics_in(await self._client.send(node, request))):
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, _LONGEST_S)
+
+        try:
+            async with asyncio.timeout(self._client.options.missing_topic_wait_s):
+                outcomes = await asyncio.gather(*map(wait_for, nodes), return_exceptions=True)
+        except TimeoutError:
+            _log.debug("not all brokers have heard of %s yet", ", ".join(request.topics or ()))
+            return
+        for outcome in outcomes:
+            if outcome is not None and not isinstance(outcome, LogError):
+                raise outcome
