@@ -282,7 +282,7 @@ class Task:
     @property
     def next_punctuation(self) -> int | None:
         """When (ms) the next wall-clock punctuation is due."""
-        return self._wall_punctuation.due_by(self._setup.wall_time())
+        return self._wall_punctuation.due_by(self._setup.wall_time(), self._setup.steady_time())
 
     @property
     def in_flight(self) -> int:

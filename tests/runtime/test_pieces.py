@@ -10,6 +10,8 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.testing import VirtualLoop
 from ks_actors import LogAndSkipOnInvalidTimestamp, Processor, Record, TopologyError, serdes
@@ -23,7 +25,7 @@ from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.runtime.output import _collector
 from ks_actors.runtime.output._coalesce import merged
 from ks_actors.task._offset_metadata import Position, decode_position, encode_position
-from ks_actors.task.times._punctuation import PunctuationQueue
+from ks_actors.task.times._punctuation import BACK_MS, PunctuationQueue
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection
@@ -107,6 +109,27 @@ def test_punctuations_keep_to_their_grid() -> None:
     assert queue.next_due == 60
     queue.clear()
     assert queue.next_due is None
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 50_000), st.integers(-90_000, 90_000)), min_size=1, max_size=20),
+    interval=st.integers(1, 20_000),
+)
+def test_no_call_waits_longer_than_an_interval_behind_a_clock_that_is_set(steps: list[tuple[int, int]], interval: int) -> None:
+    """Nor by more than a second beside it, however the clock was set between two looks, and calls keep to their grid."""
+    queue = PunctuationQueue()
+    now, steady = 1_000_000, 0
+    called: list[int] = []
+    queue.schedule(interval, called.append, now + interval, anchored_at=None)
+    queue.due_by(now, steady)
+    for passed, step in steps:
+        steady += passed
+        now += passed + step
+        due = queue.due_by(now, steady)
+        assert due is not None
+        assert due <= now + interval + BACK_MS
+        assert (due - 1_000_000) % interval == 0
+        queue.punctuate(now)
 
 
 def test_a_punctuation_may_begin_at_a_time() -> None:

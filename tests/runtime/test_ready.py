@@ -191,6 +191,34 @@ def test_punctuators_go_back_with_the_wall_clock(interval_s: int) -> None:
     run_app(test, builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000)
 
 
+@pytest.mark.parametrize("interval_s", [60, 3_600])
+@pytest.mark.parametrize("step_s", [-7_200, -1_800, 900, 7_200])
+def test_an_idle_app_notices_a_clock_that_was_set(step_s: int, interval_s: int) -> None:
+    """A call that is due by then comes within 5 s, another one within an interval: no timer tells of the step, and no record comes."""
+    called: list[float] = []
+
+    class Ticking(Processor[str, str, str, str]):
+        def init(self, context: ProcessorContext[str, str]) -> None:
+            context.schedule(interval_s * 1000, PunctuationType.WALL_CLOCK_TIME, lambda _: called.append(asyncio.get_running_loop().time()))
+
+        def process(self, record: Record[str, str]) -> None:
+            """Do nothing."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(1.7 * interval_s)
+        assert len(called) == 1
+        harness.kit.set_clock_back(-step_s)
+        at = asyncio.get_running_loop().time()
+        await harness.kit.clock.advance(interval_s + 10)
+        assert len(called) in {2, 3}
+        passed = called[1] - at
+        assert passed <= (5.1 if step_s >= 0.3 * interval_s + 1 else interval_s + 5.1)
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Ticking)
+    run_app(test, builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000)
+
+
 def test_a_task_of_low_priority_gets_its_turn() -> None:
     """While a task of a higher priority always has something to do, one of a lower priority is processed within a second, and a commit."""
     behind = TopicPartition("in", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from ks_actors.runtime.processing._due_times import DueTimes
 from ks_actors.runtime.processing._scheduler import Schedule
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from ks_actors.records import TaskId
     from ks_actors.task import Task
+
+
+# A wall clock that was set is noticed within this time.
+_LOOK_MS: Final = 5_000
 
 
 class Clocks(Protocol):
@@ -49,7 +53,8 @@ class ReadyTasks:
         self._passed_over: dict[TaskId, float] = {}
         self._punctuations = DueTimes()
         self._deadlines = DueTimes()
-        self._wall_seen: int = 0
+        # What the wall clock is ahead of the steady one.
+        self._ahead: float = -inf
         # Pauses do not count as waiting time.
         self._stood: float = 0.0
         self._stands_since: float | None = None
@@ -125,11 +130,14 @@ class ReadyTasks:
 
     def due(self) -> list[TaskId]:
         """Return the tasks that have become due, once; the caller updates them."""
-        now = self._clocks.wall_time()
-        back, self._wall_seen = now < self._wall_seen - BACK_MS, now
+        now, steady = self._clocks.wall_time(), self._clocks.steady_time()
+        ahead = now - steady
+        set_back = ahead < self._ahead - BACK_MS
+        if set_back or ahead > self._ahead:
+            self._ahead = ahead
         # On a clock that was set back punctuators are due at other times.
-        called = self._punctuations.tasks if back else self._punctuations.due(now)
-        return [*called, *self._deadlines.due(self._clocks.steady_time())]
+        called = self._punctuations.tasks if set_back else self._punctuations.due(now)
+        return [*called, *self._deadlines.due(steady)]
 
     def pick(self, workers: int = 1, most: float = inf) -> tuple[tuple[Task, ...], bool] | None:
         """Return the next tasks and whether to only drain them; None when there is none.
@@ -168,7 +176,8 @@ class ReadyTasks:
         if not self._gives_out:
             return None
         due, deadline = self._punctuations.next, self._deadlines.next
-        waits = [] if due is None else [due - self._clocks.wall_time()]
+        # The wall clock may be set at any time, and no timer tells of it.
+        waits = [] if due is None else [min(due - self._clocks.wall_time(), _LOOK_MS)]
         if deadline is not None:
             waits.append(deadline - self._clocks.steady_time())
         return max(0.0, min(waits)) / 1000 if waits else None

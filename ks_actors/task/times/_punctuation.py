@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class PunctuationQueue:
     After a call at `now` the next one is an interval later. When several intervals have gone by it
     is at the next multiple after `now`: missed calls are not made up for (Kafka Streams'
     PunctuationSchedule). When the clock is set back by more than a second, the due times go back
-    with it by whole intervals. So no call waits for the clock to catch up.
+    with it by whole intervals. So no call waits for the clock to catch up. A second clock, which
+    cannot be set, tells a step back from time that has passed since the last look.
 
     Calls that are due at one time come in Kafka Streams' order, which is that of Java's
     PriorityQueue: a binary heap, in which a cancelled schedule keeps its place until it is due.
@@ -50,7 +52,8 @@ class PunctuationQueue:
     def __init__(self) -> None:
         self.wanted: int = 0
         self._heap: list[Schedule] = []
-        self._seen: int = 0
+        # What the clock is ahead of the second one.
+        self._ahead: float = -inf
 
     def schedule(
         self,
@@ -84,19 +87,24 @@ class PunctuationQueue:
         """Return whether `punctuate` has work at `now_ms`."""
         return bool(self._heap) and self._heap[0].due <= now_ms
 
-    def due_by(self, now_ms: int) -> int | None:
+    def due_by(self, now_ms: int, steady_ms: float) -> int | None:
         """Return when to look next, by a clock at `now_ms` that may have been set back.
 
-        None when nothing is scheduled.
+        `steady_ms` is the time of one that cannot be. None when nothing is scheduled.
         """
-        back = self._seen - now_ms
+        ahead = now_ms - steady_ms
+        back = self._ahead - ahead
         if back > BACK_MS:
             schedules, self._heap = self._heap, []
             for schedule in schedules:
-                schedule.due -= back // schedule.interval * schedule.interval
+                # A first call may have been asked for at a later time.
+                begun = schedule.due <= now_ms + back + schedule.interval
+                schedule.due -= int(back // schedule.interval) * schedule.interval
+                if begun and schedule.due > now_ms + schedule.interval:
+                    schedule.due -= schedule.interval
                 self._push(schedule)
         if back > BACK_MS or back < 0:
-            self._seen = now_ms
+            self._ahead = ahead
         return self.next_due
 
     def punctuate(self, now_ms: int) -> bool:
