@@ -26,6 +26,11 @@ class NotAssigned(NamedTuple):
     since: float
     lag: int
 
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return UNREAD_TEXT
+
 
 @final
 class UnreadPartitions:

@@ -51,6 +51,8 @@ class WaitReason(Enum):
     """A broker does not answer."""
     NOT_FETCHED = "not fetched"
     """The log has records that no fetch has brought."""
+    TRANSACTION = "transaction"
+    """Exactly once: an open transaction holds the records back, as they may be behind it."""
     UNREAD = "unread"
     """The topology reads the partition, but no member of the group does."""
     SCHEDULE = "schedule"

@@ -6,21 +6,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log
+from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 from ks_actors.runtime.watch._coverage import Coverage
+from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes, warnings_due
-from ks_actors.runtime.watch._unread_partitions import UNREAD_TEXT, UnreadPartitions
+from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from actors import Signal
-    from ks_actors.log import IsolationLevel, Log
+    from ks_actors.log import Log
     from ks_actors.records import TaskId
+    from ks_actors.runtime.watch._held_back import HeldBack
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.runtime.watch._standstills import Found
+    from ks_actors.runtime.watch._unread_partitions import NotAssigned
     from ks_actors.task import Environment
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
@@ -38,9 +42,14 @@ class Look(Message, frozen=True):
 
 
 class EndsFound(Message, frozen=True):
-    """The end offsets that no fetch has returned (internal)."""
+    """The end offsets that no fetch has returned (internal).
+
+    `written` are the ends of the same logs with the records of open transactions, where only
+    committed records are read.
+    """
 
     ends: Mapping[TopicPartition, int]
+    written: Mapping[TopicPartition, int]
 
 
 class EndsNotFound(Message, frozen=True):
@@ -99,6 +108,8 @@ class Watch(Actor[WatchMessage]):
         self._bound: float = setup.config.stall_warning_ms / 1000
         self._stills = StandstillTimes(partition_states, self._bound)
         self._unread = UnreadPartitions(self._bound)
+        internal = map(setup.topic, setup.topology.internal_topics)
+        self._transactions = OpenTransactions(self._bound, internal)
         self._ends: Mapping[TopicPartition, int] = {}
         # The time of the next request to the log, and whether one is under way.
         self._ask_at: float = 0.0
@@ -139,6 +150,7 @@ class Watch(Actor[WatchMessage]):
             case EndsFound():
                 self._asking = False
                 self._ends = message.ends
+                self._transactions.note(message.ends, message.written, self.ctx.time())
             case EndsNotFound():
                 self._asking = False
                 _log.debug(
@@ -166,6 +178,7 @@ class Watch(Actor[WatchMessage]):
             # Do not report a time in which processing was paused.
             self._stills.forget()
             self._unread.forget()
+            self._transactions.forget()
         self._was_paused = paused
         found = self._stills.update(self._ends, now, look=True)
         waiting = [] if paused else [one for one in found if one.still.since is not None]
@@ -192,6 +205,8 @@ class Watch(Actor[WatchMessage]):
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
+        if not paused:
+            self._transactions.tell(self._held_back(found), now)
         if self._runs() and not self._asking:
             # Also while the user has paused the app: the lag grows.
             if now < self._ask_at:
@@ -258,8 +273,22 @@ class Watch(Actor[WatchMessage]):
     def _ask(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
             self._asking = True
-            ends = self._log.end_offsets(partitions, self._isolation)
-            self.ctx.pipe(ends, EndsFound, EndsNotFound)
+            self.ctx.pipe(self._look_up(partitions), lambda found: found, EndsNotFound)
+
+    async def _look_up(self, partitions: Sequence[TopicPartition]) -> EndsFound:
+        ends = await self._log.end_offsets(partitions, self._isolation)
+        if self._isolation is IsolationLevel.READ_UNCOMMITTED:
+            return EndsFound(ends, {})
+        written = await self._log.end_offsets(partitions, IsolationLevel.READ_UNCOMMITTED)
+        return EndsFound(ends, written)
+
+    def _held_back(self, found: Sequence[Found]) -> dict[TopicPartition, tuple[TaskId, HeldBack]]:
+        """Return what open transactions hold back, of partitions where nothing else waits."""
+        return {
+            place.partition: (place.task_id, held)
+            for place in (one.place for one in found if one.still.since is None)
+            if (held := self._transactions.of(place.partition, place.position)) is not None
+        }
 
     def _ask_group(self) -> None:
         if not self._asking_group:
@@ -277,6 +306,11 @@ class Watch(Actor[WatchMessage]):
         # Turned off, the watchdog does not look: then there are these alone to compare.
         found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
+        if not self._partition_states.paused:
+            waits += [
+                self._other(task, partition, WaitReason.TRANSACTION, held, now)
+                for partition, (task, held) in self._held_back(found).items()
+            ]
         warnings = {wait.task for wait in waits}
         for one in found:
             if one.place.task_id not in warnings:
@@ -286,18 +320,27 @@ class Watch(Actor[WatchMessage]):
 
     def _nobodys(self, now: float) -> Iterator[Wait]:
         for partition, one in self._unread.all(self.coverage.missing).items():
-            waited = int((now - one.since) * 1000)
-            since = self._wall_time() - waited
-            yield Wait(
-                task=None,
-                partition=partition,
-                reason=WaitReason.UNREAD,
-                text=UNREAD_TEXT,
-                since_ms=since,
-                waited_ms=waited,
-                buffered=0,
-                lag=one.lag,
-            )
+            yield self._other(None, partition, WaitReason.UNREAD, one, now)
+
+    def _other(
+        self,
+        task: TaskId | None,
+        partition: TopicPartition,
+        reason: WaitReason,
+        one: NotAssigned | HeldBack,
+        now: float,
+    ) -> Wait:
+        waited = int((now - one.since) * 1000)
+        return Wait(
+            task=task,
+            partition=partition,
+            reason=reason,
+            text=one.text,
+            since_ms=self._wall_time() - waited,
+            waited_ms=waited,
+            buffered=0,
+            lag=one.lag,
+        )
 
     def _wait(self, one: Found, now: float) -> Wait:
         reason, text = self._reasons.of(one.place, one.call)

@@ -1,0 +1,114 @@
+"""Records that an open transaction of another producer holds back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from ks_actors.lifecycle import component_log
+from ks_actors.runtime.watch._standstills import warnings_due
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ks_actors.records import TaskId, TopicPartition
+
+_log = component_log(__name__)
+# The number of partitions with a line of their own each, and of further ones named.
+_LINES = 10
+
+
+class HeldBack(NamedTuple):
+    """Offsets from `begin` (inclusive) to `end`, which no reader of committed records gets yet.
+
+    `since` is the time (s) when this was noticed.
+    """
+
+    begin: int
+    end: int
+    since: float
+
+    @property
+    def lag(self) -> int:
+        """The number of offsets that wait."""
+        return self.end - self.begin
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return (
+            f"an open transaction holds back {self.lag} offsets "
+            f"from {self.begin} on, until it ends, or times out by its transaction.timeout.ms; if "
+            "it hangs, `kafka-transactions.sh find-hanging` finds it, and `abort` ends it"
+        )
+
+
+@final
+class OpenTransactions:
+    """Track the partitions whose last stable offset stands still before the end of the log.
+
+    Warns after `bound` seconds, twice that, four times that, and so on. Topics that are `internal`
+    are left out: their transactions are this app's own, and end by its commits.
+    """
+
+    def __init__(self, bound: float, internal: Iterable[str]) -> None:
+        self._bound: float = bound
+        self._internal: frozenset[str] = frozenset(internal)
+        self._found: dict[TopicPartition, HeldBack] = {}
+        self._warnings: dict[TopicPartition, int] = {}
+
+    def forget(self) -> None:
+        """Start over."""
+        self._found.clear()
+        self._warnings.clear()
+
+    def note(
+        self, stable: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now: float
+    ) -> None:
+        """Note last stable offsets, and the ends of the same logs looked up after them.
+
+        Log the partitions that go on after a warning.
+        """
+        before, self._found = self._found, {}
+        for partition, end in ends.items():
+            begin = stable.get(partition, end)
+            if begin < end and partition.topic not in self._internal:
+                known = before.get(partition)
+                since = now if known is None or known.begin != begin else known.since
+                self._found[partition] = HeldBack(begin, end, since)
+        for partition, one in before.items():
+            now_held = self._found.get(partition)
+            ended = now_held is None or now_held.since != one.since
+            if ended and self._warnings.pop(partition, 0):
+                _log.info(
+                    "the transaction in %s at offset %d has ended, after records had waited for "
+                    "%.0f s",
+                    partition,
+                    one.begin,
+                    now - one.since,
+                )
+
+    def of(self, partition: TopicPartition, position: int | None) -> HeldBack | None:
+        """Return what is held back of a partition that is processed up to `position`.
+
+        Beyond the last stable offset of the last look, the transaction has ended since.
+        """
+        found = self._found.get(partition)
+        return found if found is not None and position == found.begin else None
+
+    def tell(self, held: Mapping[TopicPartition, tuple[TaskId, HeldBack]], now: float) -> None:
+        """Warn of partitions that have waited for long."""
+        due: list[TopicPartition] = []
+        for partition, (_, one) in held.items():
+            count = warnings_due(now - one.since, self._bound)
+            if count > self._warnings.get(partition, 0):
+                self._warnings[partition] = count
+                due.append(partition)
+        for partition in due[:_LINES]:
+            task, one = held[partition]
+            line = "%s of task %s has waited for %.0f s (transaction): %s"
+            _log.warning(line, partition, task, now - one.since, one.text)
+        if due[_LINES:]:
+            _log.warning(
+                "open transactions hold back %d more partitions; App.waiting() names them",
+                len(due) - _LINES,
+            )

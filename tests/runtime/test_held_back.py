@@ -1,0 +1,106 @@
+"""Records behind an open transaction are told of as others that wait."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ks_actors import WaitReason, serdes
+from ks_actors.dsl import Repartitioned, StreamsBuilder
+from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
+from ks_actors.records import Batch
+from ks_actors.testing import run_app
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, echo
+
+if TYPE_CHECKING:
+    import pytest
+
+    from ks_actors.log import TransactionalProducer
+    from ks_actors.testing import AppHarness
+
+FIRST = TopicPartition("in", 0)
+IN_AND_OUT = {"in": 1, "out": 1}
+
+
+async def open_one(harness: AppHarness) -> TransactionalProducer:
+    """Write a record in a transaction that stays open, and another one behind it."""
+    producer = await harness.log.transactional_producer("other", client_id="other", timeout_ms=600_000)
+    await producer.send([Outgoing(FIRST, Batch([b"a"], [b"open"], [0]))])
+    await harness.produce("in", "b", "behind", 0)
+    return producer
+
+
+def lines(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+
+def test_records_behind_an_open_transaction_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """After `stall_warning_ms`, then ever more rarely, with the offset and the remedy; `App.waiting` has it at once, and its end is told."""
+    caplog.set_level(logging.INFO, logger="ks_actors")
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "before", 0)
+        await harness.caught_up()
+        producer = await open_one(harness)
+        await harness.kit.clock.advance(9)
+        assert lines(caplog, "(transaction)") == []
+        (wait,) = harness.app.waiting()
+        assert (wait.partition, wait.reason, wait.lag) == (FIRST, WaitReason.TRANSACTION, 2)
+        assert "holds back 2 offsets from 1 on" in wait.text
+        await harness.kit.clock.advance(91)
+        told = lines(caplog, "(transaction)")
+        assert len(told) == 4
+        assert all(line.startswith("in-0 of task 0_0 has waited for ") and "find-hanging" in line for line in told)
+        await producer.commit({}, GroupMetadata("other", -1, ""))
+        await harness.kit.clock.advance(8)
+        assert [record.value for record in await harness.read("out")] == ["before", "open", "behind"]
+        assert len(lines(caplog, "the transaction in in-0 at offset 1 has ended")) == 1
+        assert [wait.reason for wait in harness.app.waiting()] == [WaitReason.RECORDS]
+
+    run_app(test, echo(), topics=IN_AND_OUT, processing_guarantee="exactly_once_v2")
+
+
+def test_transactions_that_end_in_time_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    """However many there are, one after the other."""
+
+    async def test(harness: AppHarness) -> None:
+        producer = await harness.log.transactional_producer("other", client_id="other", timeout_ms=600_000)
+        for _ in range(6):
+            await producer.send([Outgoing(FIRST, Batch([b"a"], [b"v"], [0]))])
+            await harness.kit.clock.advance(8)
+            await producer.commit({}, GroupMetadata("other", -1, ""))
+        await harness.caught_up()
+        assert len(await harness.read("out")) == 6
+
+    run_app(test, echo(), topics=IN_AND_OUT, processing_guarantee="exactly_once_v2")
+    assert lines(caplog, "has waited") == []
+
+
+def test_an_app_is_not_told_of_its_own_transactions(caplog: pytest.LogCaptureFixture) -> None:
+    """Records of a repartition topic wait for its next commit, however long that is."""
+
+    async def test(harness: AppHarness) -> None:
+        for _ in range(30):
+            await harness.produce("in", "a", "v", 0)
+            await harness.kit.clock.advance(2)
+        assert [wait for wait in harness.app.waiting() if wait.reason is WaitReason.TRANSACTION] == []
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).repartition(Repartitioned(serdes.STRING, serdes.STRING)).to("out", STRINGS_OUT)
+    run_app(
+        test, builder.build(), topics=IN_AND_OUT, processing_guarantee="exactly_once_v2", commit_interval_ms=40_000, transaction_timeout_ms=60_000
+    )
+    assert lines(caplog, "has waited") == []
+
+
+def test_an_app_that_reads_uncommitted_records_waits_for_no_transaction(caplog: pytest.LogCaptureFixture) -> None:
+    """At least once they are processed."""
+
+    async def test(harness: AppHarness) -> None:
+        await open_one(harness)
+        await harness.kit.clock.advance(60)
+        assert [record.value for record in await harness.read("out")] == ["open", "behind"]
+        assert [wait.reason for wait in harness.app.waiting()] == [WaitReason.RECORDS]
+
+    run_app(test, echo(), topics=IN_AND_OUT, processing_guarantee="at_least_once")
+    assert lines(caplog, "has waited") == []
