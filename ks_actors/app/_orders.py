@@ -226,7 +226,8 @@ class AppOrders(AppQueries):
         It commits if necessary. It covers all partitions that the topology reads. Partitions of
         other instances count as far as these have committed, which they do each
         `commit_interval_ms`. A partition that no member of the group reads is behind, even when it
-        is empty.
+        is empty. Records that come meanwhile count, too: on a stream that never rests there may be
+        no such moment before the timeout.
 
         Raises TaskTimeout, with the progress so far; the error that ended the app, if one has;
         NotRunning.
