@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import InstanceState, MissingSourceTopics, TopicExists, UnknownTopicOrPartition
+from ks_actors import InstanceState, MissingSourceTopics, NotAuthorized, TopicExists, UnknownTopicOrPartition
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
-from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
+from ks_actors.log import IsolationLevel, NewTopic, TopicDescription, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._known_topics import topics_in
 from ks_actors.log.kafka.wire import MetadataRequest
+from ks_actors.runtime.shared import unlisted_topics
 from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.cluster import Cluster, cluster
@@ -228,3 +230,51 @@ async def test_a_reset_deletes_a_changelog_that_one_broker_does_not_know(kafka_b
         assert lagging.left == 0
         assert plan.internal_topics == (here.changelog,)
         assert await here.log.describe_topics([here.changelog]) == {}
+
+
+async def test_a_topic_without_a_leader_exists(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`create_topics` says so at once: only a topic that has just been created is waited for."""
+    (partition,) = await new_topic(log)
+    found = await log._client.metadata([partition.topic])
+    leaderless = {name: topic._replace(leaders={0: -1}) for name, topic in found.items()}
+
+    async def metadata(*_: object, **__: object) -> dict[str, Any]:
+        return leaderless
+
+    monkeypatch.setattr(KafkaClient, "metadata", metadata)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(TopicExists, match=partition.topic):
+        await log.create_topics([NewTopic(partition.topic, 1)])
+    assert asyncio.get_running_loop().time() - began < log._client.options.api_timeout_ms / 2_000
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(300)
+async def test_a_frozen_broker_does_not_hold_up_a_lookup_in_turn(cluster: Cluster) -> None:
+    """Those that answer decide: it is passed over after 3 s, not after `request_timeout_ms`."""
+    async with KafkaLog(cluster.bootstrap) as log:
+        await log.create_topics([NewTopic(f"topic-{group_name()}", 1)])
+        for node in cluster.nodes:
+            await log._client.retry("to connect", partial(log._client.send, node.number, MetadataRequest([])))
+        cluster.nodes[0].pause()
+        began = asyncio.get_running_loop().time()
+        assert await log.describe_topics([f"topic-{group_name()}"]) == {}
+        for _ in range(3):
+            assert await log.describe_topics(configs=False)
+        assert asyncio.get_running_loop().time() - began < log._client.options.request_timeout_ms / 1_000
+
+
+async def test_a_topic_that_may_not_be_described_any_more_counts_as_gone() -> None:
+    """As in a listing; it keeps no other one from being found."""
+
+    class Refusing:
+        async def describe_topics(self, names: list[str], *, configs: bool) -> dict[str, TopicDescription]:
+            assert not configs
+            if "refused" in names:
+                raise NotAuthorized("failed to look up topic refused")
+            return {name: TopicDescription(name, 1, {}) for name in names if name != "gone"}
+
+    log: Any = Refusing()
+    assert set(await unlisted_topics(log, ["refused", "late", "gone", "listed"], ["listed"])) == {"late"}
+    assert await unlisted_topics(log, ["refused"], []) == {}
+    assert await unlisted_topics(log, ["listed"], ["listed"]) == {}

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ks_actors import WaitReason, serdes
+import pytest
+
+from ks_actors import HealthReason, TaskId, WaitReason, serdes
 from ks_actors.dsl import Repartitioned, StreamsBuilder
-from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
+from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing, TopicPartition
 from ks_actors.records import Batch
-from ks_actors.testing import run_app
+from ks_actors.runtime.watch._held_back import OpenTransactions
+from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, echo
 
 if TYPE_CHECKING:
-    import pytest
-
     from ks_actors.log import TransactionalProducer
     from ks_actors.testing import AppHarness
 
@@ -50,6 +51,8 @@ def test_records_behind_an_open_transaction_are_told(caplog: pytest.LogCaptureFi
         await harness.kit.clock.advance(91)
         told = lines(caplog, "(transaction)")
         assert len(told) == 4
+        assert harness.app.metrics()["stalled-partitions"] == 1
+        assert HealthReason.STALLED in {problem.reason for problem in harness.app.health().problems}
         assert all(line.startswith("in-0 of task 0_0 has waited for ") and "find-hanging" in line for line in told)
         await producer.commit({}, GroupMetadata("other", -1, ""))
         await harness.kit.clock.advance(8)
@@ -76,20 +79,30 @@ def test_transactions_that_end_in_time_are_not_told(caplog: pytest.LogCaptureFix
     assert lines(caplog, "has waited") == []
 
 
-def test_an_app_is_not_told_of_its_own_transactions(caplog: pytest.LogCaptureFixture) -> None:
-    """Records of a repartition topic wait for its next commit, however long that is."""
+@pytest.mark.parametrize("internal", [True, False])
+def test_an_app_is_not_told_of_its_own_transactions(caplog: pytest.LogCaptureFixture, *, internal: bool) -> None:
+    """Records of a topic that it writes and reads, internal or not, wait for its next commit, however long that is."""
 
     async def test(harness: AppHarness) -> None:
-        for _ in range(30):
-            await harness.produce("in", "a", "v", 0)
-            await harness.kit.clock.advance(2)
-        assert [wait for wait in harness.app.waiting() if wait.reason is WaitReason.TRANSACTION] == []
+        # So many that they are sent before the commit.
+        await harness.produce_all("in", [TestRecord("a", "v", 0) for _ in range(12_000)])
+        await harness.kit.clock.advance(30)
+        through = TopicPartition(f"{harness.app.config.application_id}-through-repartition" if internal else "through", 0)
+        ends = [await harness.log.end_offsets([through], isolation) for isolation in IsolationLevel]
+        assert {end[through] for end in ends} > {0}
+        assert [wait.reason for wait in harness.app.waiting()] == [WaitReason.RECORDS] * 2
+        await harness.caught_up()
+        assert len(await harness.read("out")) == 12_000
 
     builder = StreamsBuilder()
-    builder.stream("in", STRINGS).repartition(Repartitioned(serdes.STRING, serdes.STRING)).to("out", STRINGS_OUT)
-    run_app(
-        test, builder.build(), topics=IN_AND_OUT, processing_guarantee="exactly_once_v2", commit_interval_ms=40_000, transaction_timeout_ms=60_000
-    )
+    stream = builder.stream("in", STRINGS)
+    if internal:
+        stream.repartition(Repartitioned(serdes.STRING, serdes.STRING, name="through")).to("out", STRINGS_OUT)
+    else:
+        stream.to("through", STRINGS_OUT)
+        builder.stream("through", STRINGS).to("out", STRINGS_OUT)
+    settings = {"commit_interval_ms": 40_000, "transaction_timeout_ms": 60_000}
+    run_app(test, builder.build(), topics={**IN_AND_OUT, "through": 1}, processing_guarantee="exactly_once_v2", **settings)
     assert lines(caplog, "has waited") == []
 
 
@@ -104,3 +117,19 @@ def test_an_app_that_reads_uncommitted_records_waits_for_no_transaction(caplog: 
 
     run_app(test, echo(), topics=IN_AND_OUT, processing_guarantee="at_least_once")
     assert lines(caplog, "has waited") == []
+
+
+def test_a_partition_that_is_not_asked_about_any_more_is_not_told_to_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    """It may have moved to another instance, with the transaction still open."""
+    caplog.set_level(logging.INFO, logger="ks_actors")
+    open_ones = OpenTransactions(10.0, ["own"])
+    own = TopicPartition("own", 0)
+    open_ones.note({FIRST: 3, own: 1}, {FIRST: 5, own: 2}, 0.0)
+    assert open_ones.of(own, 1) is None
+    held = open_ones.of(FIRST, 3)
+    assert held is not None
+    assert open_ones.of(FIRST, 4) is None
+    open_ones.tell({FIRST: (TaskId(0, 0), held)}, 10.0)
+    assert len(lines(caplog, "has waited for 10 s (transaction)")) == 1
+    open_ones.note({}, {}, 12.0)
+    assert lines(caplog, "has ended") == []

@@ -7,6 +7,7 @@ import base64
 import re
 import shutil
 import struct
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,6 +131,31 @@ def test_no_call_waits_longer_than_an_interval_behind_a_clock_that_is_set(steps:
         assert due <= now + interval + BACK_MS
         assert (due - 1_000_000) % interval == 0
         queue.punctuate(now)
+
+
+def test_a_first_call_at_a_time_does_not_go_back_with_the_clock() -> None:
+    """It was asked for at that time."""
+    queue = PunctuationQueue()
+    queue.schedule(1_000, lambda now: None, 900_000, anchored_at=100_000)
+    queue.due_by(100_000, 0)
+    assert queue.due_by(60_000, 10_000) == 900_000
+
+
+def test_small_steps_back_do_not_add_up() -> None:
+    """Each is waited out: none makes a call come early, however many there are."""
+    queue = PunctuationQueue()
+    now, steady = 1_000_000, 0
+    called: list[int] = []
+    queue.schedule(1_000, called.append, now + 1_000, anchored_at=None)
+    for _ in range(20):
+        for _ in range(50):
+            now, steady = now + 100, steady + 100
+            queue.due_by(now, steady)
+            queue.punctuate(now)
+        now -= 500
+        queue.due_by(now, steady)
+        assert not queue.is_due(now)
+    assert all(later - earlier >= 1_000 for earlier, later in pairwise(called))
 
 
 def test_a_punctuation_may_begin_at_a_time() -> None:

@@ -8,7 +8,7 @@ from actors import Actor, Mailbox, Message, Spec, Started
 from ks_actors._errors import TopologyError
 from ks_actors.lifecycle import component_log
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.shared import prepare_topics
+from ks_actors.runtime.shared import prepare_topics, unlisted_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,10 +118,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
         the broker that has answered may lag behind.
         """
         listed = frozenset(await self._log.describe_topics(configs=False))
-        lacking = self._setup.matched - listed
-        if not lacking:
-            return listed
-        return listed | (await self._log.describe_topics(lacking, configs=False)).keys()
+        return listed | (await unlisted_topics(self._log, self._setup.matched, listed)).keys()
 
     def _tell(self, found: frozenset[str]) -> None:
         before = self._setup.matched

@@ -239,7 +239,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         if (seconds := self._ready.wakes_in()) is None:
             return
         at = self.ctx.time() + seconds
-        if self._wakes is None or abs(self._wakes - at) > _CLOSE_S or "wake" not in self.ctx.timers:
+        # An earlier timer stands: it costs one look, and setting it anew would cost each slice.
+        if self._wakes is None or at < self._wakes - _CLOSE_S or "wake" not in self.ctx.timers:
             self._wakes = at
             self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
 

@@ -3,9 +3,11 @@
 from ks_actors.runtime.shared._internal_topics import (
     check_new_topics,
     check_sizes,
+    fixed_sinks,
     plan_topics,
     prepare_topics,
     topics_prepared,
+    unlisted_topics,
 )
 from ks_actors.runtime.shared._listeners import (
     RestoreListener,
@@ -38,10 +40,12 @@ __all__ = [
     "WorkerState",
     "check_new_topics",
     "check_sizes",
+    "fixed_sinks",
     "misfits",
     "plan_topics",
     "prepare_topics",
     "shut_down",
     "topics_prepared",
+    "unlisted_topics",
     "write_process_id",
 ]

@@ -10,6 +10,7 @@ from ks_actors._errors import (
     ConfigError,
     MissingSinkTopics,
     MissingSourceTopics,
+    NotAuthorized,
     TopicExists,
     TopologyError,
 )
@@ -24,7 +25,7 @@ from ks_actors.runtime.shared._topic_configs import (
 from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors.log import Log
     from ks_actors.task import Environment
@@ -80,14 +81,34 @@ async def plan_topics(
         # A broker may not know the newest topics. A changelog would be too small for good without
         # the largest one that a pattern matches, so a second broker lists them, too.
         existing = {**await log.describe_topics(configs=False), **existing}
-        if unlisted := setup.matched - existing.keys():
-            existing |= await log.describe_topics(sorted(unlisted), configs=False)
+        existing |= await unlisted_topics(log, setup.matched, existing)
     existing |= await _check_sources(log, setup, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
     found = counts.copy()
     wanted = _wanted(setup, subtopologies, counts)
     _check_internal(setup, wanted, counts, found.get)
     return counts, wanted, existing
+
+
+async def unlisted_topics(
+    log: Log, topics: Iterable[str], listed: Collection[str]
+) -> Mapping[str, TopicDescription]:
+    """Return those of some topics that exist though a broker's listing lacks them.
+
+    It may not have heard of them yet. Topics that the app must not describe any more are left out,
+    as in a listing.
+    """
+    lacking = sorted(set(topics) - set(listed))
+    if not lacking:
+        return {}
+    try:
+        return await log.describe_topics(lacking, configs=False)
+    except NotAuthorized:
+        if len(lacking) == 1:
+            return {}
+    # The refusal of one is none of the others.
+    found = [await unlisted_topics(log, [topic], ()) for topic in lacking]
+    return {name: topic for each in found for name, topic in each.items()}
 
 
 async def _create(
@@ -169,12 +190,10 @@ async def _check_sources(
     return found
 
 
-async def _check_sinks(
-    log: Log, setup: Environment, existing: Mapping[str, TopicDescription]
-) -> None:
-    """Raise MissingSinkTopics for missing topics of sinks and dead letters.
+def fixed_sinks(setup: Environment) -> dict[str, list[str]]:
+    """Return the topics that the app writes to, with their writers: sinks and dead letters.
 
-    Topics chosen by a function are unknown here.
+    Internal topics, and those chosen by a function, are left out.
     """
     writers: dict[str, list[str]] = {}
     for node in setup.topology.nodes.values():
@@ -187,6 +206,17 @@ async def _check_sinks(
     letters = setup.config.errors_dead_letter_queue_topic_name
     if letters is not None:
         writers.setdefault(letters, []).append("errors_dead_letter_queue_topic_name")
+    return writers
+
+
+async def _check_sinks(
+    log: Log, setup: Environment, existing: Mapping[str, TopicDescription]
+) -> None:
+    """Raise MissingSinkTopics for missing topics of sinks and dead letters.
+
+    Topics chosen by a function are unknown here.
+    """
+    writers = fixed_sinks(setup)
     unlisted = sorted(writers.keys() - existing.keys())
     # As for sources.
     found = await log.describe_topics(unlisted, configs=False) if unlisted else {}

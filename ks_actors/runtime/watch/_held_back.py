@@ -46,13 +46,13 @@ class HeldBack(NamedTuple):
 class OpenTransactions:
     """Track the partitions whose last stable offset stands still before the end of the log.
 
-    Warns after `bound` seconds, twice that, four times that, and so on. Topics that are `internal`
-    are left out: their transactions are this app's own, and end by its commits.
+    Warns after `bound` seconds, twice that, four times that, and so on. The app's `own` topics, to
+    which it writes, are left out: it has transactions there itself, which end by its commits.
     """
 
-    def __init__(self, bound: float, internal: Iterable[str]) -> None:
+    def __init__(self, bound: float, own: Iterable[str]) -> None:
         self._bound: float = bound
-        self._internal: frozenset[str] = frozenset(internal)
+        self._own: frozenset[str] = frozenset(own)
         self._found: dict[TopicPartition, HeldBack] = {}
         self._warnings: dict[TopicPartition, int] = {}
 
@@ -66,19 +66,19 @@ class OpenTransactions:
     ) -> None:
         """Note last stable offsets, and the ends of the same logs looked up after them.
 
-        Log the partitions that go on after a warning.
+        Log the partitions that go on after a warning. Those without an end were not asked about.
         """
         before, self._found = self._found, {}
         for partition, end in ends.items():
             begin = stable.get(partition, end)
-            if begin < end and partition.topic not in self._internal:
+            if begin < end and partition.topic not in self._own:
                 known = before.get(partition)
                 since = now if known is None or known.begin != begin else known.since
                 self._found[partition] = HeldBack(begin, end, since)
         for partition, one in before.items():
             now_held = self._found.get(partition)
             ended = now_held is None or now_held.since != one.since
-            if ended and self._warnings.pop(partition, 0):
+            if ended and self._warnings.pop(partition, 0) and partition in ends:
                 _log.info(
                     "the transaction in %s at offset %d has ended, after records had waited for "
                     "%.0f s",
@@ -96,7 +96,7 @@ class OpenTransactions:
         return found if found is not None and position == found.begin else None
 
     def tell(self, held: Mapping[TopicPartition, tuple[TaskId, HeldBack]], now: float) -> None:
-        """Warn of partitions that have waited for long."""
+        """Warn of partitions that have waited for `bound` seconds or longer."""
         due: list[TopicPartition] = []
         for partition, (_, one) in held.items():
             count = warnings_due(now - one.since, self._bound)

@@ -8,6 +8,7 @@ from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
+from ks_actors.runtime.shared import fixed_sinks
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.runtime.watch._reasons import Reasons
@@ -81,9 +82,10 @@ class Watch(Actor[WatchMessage]):
 
     Warns after `stall_warning_ms`, twice that, four times that, and so on. A check costs one look
     at each partition, and nothing for each record. For quiet partitions, one request per half of
-    `stall_warning_ms` asks the log for end offsets; for new ones the first look does, also when the
-    watchdog is turned off, as nothing else tells the lag of an empty partition. The group is asked
-    as often when the topology reads partitions that no task here has: perhaps no member has them.
+    `stall_warning_ms` asks the log for end offsets, and a second one where only committed records
+    are read. For new ones the first look does, also when the watchdog is turned off, as nothing
+    else tells the lag of an empty partition. The group is asked as often when the topology reads
+    partitions that no task here has: perhaps no member has them.
     Errors of the watchdog are logged and harm nothing else.
     """
 
@@ -109,7 +111,7 @@ class Watch(Actor[WatchMessage]):
         self._stills = StandstillTimes(partition_states, self._bound)
         self._unread = UnreadPartitions(self._bound)
         internal = map(setup.topic, setup.topology.internal_topics)
-        self._transactions = OpenTransactions(self._bound, internal)
+        self._transactions = OpenTransactions(self._bound, [*internal, *fixed_sinks(setup)])
         self._ends: Mapping[TopicPartition, int] = {}
         # The time of the next request to the log, and whether one is under way.
         self._ask_at: float = 0.0
@@ -189,12 +191,23 @@ class Watch(Actor[WatchMessage]):
         ]
         metrics = self._partition_states.metrics
         unread = self._unread.all(self.coverage.missing)
+        held = {} if paused else self._held_back(found)
+        held_long = {
+            partition: one for partition, one in held.items() if now - one[1].since >= self._bound
+        }
         metrics.longest_wait = max(
-            (*(one.waited(now) for one in waiting), *(now - one.since for one in unread.values())),
+            (
+                *(one.waited(now) for one in waiting),
+                *(now - one.since for one in unread.values()),
+                *(now - one.since for _, one in held.values()),
+            ),
             default=0.0,
         )
-        metrics.stalled_partitions = len(stalled) + self._unread.tell(unread, now)
-        self.stalled = tuple(self._wait(one, now) for one in stalled[:_LINES])
+        metrics.stalled_partitions = len(stalled) + len(held_long) + self._unread.tell(unread, now)
+        waits = [self._wait(one, now) for one in stalled[:_LINES]] + self._held_waits(
+            held_long, now
+        )
+        self.stalled = tuple(waits[:_LINES])
         due = []
         for one in stalled:
             # Records may have waited for long when that is first known: one warning covers it.
@@ -205,8 +218,7 @@ class Watch(Actor[WatchMessage]):
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
-        if not paused:
-            self._transactions.tell(self._held_back(found), now)
+        self._transactions.tell(held_long, now)
         if self._runs() and not self._asking:
             # Also while the user has paused the app: the lag grows.
             if now < self._ask_at:
@@ -307,10 +319,7 @@ class Watch(Actor[WatchMessage]):
         found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
         if not self._partition_states.paused:
-            waits += [
-                self._other(task, partition, WaitReason.TRANSACTION, held, now)
-                for partition, (task, held) in self._held_back(found).items()
-            ]
+            waits += self._held_waits(self._held_back(found), now)
         warnings = {wait.task for wait in waits}
         for one in found:
             if one.place.task_id not in warnings:
@@ -321,6 +330,14 @@ class Watch(Actor[WatchMessage]):
     def _nobodys(self, now: float) -> Iterator[Wait]:
         for partition, one in self._unread.all(self.coverage.missing).items():
             yield self._other(None, partition, WaitReason.UNREAD, one, now)
+
+    def _held_waits(
+        self, held: Mapping[TopicPartition, tuple[TaskId, HeldBack]], now: float
+    ) -> list[Wait]:
+        return [
+            self._other(task, partition, WaitReason.TRANSACTION, one, now)
+            for partition, (task, one) in held.items()
+        ]
 
     def _other(
         self,

@@ -52,8 +52,9 @@ class PunctuationQueue:
     def __init__(self) -> None:
         self.wanted: int = 0
         self._heap: list[Schedule] = []
-        # What the clock is ahead of the second one.
+        # What the clock was ahead of the second one when it was last not behind, and its time then.
         self._ahead: float = -inf
+        self._seen: int = 0
 
     def schedule(
         self,
@@ -97,14 +98,15 @@ class PunctuationQueue:
         if back > BACK_MS:
             schedules, self._heap = self._heap, []
             for schedule in schedules:
-                # A first call may have been asked for at a later time.
-                begun = schedule.due <= now_ms + back + schedule.interval
-                schedule.due -= int(back // schedule.interval) * schedule.interval
-                if begun and schedule.due > now_ms + schedule.interval:
-                    schedule.due -= schedule.interval
+                # A first call may have been asked for at a later time, which stays.
+                if schedule.due <= now_ms + back + schedule.interval:
+                    schedule.due -= int(back // schedule.interval) * schedule.interval
+                    if schedule.due > now_ms + schedule.interval:
+                        schedule.due -= schedule.interval
                 self._push(schedule)
-        if back > BACK_MS or back < 0:
-            self._ahead = ahead
+        # Small steps that have been waited out do not add up.
+        if back > BACK_MS or now_ms >= self._seen:
+            self._ahead, self._seen = ahead, now_ms
         return self.next_due
 
     def punctuate(self, now_ms: int) -> bool:

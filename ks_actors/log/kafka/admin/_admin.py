@@ -109,8 +109,9 @@ class Admin:
         }
         if lost:
             existing |= listed - failed.keys()
+        # The controller knows a topic that somebody else has just created before the brokers do.
         await self._until_led(
-            dict.fromkeys(existing, 1)
+            dict.fromkeys(existing - listed, 1)
             | {
                 name: topic.partitions
                 for name, topic in wanted.items()

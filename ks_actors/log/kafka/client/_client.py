@@ -501,10 +501,16 @@ class KafkaClient:
         names = None if topics is None else sorted(set(topics))
         if patient and names is not None:
             return await self._young.find(dict.fromkeys(names, 1), timeout_ms)
-        asked = self._lister if names is None else ()
-        node, found = await self.retry(
-            "to list topics", lambda: self.ask_metadata(names, asked), timeout_ms=timeout_ms
-        )
+
+        async def attempt() -> tuple[int, Mapping[str, TopicMetadata]]:
+            asked = self._lister if names is None else ()
+            # Another broker than the last one may be frozen.
+            limit_s = _LOOK_LIMIT_S if asked else None
+            if names is None:
+                self._lister = ()
+            return await self.ask_metadata(names, asked, limit_s=limit_s)
+
+        node, found = await self.retry("to list topics", attempt, timeout_ms=timeout_ms)
         if names is None:
             self._lister = (node,)
         self._topics.raise_refused(names or ())

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+# Seconds that a further broker may take: it may be frozen, and another one has answered.
+_LIMIT_S: Final = 3.0
 # So many brokers are asked before any is asked again: on a large cluster each is one more
 # connection.
 _ENOUGH: Final = 3
@@ -32,6 +34,16 @@ class Turns:
     def asked(self) -> Collection[int]:
         """The brokers to ask last."""
         return self._asked if len(self._asked) < _ENOUGH else ()
+
+    @property
+    def limit_s(self) -> float | None:
+        """How long a broker may take; None until one has answered."""
+        return None if self._until is None else _LIMIT_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answers so far are all that count."""
+        return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
     def go_on(self, broker: int, brokers: Collection[int]) -> bool:
         """Return whether to ask another one of `brokers`, as this one's answer lacks a topic."""

@@ -39,7 +39,12 @@ class Asks(Protocol):
     ) -> T: ...
 
     async def ask_metadata(
-        self, topics: list[str] | None, asked: Collection[int] = (), /
+        self,
+        topics: list[str] | None,
+        asked: Collection[int] = (),
+        /,
+        *,
+        limit_s: float | None = None,
     ) -> tuple[int, Mapping[str, TopicMetadata]]: ...
 
     async def send(self, node: int, request: Any, /) -> Any: ...
@@ -71,7 +76,14 @@ class YoungTopics:
             return [name for name, count in wanted.items() if known.get(name, 0) < count]
 
         async def attempt() -> None:
-            node, topics = await self._client.ask_metadata(lacking(), turns.asked)
+            try:
+                node, topics = await self._client.ask_metadata(
+                    lacking(), turns.asked, limit_s=turns.limit_s
+                )
+            except Unavailable:
+                if turns.is_over:
+                    return
+                raise
             found.update(topics)
             left = [name for name in lacking() if not self._topics.refuses(name)]
             if left and turns.go_on(node, self._client.nodes):

@@ -11,9 +11,10 @@ a transactional id.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from ks_actors._errors import LogError, LogTimeout, TransactionAborted
+from ks_actors._errors import LogError, LogTimeout, NotAuthorized, TransactionAborted
 from ks_actors.lifecycle import component_log
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka.admin import Admin, fetch_unstable
@@ -107,7 +108,8 @@ class HangingTransactions:
         await self._client.retry("to look up leaders", lambda: self._client.refresh(topics))
         if any(self._client.known(topic) is None for topic in topics):
             # One broker does not know it, perhaps since it has just come back.
-            await self._client.metadata(topics, patient=True)
+            with suppress(NotAuthorized):
+                await self._client.metadata(topics, patient=True)
 
     def _is_there(self, partition: TopicPartition) -> bool:
         topic = self._client.known(partition.topic)
