@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ks_actors.task import Task
 
 _GRACE_S: Final = 0.02
+# The least time for which a task is fed between two drains, as a part of the last one's.
+_LEAST_FED: Final = 0.5
 
 
 def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
@@ -44,6 +46,14 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
         f"begun: {text}. If calls may take so long, raise max_drain_ms; if not, give them a "
         "shorter timeout_ms"
     )
+
+
+def _crowded(task: Task) -> bool:
+    """Return whether more records wait for room than calls are in flight.
+
+    A single call is never crowded: while it ends, no other could begin anyway.
+    """
+    return task.group.buffered > task.in_flight > 1 and task.draining.room() == 0
 
 
 def output_ids(tasks: Iterable[Task]) -> frozenset[int]:
@@ -81,8 +91,8 @@ class Drains:
         self._committer = committer
         self._wake_in = wake_in
         self._longest: float = longest
-        # The time for which a task is fed between two commits: most of the interval, as clocks are
-        # not exact.
+        # The time between the beginnings of two drains: most of the interval, as clocks are not
+        # exact. A crowded task is fed for this time.
         self._fed_for: float = 0.9 * interval
         # The drain start of each task, in order, and its deadline to be at rest, in the same order.
         self._draining: dict[TaskId, float] = {}
@@ -104,9 +114,9 @@ class Drains:
     def begin(self, drain: Drain, now: float, suspended: Container[TaskId]) -> None:
         """Drain the touched tasks that are not draining yet.
 
-        Answer when the tasks that the commit waits for are at rest. With `due_only`, skip tasks fed
-        for less than the interval: long calls must not keep tasks draining all the time. Suspended
-        tasks are committed whenever they are at rest.
+        Answer when the tasks that the commit waits for are at rest. With `due_only`, skip tasks
+        that have not been fed for long enough: long calls must not keep tasks draining all the
+        time. Suspended tasks are committed whenever they are at rest.
         """
         # The app closes: from now on calls that are as long as its patience must not begin.
         if drain.calm and self.calm is None:
@@ -311,7 +321,16 @@ class Drains:
                 return
 
     def _fed(self, task: Task, now: float) -> bool:
-        return now - task.draining.fed >= self._fed_for
+        """Return whether the task has taken records for long enough.
+
+        A drain costs throughput only when the calls are too few for the records.
+        """
+        enough, took = self._fed_for, task.draining.took
+        if not _crowded(task):
+            # The interval counts from the beginning of the last drain, as the timer does. From its
+            # end, the timer would always come too early, and every second commit left the task out.
+            enough = min(enough, max(enough - took, _LEAST_FED * took))
+        return now - task.draining.fed >= enough
 
     def _at_rest(self, task: Task) -> bool:
         return task.drained and task.id not in self._leased

@@ -109,8 +109,8 @@ class Drain(Message, frozen=True):
     """Let the records in flight finish, and feed no new ones to asynchronous processors.
 
     Answered when none is left, or only those of longer calls. The tasks of longer calls keep
-    draining, outside of the commit. `due_only`: skip tasks with calls that were fed again a moment
-    ago. `calm`: from now on, tasks begin no long calls.
+    draining, outside of the commit. `due_only`: skip tasks with calls that have not been fed long
+    enough. `calm`: from now on, tasks begin no long calls.
     """
 
     reply: Reply[None]
