@@ -240,3 +240,41 @@ async def test_a_plain_function_of_many_records_is_leaving_until_it_returns(fail
         await woken.wait()
     assert (node.leaving, node.has_results, work.out, work.failures) == (False, False, [], [])
     node.close()
+
+
+def test_the_timer_of_timeouts_rests_while_no_call_has_a_deadline() -> None:
+    """Calls that wait for a retry, or go on although they were cancelled, wake nobody; the deadline of the next attempt counts."""
+    looks: list[float] = []
+
+    class Watched(_Node):
+        def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
+            looks.append(loop.time())
+            super()._cancel_late(loop)
+
+    async def call(value: str) -> str:
+        if value == "fails":
+            raise ValueError(value)
+        try:
+            await asyncio.sleep(50)
+        except asyncio.CancelledError:
+            if value == "stays":
+                await asyncio.sleep(100)
+            raise
+        return value
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        node = Watched(call, timeout_ms=20, retry=Retry(attempts=2, backoff_ms=10_000, max_backoff_ms=10_000))
+        began = loop.time()
+        for value in ("fails", "stays", "leaves"):
+            node.process(value, value, 0, ())
+        await asyncio.sleep(5)
+        assert node.in_flight == 3
+        assert len(looks) <= 2
+        await node.finish()
+        # Two attempts of 100 s that were cancelled, and a backoff between them.
+        assert 210 < loop.time() - began < 210.1
+        assert len(looks) <= 6
+        assert [type(error) for error in node.surroundings.failures] == [ValueError, TimeoutError, TimeoutError]
+
+    run(test())

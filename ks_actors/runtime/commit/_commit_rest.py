@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
+    from ks_actors.task import Task
 
 # The longest rest, whether work begins or not.
 _REST_S: Final = 1.0
@@ -47,10 +48,7 @@ class CommitRest:
 
     def wait(self, now: float) -> float | None:
         """Return the seconds to wait before the next look; None when a commit is due at `now`."""
-        nothing = not any(
-            task.commit_needed or task.in_flight or task.cached_updates
-            for task in self._metrics.tasks.values()
-        )
+        nothing = not any(map(_has_work_for, self._metrics.tasks.values()))
         if nothing and not self._metrics.at_work():
             self._metrics.commits_rest, self._since, self._begun_at = True, now, None
             return max(self._interval, _REST_S)
@@ -80,3 +78,13 @@ class CommitRest:
             self._begun_at = None
             return None
         return left
+
+
+def _has_work_for(task: Task) -> bool:
+    """Return whether a commit by the timer may take a task, or begin to drain it.
+
+    A task that drains asks for its commit by itself, when it is at rest.
+    """
+    if task.draining.since is not None and not task.drained:
+        return False
+    return task.commit_needed or task.in_flight > 0 or task.cached_updates > 0

@@ -246,15 +246,13 @@ class AsyncNode:
         call.task = loop.create_task(self._run(call), context=context)
         if ended is not None:
             call.task.add_done_callback(ended)
-        if self._timeout is not None and self._sweep is None:
-            self._sweep = loop.call_later(self._timeout, self._cancel_late, loop)
 
     async def _run(self, call: Call) -> None:
         enter_user_code()
         retry, attempt, timeout = self._options.retry, 1, self._timeout
         while True:
             if timeout is not None:
-                call.deadline = asyncio.get_running_loop().time() + timeout
+                self._set_deadline(call, timeout)
             try:
                 call.result = await self._invoke(call)
                 call.error = None
@@ -358,10 +356,17 @@ class AsyncNode:
 
     # --- time -------------------------------------------------------------------------------------
 
+    def _set_deadline(self, call: Call, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
+        call.deadline = loop.time() + timeout
+        # One timer for all calls: a timer per record would cost more than the call of many
+        # processors. If there is one, it comes early enough: the other deadlines are earlier.
+        if self._sweep is None:
+            self._sweep = loop.call_at(call.deadline, self._cancel_late, loop)
+
     def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel the overdue calls; schedule a check for the next deadline."""
         self._sweep = None
-        assert self._timeout is not None
         now, following = loop.time(), inf
         for call in self._running:
             if call.deadline > now:
@@ -369,10 +374,9 @@ class AsyncNode:
             elif call.task is not None:
                 call.late, call.deadline = True, inf
                 call.task.cancel()
-        if self._running:
-            # One timer for all calls: a timer per record would cost more than the call of many
-            # processors.
-            self._sweep = loop.call_at(min(following, now + self._timeout), self._cancel_late, loop)
+        # Calls have no deadline while they wait to be retried, or do not end though cancelled.
+        if following < inf:
+            self._sweep = loop.call_at(following, self._cancel_late, loop)
 
     def _too_late(self, call: Call) -> TimeoutError:
         return TimeoutError(
