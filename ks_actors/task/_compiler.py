@@ -28,7 +28,7 @@ from ks_actors.processors.joins import StreamTableJoin, TableJoinSide
 from ks_actors.processors.stateless import Batched
 from ks_actors.task._join_pairs import find_pair
 from ks_actors.task._node import NodeWork, guarded, one_by_one
-from ks_actors.task.calls import needs_thread
+from ks_actors.task.calls import Emptied, needs_thread
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ks_actors.task._node import TaskServices
     from ks_actors.task._sink import Sink
     from ks_actors.task._update_cache import UpdateCache
-    from ks_actors.task.calls import InFlight
+    from ks_actors.task.calls import Holder, InFlight
     from ks_actors.topology import Topology
 
     Node = SourceNode | ProcessorNode | SinkNode
@@ -61,7 +61,8 @@ class Plan(NamedTuple):
 
     It has the entrances by source node, the close functions in order, and the asynchronous nodes.
     `blocking` tells whether a function blocks. `caches` are in the order in which they must be
-    flushed. `pair` takes batches of both streams of a join, by its left and right source.
+    flushed. `pair` takes batches of both streams of a join, by its left and right source. `holders`
+    are what holds records back, upstream first, each with the nodes that its records may reach.
     """
 
     entrances: Mapping[str, Entrance]
@@ -70,6 +71,7 @@ class Plan(NamedTuple):
     blocking: bool
     caches: tuple[UpdateCache, ...]
     pair: Pair | None
+    holders: tuple[tuple[Holder, frozenset[str]], ...]
 
     def close(self) -> list[tuple[str, Exception]]:
         """Close all processors, even when some raise; return the errors with their nodes."""
@@ -141,7 +143,26 @@ class Compiler:
         caches = self._services.caches
         cached = () if caches is None else caches.in_order()
         closers = {name: self._closers[name] for name in self._nodes if name in self._closers}
-        return Plan(entrances, closers, tuple(self._asynchronous), blocking, cached, pair)
+        return Plan(
+            entrances,
+            closers,
+            tuple(self._asynchronous),
+            blocking,
+            cached,
+            pair,
+            self._holders(works),
+        )
+
+    def _holders(self, works: Iterable[NodeWork]) -> tuple[tuple[Holder, frozenset[str]], ...]:
+        """Return what holds records back, upstream first, with the nodes that it leads to."""
+        found: list[tuple[Holder, frozenset[str]]] = [
+            (node.turnover, self._reached(node.node)) for node in self._asynchronous
+        ]
+        found += [
+            (Emptied(cache), self._reached(work.node)) for work in works for cache in work.caches
+        ]
+        # A node leads to more nodes than any that is further down.
+        return tuple(sorted(found, key=lambda one: -len(one[1])))
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
         made = self._made.get(name)

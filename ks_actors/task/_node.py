@@ -43,7 +43,7 @@ class TaskServices:
         global_stores: Mapping[str, Any],
         wall_time: Callable[[], int],
         schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule],
-        when_idle: Callable[[int, IdleNode], None],
+        when_idle: Callable[[str, int, IdleNode], None],
         dropped: Callable[[int], None],
         request_commit: Callable[[], None],
         progress: dict[str, int],
@@ -63,7 +63,7 @@ class TaskServices:
         self.schedule: Callable[[str, int, str, Callable[[int], None], int | None], Schedule] = (
             schedule
         )
-        self.when_idle: Callable[[int, IdleNode], None] = when_idle
+        self.when_idle: Callable[[str, int, IdleNode], None] = when_idle
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
@@ -95,9 +95,10 @@ class NodeWork:
         self.dropped: Callable[..., None] = _counting(services.dropped, self._tell_of_drop)
         self._tell_at: int | None = None
         self.wall_time: Callable[[], int] = services.wall_time
-        self.when_idle: Callable[[int, IdleNode], None] = services.when_idle
+        self.when_idle: Callable[[int, IdleNode], None] = partial(services.when_idle, node)
         self.request_commit: Callable[[], None] = services.request_commit
         self.progress: dict[str, int] = services.progress
+        self.caches: list[UpdateCache] = []
         self.beginnings: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def when_made(self, make: Callable[[], None], init: Callable[[], None]) -> None:
@@ -182,7 +183,7 @@ class NodeWork:
         if caches is None:
             return None
         found, forward, forward_batch = self.store(store), self.forward, self.forward_batch
-        return caches.of(
+        made = caches.of(
             store,
             found,
             forward,
@@ -191,6 +192,9 @@ class NodeWork:
             joined=self._joined,
             send_old=send_old,
         )
+        if made is not None:
+            self.caches.append(made)
+        return made
 
     def key_serde(self, serde: Serde[Any] | None) -> Serde[Any]:
         """Return a serde of keys, the app's default for None."""

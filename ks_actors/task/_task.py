@@ -216,7 +216,7 @@ class Task:
         return (
             any(node.has_results for node in self._plan.asynchronous)
             or (self.draining.room() > 0 and self.group.ready(now_ms))
-            or self._idle_ready(now_ms)
+            or self.idle.ready(now_ms)
         )
 
     def wakes_at(self, now_ms: float) -> float | None:
@@ -366,26 +366,23 @@ class Task:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _idle_ready(self, now_ms: float) -> bool:
-        return self.idle.ready(now_ms) and not (self.in_flight or self.cached_updates)
-
     def _close_idle(self) -> bool:
         """Close windows of nodes that no record reaches; return whether there was anything."""
         if not self.idle:
             return False
         now = self._setup.steady_time()
         self.idle.note(now)
-        if not self._idle_ready(now):
+        if not self.idle.ready(now):
             return False
         self._current.nowhere()
         closed = self.idle.act(now)
         self.commit_needed = self.commit_needed or closed
         return closed
 
-    def _watch_idle(self, after_ms: int, node: IdleNode) -> None:
+    def _watch_idle(self, name: str, after_ms: int, node: IdleNode) -> None:
         # History has no wall clock: its records are there already, however far apart they came.
         if not self._setup.replayable:
-            self.idle.add(after_ms, node, self._setup.steady_time())
+            self.idle.add(name, after_ms, node, self._setup.steady_time())
 
     def _process_some(self, limit: int) -> int:
         # Records that are left out on the way to the next one count as processed, too.
@@ -537,6 +534,7 @@ class Task:
             wrapper=setup.config.processor_wrapper_class,
         ).compile()
         self._progress.drop_unclaimed(services.stores)
+        self.idle.holders = plan.holders
         self._merged_turns = (
             None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,25 +31,31 @@ SIZE, ADVANCE, GRACE = 2_000, 1_000, 500
 CUSTOM = Uneven(3_000, GRACE)
 KINDS = ("tumbling", "hopping", "sliding", "sessions", "suppress", "custom", "custom suppress")
 START = 1_000_000
+NOISE = "noise"
+SLOW_S = 1.5
 IDS: Serde[Any] = serdes.json(list[int])
 Row = tuple[str, int, int]
 """Key, timestamp and number of a record."""
 
 
 class Story(NamedTuple):
-    """A kind of windows, where they are kept, the time of patience, and the seed of all that happens."""
+    """A kind of windows, where they are kept, the time of patience, and the seed of all that happens.
+
+    With `slow` an asynchronous function is before the windows, and always has records that go to none of them.
+    """
 
     kind: str
     store: StoreType
     idle_after_ms: int
     seed: int
+    slow: bool = False
 
     @classmethod
     def of(cls, seed: int, kind: str | None = None) -> Story:
         random = Random(seed)
         chosen, idle = random.choice(KINDS), random.choice((50, 300, 1_000, 4_000))
         store: StoreType = random.choice(("in_memory", "rocksdb"))
-        return cls(kind or chosen, store, idle, seed)
+        return cls(kind or chosen, store, idle, seed, random.random() < 0.5)
 
 
 def windowed_key(kind: str) -> Serde[Any]:
@@ -61,10 +68,18 @@ def _added(_: str, value: str, ids: list[int]) -> list[int]:
     return [*ids, int(value)]
 
 
-def topology(kind: str, store: StoreType, idle_after_ms: int | None) -> Topology:
+async def _slow(value: str) -> str:
+    await asyncio.sleep(SLOW_S * Random(value).random())
+    return value
+
+
+def topology(kind: str, store: StoreType, idle_after_ms: int | None, *, slow: bool = False) -> Topology:
     """Collect the numbers of the records of each window, and write each window once."""
     builder = StreamsBuilder()
-    grouped = builder.stream("in", STRINGS).group_by_key()
+    stream = builder.stream("in", STRINGS)
+    if slow:
+        stream = stream.map_values(_slow, order="partition").filter(lambda key, _: key != NOISE)
+    grouped = stream.group_by_key()
     kept = Materialized("windows", serdes.STRING, IDS, store_type=store)
     close: Any = EmitStrategy.ON_WINDOW_CLOSE
     if kind == "sessions":
@@ -132,6 +147,7 @@ async def happen(harness: AppHarness, story: Story) -> list[Row]:
     random = Random(story.seed)
     rows: list[Row] = []
     clock = harness.kit.clock
+    noise = asyncio.ensure_future(_make_noise(harness)) if story.slow else None
     for _ in range(random.randint(2, 5)):
         for _ in range(random.randint(1, 4)):
             now = harness.kit.wall_time_ms()
@@ -152,7 +168,16 @@ async def happen(harness: AppHarness, story: Story) -> list[Row]:
                 await clock.advance(random.choice((0.1, 5.0)))
             await harness.restart()
         await clock.advance(random.choice((0.0, 0.02, 0.5, 2.5, 6.0)))
+    if noise is not None:
+        await clock.advance((story.idle_after_ms + 2 * SIZE + 2 * GRACE) / 1000 + 4 * SLOW_S + 1)
+        noise.cancel()
     return rows
+
+
+async def _make_noise(harness: AppHarness) -> None:
+    while True:
+        await asyncio.sleep(SLOW_S / 10)
+        await harness.produce("in", NOISE, "", harness.kit.wall_time_ms())
 
 
 def wrong_in(story: Story) -> list[str]:
@@ -167,7 +192,7 @@ def wrong_in(story: Story) -> list[str]:
 
     return run_app(
         test,
-        topology(story.kind, story.store, story.idle_after_ms),
+        topology(story.kind, story.store, story.idle_after_ms, slow=story.slow),
         seed=story.seed,
         topics={"in": 2, "out": 1},
         wall_clock_ms=START,

@@ -15,6 +15,9 @@ from tests.runtime.helpers import EOS, GUARANTEES, STRINGS
 from .stories import GRACE, IDS, KINDS, SIZE, START, Story, expected, topology, windowed_key, wrong_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ks_actors.dsl import Stream
     from ks_actors.testing import AppHarness
     from ks_actors.topology import Topology
 
@@ -169,6 +172,95 @@ def test_a_call_in_flight_is_no_silence() -> None:
         assert await _results(harness) == {("a", START, START + SIZE): [0, 1]}
 
     _run(test, builder.build(), max_drain_ms=60_000)
+
+
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_calls_that_began_after_a_silence_hold_no_window_open(guarantee: str, order: Any) -> None:
+    """A function before the windows always has records in flight: the result waits for those from before the silence, and for no others."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", STRINGS).map_values(_for_a_second, order=order)
+    _to_windows(stream.filter(lambda key, _: not key.startswith("noise")))
+    _run(_in_noise(LONG, within=10), builder.build(), guarantee=guarantee)
+
+
+def test_calls_one_after_another_are_waited_for_in_turn() -> None:
+    """A record that goes from one function to the next is on its way all the time: it is in the result."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", STRINGS)
+    for _ in range(3):
+        stream = stream.map_values(_for_a_second)
+    _to_windows(stream.filter(lambda key, _: not key.startswith("noise")))
+
+    async def test(harness: AppHarness) -> None:
+        # The second record comes to the windows later than they would close without it.
+        late = asyncio.ensure_future(_produce_at(harness, IDLE / 1000 + 2.1))
+        await _in_noise(LONG, within=25, numbers=[0, 1])(harness)
+        await late
+
+    async def _produce_at(harness: AppHarness, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await harness.produce("in", "a", "1", START + 1_900)
+
+    _run(test, builder.build(), guarantee="at_least_once")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_what_leads_to_other_nodes_holds_no_window_open(guarantee: str) -> None:
+    """Calls and cached updates of a branch beside the windows are not waited for, however long they take."""
+    builder = StreamsBuilder()
+
+    async def slow(value: str) -> str:
+        await asyncio.sleep(30)
+        return value
+
+    stream = builder.stream("in", STRINGS)
+    stream.map_values(slow).to("other", Produced(serdes.STRING, serdes.STRING))
+    stream.group_by_key().count(Materialized("c", serdes.STRING, serdes.LONG)).to_stream().map_values(str).to("other")
+    _to_windows(stream.filter(lambda key, _: not key.startswith("noise")))
+    run_app(
+        _in_noise(LONG, within=4 if guarantee == "at_least_once" else 45),
+        builder.build(),
+        wall_clock_ms=START,
+        topics={**TOPICS, "other": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=5_000,
+        statestore_cache_max_bytes=1_000_000,
+        max_drain_ms=60_000,
+        default_key_serde=serdes.STRING,
+        default_value_serde=serdes.STRING,
+    )
+
+
+async def _for_a_second(value: str) -> str:
+    await asyncio.sleep(1)
+    return value
+
+
+def _to_windows(stream: Stream[str, str]) -> None:
+    windowed = stream.group_by_key().windowed_by(TimeWindows.of_size_and_grace(SIZE, GRACE))
+    table = windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE, idle_after_ms=IDLE).aggregate(
+        list, lambda _, value, ids: [*ids, int(value)], Materialized("w", serdes.STRING, IDS, caching=False)
+    )
+    table.to_stream().to("out", Produced(windowed_key("tumbling"), IDS))
+
+
+def _in_noise(seconds: float, *, within: float, numbers: Sequence[int] = (0,)) -> Any:
+    """Return a test: the window of the records has its result within some seconds of a time in which other records come."""
+
+    async def noise(harness: AppHarness) -> None:
+        for number in range(int(seconds * 20)):
+            await harness.produce("in", f"noise{number}", "9", harness.kit.wall_time_ms())
+            await asyncio.sleep(1 / 20)
+
+    async def test(harness: AppHarness) -> None:
+        others = asyncio.ensure_future(noise(harness))
+        await harness.produce("in", "a", "0", START + 100)
+        await asyncio.sleep(within)
+        assert await _results(harness) == {("a", START, START + SIZE): list(numbers)}
+        others.cancel()
+
+    return test
 
 
 def test_records_that_do_not_reach_the_windows_are_no_activity() -> None:

@@ -6,12 +6,16 @@ from ks_actors.task.calls._blocking import blocking, check_threads, needs_thread
 from ks_actors.task.calls._drain import Draining
 from ks_actors.task.calls._in_flight import InFlight
 from ks_actors.task.calls._thread_guard import ThreadGuard
+from ks_actors.task.calls._turnover import Emptied, Holder, Turnover
 
 __all__ = [
     "Call",
     "Draining",
+    "Emptied",
+    "Holder",
     "InFlight",
     "ThreadGuard",
+    "Turnover",
     "blocking",
     "check_threads",
     "in_flight_node",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors.lifecycle import enter_user_code, passes
 from ks_actors.metrics import STILL, Timing
+from ks_actors.task.calls._turnover import Turnover
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,6 +44,7 @@ class Call:
         "result",
         "task",
         "timestamp",
+        "turn",
         "value",
     )
 
@@ -55,6 +57,7 @@ class Call:
         self.headers: Headers = headers
         self.page: OriginPage | None = current.page
         self.offset: int = current.offset
+        self.turn: int = 0
         self.lane: Any = None
         self.began: float = 0.0
         self.deadline: float = inf
@@ -98,6 +101,7 @@ class AsyncNode:
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
+        self.turnover: Turnover = Turnover()
         self.times: Timing = Timing(window)
         self.failures: int = 0
         self._work = work
@@ -169,6 +173,7 @@ class AsyncNode:
         """Start a record's call; a later `emit` hands on its result."""
         call = Call(key, value, timestamp, headers, self._current)
         self.in_flight += 1
+        call.turn = self.turnover.enter()
         if self._in_order:
             self._order.append(call)
         # It waits for the call before it, so it takes no room of its own.
@@ -186,6 +191,7 @@ class AsyncNode:
         while done:
             call = done.popleft()
             self.in_flight -= 1
+            self.turnover.leave(call.turn)
             self._hand_on(call)
         return any_done
 
@@ -206,6 +212,7 @@ class AsyncNode:
         self._waiting.clear()
         self._order.clear()
         self._done.clear()
+        self.turnover.clear()
         self.in_flight = 0
         if self._sweep is not None:
             self._sweep.cancel()

@@ -11,6 +11,7 @@ from ks_actors.processors.api import AsyncBound, Record
 from ks_actors.processors.stateless import Batched
 from ks_actors.task.calls._async_node import AsyncNode
 from ks_actors.task.calls._call_spans import CallSpans
+from ks_actors.task.calls._turnover import Turnover
 from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ _AT_ONCE = 1000
 class _Collected:
     """Records that go to the function together, and their origins."""
 
-    __slots__ = ("places", "records")
+    __slots__ = ("places", "records", "turn")
 
     def __init__(self) -> None:
         self.records: list[Record[Any, Any]] = []
         self.places: list[tuple[OriginPage | None, int]] = []
+        # That of the first record: the others leave with it.
+        self.turn: int = 0
 
 
 @final
@@ -68,6 +71,7 @@ class BatchNode:
     ) -> None:
         self.node: str = work.node
         self.in_flight: int = 0
+        self.turnover: Turnover = Turnover()
         self._work = work
         self._current = current
         self._max_records: int = operator.max_records
@@ -139,6 +143,8 @@ class BatchNode:
         batch.places.append((current.page, current.offset))
         self.in_flight += 1
         count = len(batch.records)
+        if count == 1:
+            batch.turn = self.turnover.enter()
         if count >= self._max_records:
             self._send()
         elif count == 1 and self._max_wait is not None:
@@ -167,6 +173,7 @@ class BatchNode:
         self._calls.cancel()
         self._begin_batch()
         self._rows.clear()
+        self.turnover.clear()
         self.in_flight = 0
 
     def close(self) -> None:
@@ -207,7 +214,7 @@ class BatchNode:
         for index, record in enumerate(batch.records):
             self._go_to(batch, index)
             self._work.failed(error, record.key, record.value, record.timestamp, record.headers)
-        self.in_flight -= len(batch.records)
+        self._leave(batch)
 
     def _hand_on(self, batch: _Collected, rows: Iterator[Record[Any, Any]], limit: int) -> int:
         """Hand on up to `limit` rows; return how many."""
@@ -219,13 +226,17 @@ class BatchNode:
             row = next(rows, None)
             if row is None:
                 self._rows.popleft()
-                self.in_flight -= len(batch.records)
+                self._leave(batch)
                 return done
             try:
                 forward(row.key, row.value, row.timestamp, row.headers)
             except BaseException as error:  # noqa: BLE001 - whatever a user's code raised
                 self._work.failed(error, row.key, row.value, row.timestamp, row.headers)
         return limit
+
+    def _leave(self, batch: _Collected) -> None:
+        self.in_flight -= len(batch.records)
+        self.turnover.leave(batch.turn)
 
     def _go_to(self, batch: _Collected, index: int) -> None:
         current, record = self._current, batch.records[index]

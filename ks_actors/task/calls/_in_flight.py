@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ks_actors.metrics import Timing
     from ks_actors.records import Headers
     from ks_actors.task.calls._async_node import Call
+    from ks_actors.task.calls._turnover import Turnover
 
 
 class InFlight(Protocol):
@@ -20,6 +21,8 @@ class InFlight(Protocol):
     in_flight: int
     times: Timing
     """The times (s) of calls that have ended, with their retries."""
+    turnover: Turnover
+    """Tells when the records of one moment have left."""
 
     @property
     def running(self) -> int:

@@ -2,34 +2,70 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ks_actors.processors.api import IdleNode
     from ks_actors.records import TopicPartition
     from ks_actors.task._record_queue import RecordQueue
+    from ks_actors.task.calls import Holder
 
 PACE_MS: Final = 100
 """The least time between two closes of one node: those due in between happen together."""
 
 
 @final
+class _Way:
+    """The way of all records before an `asked` time through the holders that lead to a node.
+
+    Those of one holder are waited for after the other's, upstream first. Records that come
+    meanwhile are not: the wait for a holder that always has some would not end.
+    """
+
+    __slots__ = ("_holders", "_mark", "asked")
+
+    def __init__(self, asked: float, holders: Sequence[Holder]) -> None:
+        self.asked: float = asked
+        self._holders = list(reversed(holders))
+        self._mark: int | None = None
+
+    def passed(self) -> bool:
+        """Return whether the records have passed all holders."""
+        holders = self._holders
+        while holders:
+            if self._mark is None:
+                self._mark = holders[-1].mark()
+            if not holders[-1].passed(self._mark):
+                return False
+            holders.pop()
+            self._mark = None
+        return True
+
+
+@final
 class _Watched:
     """One node, with the time (ms, monotonic) of its last record, and stream time by then.
 
-    `due` is the time of the next look at it, None while there is nothing to close.
+    `due` is the time of the next look at it, None while there is nothing to close. No record from
+    before the time `known` is still on its way to the node. Since the time `wants` the node waits
+    for a lookup, and then for the records on its `way`, to know a later time.
     """
 
-    __slots__ = ("after", "base", "due", "last", "node")
+    __slots__ = ("after", "base", "due", "known", "last", "name", "node", "wants", "way")
 
-    def __init__(self, after_ms: int, node: IdleNode, now: float) -> None:
+    def __init__(self, name: str, after_ms: int, node: IdleNode, now: float) -> None:
+        self.name: str = name
         self.node: IdleNode = node
         self.after: int = after_ms
         self.last: float = now
         self.base: int = node.stream_time
         self.due: float | None = now + after_ms
+        self.known: float = -inf
+        self.wants: float | None = None
+        self.way: _Way | None = None
 
     def note(self, now: float) -> None:
         """Start the wait anew if a record has come."""
@@ -37,15 +73,26 @@ class _Watched:
             self.node.touched = False
             self.last, self.base = now, self.node.stream_time
             self.due = now + self.after
+            self.wants = self.way = None
+
+    def go_on(self) -> None:
+        """Look whether the records that the node waits for have passed."""
+        if self.way is not None and self.way.passed():
+            self.known, self.way = self.way.asked, None
+
+    def waits(self) -> bool:
+        """Return whether the node waits for records that may be on their way."""
+        return self.wants is not None or self.way is not None
 
     def moment(self) -> float | None:
         """Return the time of the next close."""
         close = self.node.next_close()
         return None if close is None else self.last + max(self.after, close - self.base)
 
-    def close(self, now: float, silent_until: float) -> None:
-        """Close as if stream time had gone on from the last record to then."""
-        self.node.close_until(self.base + int(silent_until - self.last))
+    def close(self, now: float) -> None:
+        """Close as if stream time had gone on from the last record to the known time."""
+        # Not until `now`: a record may have been written meanwhile.
+        self.node.close_until(self.base + int(self.known - self.last))
         moment = self.moment()
         self.due = None if moment is None else max(moment, now + PACE_MS)
 
@@ -58,13 +105,16 @@ class IdleNodes:
     time is that of its last record plus the time since, for as long as no record comes. Times are
     of a monotonic clock, and begin anew when the task starts.
 
-    A record that waits in the log, or in an asynchronous processor, is no silence. So before a
-    close, `asks` is set: the task's owner looks up the end offsets of the partitions and tells
-    them to `answer`. The close happens when the task has processed all records before them.
+    A record that waits in the log, in an asynchronous processor or in a cache is no silence. So
+    before a close, `asks` is set: the task's owner looks up the end offsets of the partitions and
+    tells them to `answer`. The close happens when the task has taken all records before them, and
+    those have passed the `holders` that lead to the node: (holder, nodes it leads to), upstream
+    first.
     """
 
     def __init__(self, queues: Mapping[TopicPartition, RecordQueue]) -> None:
         self.asks: bool = False
+        self.holders: Sequence[tuple[Holder, frozenset[str]]] = ()
         self._queues = queues
         self._nodes: list[_Watched] = []
         self._asked: float | None = None
@@ -73,9 +123,9 @@ class IdleNodes:
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
-    def add(self, after_ms: int, node: IdleNode, now: float) -> None:
+    def add(self, name: str, after_ms: int, node: IdleNode, now: float) -> None:
         """Watch a node that is idle after `after_ms` without a record."""
-        self._nodes.append(_Watched(after_ms, node, now))
+        self._nodes.append(_Watched(name, after_ms, node, now))
 
     def clear(self) -> None:
         """Forget all nodes."""
@@ -86,11 +136,15 @@ class IdleNodes:
         """Forget the end offsets: the next look asks for them anew."""
         self.asks, self._asked = False, None
         self._ends.clear()
+        for watched in self._nodes:
+            watched.wants = watched.way = None
+            watched.known = -inf
 
     def note(self, now: float) -> None:
-        """Look for records that have reached nodes since the last call."""
+        """Look for records that have reached nodes, or passed holders, since the last call."""
         for watched in self._nodes:
             watched.note(now)
+        self._go_on()
 
     def answer(self, partition: TopicPartition, end: int) -> None:
         """Note the end offset of a partition, looked up since the task asked for it."""
@@ -99,12 +153,10 @@ class IdleNodes:
 
     def ready(self, now: float) -> bool:
         """Return whether `act` has work."""
-        if not any(watched.due is not None and watched.due <= now for watched in self._nodes):
-            return False
-        if self._asked is None:
-            return not self.asks
-        return self._ends.keys() == self._queues.keys() and all(
-            self._queues[partition].position >= end for partition, end in self._ends.items()
+        self._go_on()
+        return any(
+            watched.due is not None and watched.due <= now and not watched.waits()
+            for watched in self._nodes
         )
 
     def wakes_at(self, now: float) -> float | None:
@@ -115,24 +167,45 @@ class IdleNodes:
     def asked(self, now: float) -> None:
         """Note that the end offsets are being looked up."""
         self.asks, self._asked = False, now
+        self._ends.clear()
 
     def act(self, now: float) -> bool:
         """Close nodes that are due, or ask for the end offsets first; return whether a node closed.
 
         Call it only when `ready`.
         """
-        answered, closed = self._asked, False
-        self.forget_ends()
+        closed = False
         for watched in self._nodes:
-            if watched.due is None or watched.due > now:
+            if watched.due is None or watched.due > now or watched.waits():
                 continue
             moment = watched.moment()
             if moment is None or moment > now:
                 watched.due = moment
-            elif answered is None or answered < moment:
-                self.asks = True
+            elif watched.known < moment:
+                watched.wants = now
+                self.asks = self._asked is None
             else:
-                # Not until `now`: a record may have been written meanwhile.
-                watched.close(now, answered)
+                watched.close(now)
                 closed = True
         return closed
+
+    def _go_on(self) -> None:
+        asked = self._asked
+        if asked is not None and self._taken():
+            self._asked = None
+            for watched in self._nodes:
+                if watched.wants is None:
+                    continue
+                # One that has come to want it during the lookup has to ask again.
+                if watched.wants <= asked:
+                    leads = [one for one, reached in self.holders if watched.name in reached]
+                    watched.way = _Way(asked, leads)
+                watched.wants = None
+        for watched in self._nodes:
+            watched.go_on()
+
+    def _taken(self) -> bool:
+        """Return whether the task has taken all records before the ends."""
+        return self._ends.keys() == self._queues.keys() and all(
+            self._queues[partition].position >= end for partition, end in self._ends.items()
+        )
