@@ -7,7 +7,7 @@ from operator import index
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.lifecycle import component_log
-from ks_actors.processors.api import is_clock_name, is_mark_name
+from ks_actors.processors.api import ALL_CLOSED, LATEST_MS, is_clock_name, is_mark_name
 from ks_actors.task._offset_metadata import encode_position, merged_progress
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class Progress(dict[str, int]):
     """
 
     def __init__(self, positions: Iterable[Position]) -> None:
-        super().__init__(merged_progress(positions))
+        found = merged_progress(positions)
+        super().__init__({name: _restored(name, number) for name, number in found.items()})
         self._told: set[str] = set()
 
     def drop_unclaimed(self, stores: Collection[str]) -> None:
@@ -52,7 +53,8 @@ class Progress(dict[str, int]):
         If it is too long for a broker, stream times are left out, then all of it; the log says so
         once.
         """
-        made = encode_position(offset, time, self)
+        numbers = {name: _packable(name, number) for name, number in self.items()}
+        made = encode_position(offset, time, numbers)
         if len(made.metadata) <= _LONGEST:
             return made
         self._tell(
@@ -61,7 +63,7 @@ class Progress(dict[str, int]):
             made,
             "stream times, and its windows may take records that were too late before",
         )
-        short = {name: number for name, number in self.items() if not is_clock_name(name)}
+        short = {name: number for name, number in numbers.items() if not is_clock_name(name)}
         made = encode_position(offset, time, short)
         if len(made.metadata) <= _LONGEST:
             return made
@@ -82,3 +84,19 @@ class Progress(dict[str, int]):
             _LONGEST,
             lost,
         )
+
+
+def _packable(name: str, number: int) -> int:
+    """Return a number as it is committed: no time is after the last instant.
+
+    A mark at the last instant stands for `ALL_CLOSED`, so one that is really there is committed
+    as 1 ms earlier.
+    """
+    number = index(number)
+    if number < LATEST_MS:
+        return number
+    return LATEST_MS if number > LATEST_MS or is_clock_name(name) else LATEST_MS - 1
+
+
+def _restored(name: str, number: int) -> int:
+    return ALL_CLOSED if number == LATEST_MS and not is_clock_name(name) else number

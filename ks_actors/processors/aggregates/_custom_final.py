@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
 from ks_actors.processors.aggregates._custom_windows import windows_function
-from ks_actors.processors.api import Bound, Clock, forward_closed
+from ks_actors.processors.aggregates._idle_windows import closing_time
+from ks_actors.processors.api import ALL_CLOSED, LATEST_MS, Bound, Clock, forward_closed
 from ks_actors.processors.stateless import Inline
 from ks_actors.records import window_at
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
     from ks_actors.processors.api import NodeContext, WindowsForOperators
     from ks_actors.records import CustomWindows, Headers, Window
-
-_LATEST = 2**63 - 1
 
 
 @final
@@ -111,6 +110,9 @@ class _Closes:
         self._store: WindowsForOperators = context.store(aggregation.store)
         self._origins = context.origins()
         self._clock = Clock(context, aggregation.store, aggregation.stream)
+        # A clock is committed as the last instant then, from which windows may still be open.
+        if self._emitted > LATEST_MS:
+            self._clock.time = ALL_CLOSED
         # The open windows: their ends with their starts, as a heap, and their starts.
         self._ends: list[tuple[int, int]] = []
         self._known: set[int] | None = None
@@ -140,15 +142,18 @@ class _Closes:
     def next_close(self) -> int | None:
         """Return the stream time at which the next window closes; None when all are closed."""
         ends = self._open_windows()
-        return ends[0][0] + self._aggregation.grace_ms if ends else None
+        return min(ends[0][0] + self._aggregation.grace_ms, LATEST_MS) if ends else None
 
     def close_until(self, time: int) -> None:
         """Forward all windows that close by `time`; stream time goes on to the last close."""
         grace = self._aggregation.grace_ms
         # Stream time goes on to the last close only: records that come later may still be in time.
-        closed = max((end for end, _ in self._open_windows() if end + grace <= time), default=None)
+        closed = max(
+            (end for end, _ in self._open_windows() if min(end + grace, LATEST_MS) <= time),
+            default=None,
+        )
         if closed is not None:
-            self._clock.time = max(self._clock.time, closed + grace)
+            self._clock.time = max(self._clock.time, closing_time(closed + grace))
             self.emit(self._clock.time - grace, ())
 
     def emit(self, closed: int, headers: Headers) -> None:
@@ -201,9 +206,11 @@ class _Closes:
             # No window that is open begins before: it would last longer than they do.
             first = max(0, emitted - self._aggregation.size_ms)
             try:
-                entries: Any = self._store.fetch_all_entries(first, _LATEST)
+                entries: Any = (
+                    self._store.fetch_all_entries(first, LATEST_MS) if first <= LATEST_MS else ()
+                )
             except SerializationError:
-                entries = self._store.closed_entries(first, _LATEST)
+                entries = self._store.closed_entries(first, LATEST_MS)
             ends = {
                 start: window_at(self._windows, start).end for start in {row[1] for row in entries}
             }

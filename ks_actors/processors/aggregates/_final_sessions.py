@@ -6,8 +6,9 @@ import heapq
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
+from ks_actors.processors.aggregates._idle_windows import closing_time
 from ks_actors.processors.aggregates._sessions import whole
-from ks_actors.processors.api import Bound, Clock
+from ks_actors.processors.api import LATEST_MS, Bound, Clock
 from ks_actors.processors.stateless import Inline
 from ks_actors.records import Window, Windowed
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from ks_actors.processors.aggregates._sessions import SessionAggregation
     from ks_actors.processors.api import NodeContext, SessionsForOperators
     from ks_actors.records import Headers
-
-LATEST = 2**63 - 1
 
 
 @final
@@ -113,9 +112,8 @@ class _OpenSessions:
 
     def _restored(self) -> list[tuple[Any, Any, int, int]]:
         """Return the sessions that the store has already."""
-        sessions = self._store.ended_sessions(
-            max(0, self._context.progress.get(self._name, 0)), LATEST
-        )
+        closed = max(0, self._context.progress.get(self._name, 0))
+        sessions = self._store.ended_sessions(closed, LATEST_MS) if closed <= LATEST_MS else ()
         # in order: a heap
         return [
             (self._store.end_order(key, start, end), key, start, end)
@@ -208,12 +206,13 @@ class _IdleSessions:
     def next_close(self) -> int | None:
         """Return the stream time at which the next session closes; None when all are closed."""
         end = self._open.first_end()
-        return None if end is None else end + self._wait + 1
+        return None if end is None else min(end + self._wait + 1, LATEST_MS)
 
     def close_until(self, time: int) -> None:
         """Forward the sessions that close by `time`; stream time goes on to the last close."""
-        ends = [end for _, _, _, end in self._open.queue if end + self._wait < time]
+        wait = self._wait + 1
+        ends = [end for _, _, _, end in self._open.queue if min(end + wait, LATEST_MS) <= time]
         if ends:
-            last = max(ends) + 1
-            self._clock.time = max(self._clock.time, last + self._wait)
-            self._open.close(last, ())
+            closes = closing_time(max(ends) + wait)
+            self._clock.time = max(self._clock.time, closes)
+            self._open.close(closes - self._wait, ())

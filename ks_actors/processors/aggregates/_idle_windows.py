@@ -6,20 +6,20 @@ import heapq
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
+from ks_actors.processors.api import ALL_CLOSED, LATEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.processors.api import Clock
 
-LATEST = 2**63 - 1
-
 
 @final
 class IdleWindows:
     """The open windows of one task, by their starts.
 
-    A window closes at stream time `start + wait`. `first` returns the least start that has not been
+    A window closes at stream time `start + wait`. Those for which that is after the last instant
+    (2**63 - 1 ms) close with it, all together. `first` returns the least start that has not been
     forwarded. `emit` forwards all windows that close by stream time, which `clock` has. The windows
     that the store has already are looked up at the first silence.
     """
@@ -72,23 +72,30 @@ class IdleWindows:
             self._known = self._starts()
             self._heap = sorted(self._known)
         self.forget_closed()
-        return self._heap[0] + self._wait if self._heap else None
+        return min(self._heap[0] + self._wait, LATEST_MS) if self._heap else None
 
     def close_until(self, time: int) -> None:
         """Forward the windows that close by `time`; stream time goes on to the last close."""
         last = None
-        while self._heap and self._heap[0] + self._wait <= time:
+        while self._heap and min(self._heap[0] + self._wait, LATEST_MS) <= time:
             last = heapq.heappop(self._heap)
             assert self._known is not None
             self._known.discard(last)
         if last is not None:
-            self._clock.time = max(self._clock.time, last + self._wait)
+            self._clock.time = max(self._clock.time, closing_time(last + self._wait))
             self._emit()
 
     def _starts(self) -> set[int]:
         first = self._first()
+        if first > LATEST_MS:
+            return set()
         try:
-            entries = self._store.fetch_all_entries(first, LATEST)
+            entries = self._store.fetch_all_entries(first, LATEST_MS)
         except SerializationError:
-            entries = self._store.closed_entries(first, LATEST)
+            entries = self._store.closed_entries(first, LATEST_MS)
         return {start for _, start, _ in entries}
+
+
+def closing_time(time: int) -> int:
+    """Return the stream time after a close by the wall clock at `time`."""
+    return time if time < LATEST_MS else ALL_CLOSED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._idle_windows import IdleWindows
 from ks_actors.processors.aggregates._previous_aggregates import keeper
-from ks_actors.processors.api import Bound, Clock, forward_closed
+from ks_actors.processors.api import LATEST_MS, Bound, Clock, forward_closed
 from ks_actors.processors.stateless import ATOMS, Inline
 from ks_actors.records import Window, Windowed
 
@@ -205,7 +205,7 @@ class _Sliding:
         The store has not forgotten them by then: see FinalWindowedAggregate.
         """
         progress = self._context.progress
-        first, last = self._first_open(), closed - self._length - 1
+        first, last = self._first_open(), min(closed - self._length - 1, LATEST_MS)
         if progress.get(self._name, -1) >= closed or last < 0:
             return
         forward_closed(

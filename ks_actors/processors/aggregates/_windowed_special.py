@@ -120,7 +120,7 @@ class _Closes:
 
     def emit(self, closed: int, headers: Headers) -> None:
         """Forward the windows that end by `closed` and have not been forwarded."""
-        first, last = self._first_open(), closed - self._size
+        first, last = self._first_open(), min(closed - self._size, LAST_INSTANT)
         if self._progress.get(self._name, -1) >= closed or last < 0:
             return
         if last // self._advance * self._advance < first:

@@ -78,6 +78,7 @@ from ks_actors.processors.api._stores import (
     WindowsForOperators,
 )
 from ks_actors.processors.api._stream_clock import (
+    ALL_CLOSED,
     Clock,
     idle_mark,
     is_clock_name,
@@ -94,6 +95,7 @@ from ks_actors.processors.api._wrapper import (
 )
 
 __all__ = [
+    "ALL_CLOSED",
     "LATEST_MS",
     "AnySupplier",
     "AsyncArguments",

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 
     from ks_actors.processors.api._operator import NodeContext
 
+ALL_CLOSED: Final = 1 << 65
+"""A time after all others, also less the size and grace period of a window.
+
+It is the stream time of a node, and its mark, when windows have closed that end with time itself:
+behind 2**63 - 1 ms.
+"""
 _CLOCK: Final = "@"
 _IDLE: Final = "@idle"
 

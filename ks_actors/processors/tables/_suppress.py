@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors._errors import ProcessingFailed, SerializationError
-from ks_actors.processors.api import Bound, Clock, buffered_records, idle_mark, unreadable
+from ks_actors.processors.api import (
+    ALL_CLOSED,
+    LATEST_MS,
+    Bound,
+    Clock,
+    buffered_records,
+    idle_mark,
+    unreadable,
+)
 from ks_actors.processors.stateless import Inline
 from ks_actors.processors.tables._views import Reader
 
@@ -81,6 +89,8 @@ class _Buffer:
         later = suppress.end_included and suppress.until_close and not context.kafka_streams_faults
         self._wait = suppress.wait_ms + later
         self._until_close = suppress.until_close
+        # No record is after a window that ends with time itself: only the wall clock closes it.
+        self._last_due = LATEST_MS - suppress.until_close
         self._shut_down = suppress.shut_down
         self._max_records = suppress.max_records
         self._max_bytes = suppress.max_bytes
@@ -114,7 +124,7 @@ class _Buffer:
                 self._context.dropped()
             return
         self._hold(queue, key, change, timestamp, headers)
-        due = clock.time - self._wait
+        due = min(clock.time - self._wait, self._last_due)
         if (queue and queue[0][0] <= due) or self._limited:
             here = self._origins.here()
             try:
@@ -131,14 +141,14 @@ class _Buffer:
         """Return the stream time at which the next change is due; None when there is none."""
         if self._queue is None:
             self._queue = self._restored()
-        return self._queue[0][0] + self._wait if self._queue else None
+        return min(self._queue[0][0] + self._wait, LATEST_MS) if self._queue else None
 
     def close_until(self, time: int) -> None:
         """Forward the changes that are due by stream time `time`."""
         queue = self._queue
         assert queue is not None
         due = max(
-            (buffered for buffered, _, _ in queue if buffered + self._wait <= time),
+            (buffered for buffered, _, _ in queue if min(buffered + self._wait, LATEST_MS) <= time),
             default=None,
         )
         if due is None:
@@ -149,7 +159,7 @@ class _Buffer:
         finally:
             self._origins.back(here)
         if self._mark is not None:
-            self._context.progress[self._mark] = due
+            self._context.progress[self._mark] = due if due < LATEST_MS else ALL_CLOSED
 
     def _release_all(self, queue: list[tuple[int, bytes, Any]], due: int) -> None:
         while queue and queue[0][0] <= due:
@@ -187,7 +197,7 @@ class _Buffer:
         origin = self._origins.origin()
         if before is None:
             buffered = BufferedChange(
-                _end(key) if self._until_close else timestamp,
+                min(_end(key), LATEST_MS) if self._until_close else timestamp,
                 old,
                 old,
                 new,

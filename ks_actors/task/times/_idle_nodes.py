@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final, final
 
+from ks_actors.processors.api import LATEST_MS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -92,7 +94,7 @@ class _Watched:
     def close(self, now: float) -> None:
         """Close as if stream time had gone on from the last record to the known time."""
         # Not until `now`: a record may have been written meanwhile.
-        self.node.close_until(self.base + int(self.known - self.last))
+        self.node.close_until(min(self.base + int(self.known - self.last), LATEST_MS))
         moment = self.moment()
         self.due = None if moment is None else max(moment, now + PACE_MS)
 
