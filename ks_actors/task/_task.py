@@ -236,9 +236,10 @@ class Task:
             limit = self.draining.room()
             if limit == 0 or not self.group.ready(steady_time()):
                 break
-            done += self._process_some(min(limit, self._run.records))
+            some = self._process_some(min(limit, self._run.records))
+            done += some
             now = clock()
-            self._run.adapt(now - began)
+            self._run.adapt(some, now - began)
             if now >= deadline:
                 break
             began = now
@@ -535,6 +536,7 @@ class Task:
         ).compile()
         self._progress.drop_unclaimed(services.stores)
         self.idle.holders = plan.holders
+        self._run = RunLength(blocking=plan.blocking)
         self._merged_turns = (
             None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BOUND_S: Final = 4.0
 """How long a task may stand still that nothing of its own holds up."""
 LOOK_S: Final = 0.25
-_FIRST_SLICE: Final = 64
+_SLICE_S: Final = 0.005
 _GIVEN_UP_S: Final = 60
 _QUIET_LOOKS: Final = 8
 _QUIET_STEPS: Final = 300
@@ -112,8 +112,8 @@ class Watch:
         if joins:
             # A member that leaves has its tasks until its last commit is over, and that waits for calls that it had begun.
             bound += self.slow_commits + max((each.work.seconds for each in plan.lanes if each.work.kind == "async"), default=0.0)
-        # A function that holds its thread does so for a slice, though others wait.
-        bound += sum(each.partitions * _FIRST_SLICE * each.work.seconds for each in plan.lanes if each.work.kind == "blocking")
+        # A function that holds its thread does so for a slice and one call, though others wait.
+        bound += sum(each.partitions * (_SLICE_S + each.work.seconds) for each in plan.lanes if each.work.kind == "blocking")
         if place.part == "by":
             # Output that is made while a commit ends is sent when it has ended.
             bound += 2 * self.slow_commits + lane.work.seconds

@@ -11,15 +11,21 @@ _SECONDS = 0.001
 
 @final
 class RunLength:
-    """The number of records of a run, adapted so that a run takes about a millisecond."""
+    """The number of records of a run, adapted so that a run takes about a millisecond.
 
-    def __init__(self) -> None:
-        self.records: int = _FIRST
+    A task whose functions may block takes one record at a time: each call may take seconds, however
+    fast those before were, and the slice has to end behind it.
+    """
 
-    def adapt(self, seconds: float) -> None:
-        """Adapt the length to the time that the last run took."""
+    def __init__(self, *, blocking: bool = False) -> None:
+        self.records: int = 1 if blocking else _FIRST
+        self._longest: int = 1 if blocking else _LONGEST
+
+    def adapt(self, done: int, seconds: float) -> None:
+        """Adapt the length to the time that the last run of `done` records took."""
         # Between one and two milliseconds nothing changes, so that the size does not swing.
         if seconds > 2 * _SECONDS:
-            self.records = max(1, self.records // 2)
+            # At once, if records have become much slower: halving would take many long runs.
+            self.records = max(1, min(self.records // 2, int(done * _SECONDS / seconds)))
         elif seconds < _SECONDS:
-            self.records = min(_LONGEST, self.records * 2)
+            self.records = min(self._longest, self.records * 2)
