@@ -53,7 +53,7 @@ class ReadyTasks:
         self._passed_over: dict[TaskId, float] = {}
         self._punctuations = DueTimes()
         self._deadlines = DueTimes()
-        # What the wall clock is ahead of the steady one.
+        # The lead of the wall clock over the steady one.
         self._ahead: float = -inf
         # Pauses do not count as waiting time.
         self._stood: float = 0.0

@@ -52,7 +52,7 @@ class PunctuationQueue:
     def __init__(self) -> None:
         self.wanted: int = 0
         self._heap: list[Schedule] = []
-        # What the clock was ahead of the second one when it was last not behind, and its time then.
+        # The lead of the clock over the second one when it was last not behind, and its time then.
         self._ahead: float = -inf
         self._seen: int = 0
 
