@@ -205,8 +205,10 @@ class _Sliding:
         The store has not forgotten them by then: see FinalWindowedAggregate.
         """
         progress = self._context.progress
+        if progress.get(self._name, -1) >= closed:
+            return
         first, last = self._first_open(), min(closed - self._length - 1, LATEST_MS)
-        if progress.get(self._name, -1) >= closed or last < 0:
+        if last < 0:
             return
         forward_closed(
             self._context,

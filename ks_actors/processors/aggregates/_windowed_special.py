@@ -120,10 +120,10 @@ class _Closes:
 
     def emit(self, closed: int, headers: Headers) -> None:
         """Forward the windows that end by `closed` and have not been forwarded."""
-        first, last = self._first_open(), min(closed - self._size, LAST_INSTANT)
-        if self._progress.get(self._name, -1) >= closed or last < 0:
+        if self._progress.get(self._name, -1) >= closed:
             return
-        if last // self._advance * self._advance < first:
+        first, last = self._first_open(), min(closed - self._size, LAST_INSTANT)
+        if last < 0 or last // self._advance * self._advance < first:
             return  # no window ends in between
         forward_closed(
             self._context,

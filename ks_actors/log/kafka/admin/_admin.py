@@ -205,7 +205,7 @@ class Admin:
 
         if counts:
             await self._client.retry(f"to wait until {', '.join(counts)} exist", attempt)
-            await self._client.spread(counts, heard)
+            await self._client.young.spread(counts, heard)
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Give topics more partitions, and wait until these have leaders.
@@ -280,7 +280,7 @@ class Admin:
         await self._client.retry(f"to delete {', '.join(wanted)}", attempt)
         await self._client.retry(f"to wait until {', '.join(wanted)} are gone", gone)
         deleted = [name for name in wanted if name not in failed]
-        await self._client.spread(wanted, lambda found: found.keys().isdisjoint(deleted))
+        await self._client.young.spread(wanted, lambda found: found.keys().isdisjoint(deleted))
         for error in failed.values():
             raise error
 

@@ -90,7 +90,7 @@ class KafkaClient:
         self._cluster: Cluster = Cluster()
         self._topics: KnownTopics = KnownTopics()
         self._lister: tuple[int, ...] = ()
-        self._young: YoungTopics = YoungTopics(self, self._topics)
+        self.young: YoungTopics = YoungTopics(self, self._topics)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -462,7 +462,7 @@ class KafkaClient:
         """Return the leader of a partition that one broker does not know."""
         why = self.why_no_leader(partition)
         if isinstance(why, UnknownTopicOrPartition):
-            found = await self._young.find({partition.topic: partition.partition + 1})
+            found = await self.young.find({partition.topic: partition.partition + 1})
             if partition.topic in found:
                 node = found[partition.topic].leaders.get(partition.partition, -1)
                 if node >= 0:
@@ -500,7 +500,7 @@ class KafkaClient:
         """
         names = None if topics is None else sorted(set(topics))
         if patient and names is not None:
-            return await self._young.find(dict.fromkeys(names, 1), timeout_ms)
+            return await self.young.find(dict.fromkeys(names, 1), timeout_ms)
 
         async def attempt() -> tuple[int, Mapping[str, TopicMetadata]]:
             asked = self._lister if names is None else ()
@@ -515,16 +515,6 @@ class KafkaClient:
             self._lister = (node,)
         self._topics.raise_refused(names or ())
         return found
-
-    async def spread(
-        self, names: Iterable[str], heard: Callable[[Mapping[str, TopicMetadata]], bool]
-    ) -> None:
-        """Wait until each broker has heard of a change to topics, but not for one that is away.
-
-        `heard` tells it by the topics that the broker knows. Gives up after
-        `missing_topic_wait_ms`.
-        """
-        await self._young.spread(names, heard)
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
         """Look up again the leaders of all topics tracked so far, and of these.
