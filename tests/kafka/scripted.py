@@ -100,10 +100,10 @@ class ScriptedBroker:
 
     # --- as a broker ------------------------------------------------------------------------------------------------------
 
-    def append(self, partition: TopicPartition, *values: bytes) -> None:
-        """Write a batch of records."""
+    def append(self, partition: TopicPartition, *values: bytes, codec: int = 0) -> None:
+        """Write a batch of records, compressed by the codec of that number."""
         end = self._ends.get(partition, 0)
-        self._logs.setdefault(partition, []).append((end + len(values), stored(end, *values)))
+        self._logs.setdefault(partition, []).append((end + len(values), stored(end, *values, codec=codec)))
         self._ends[partition] = end + len(values)
         for each in self._waiting:
             if not each.done():

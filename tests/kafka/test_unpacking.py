@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from ks_actors.log.kafka.wire._unpacking import unpacked
 from tests.kafka.helpers import connect, soon
+from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time
 from tests.kafka.test_fetch_records import stored
 from tests.log.helpers import new_topic, write
 
@@ -219,6 +221,28 @@ def test_pieces_are_the_whole(kinds: list[int], begin: int, limit: int, most: in
                 chunk.take(unpacked(chunk.raw, chunk.unpacked_to))
     assert columns.values == plain.values
     assert list(columns.offsets) == list(plain.offsets)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_chunk_that_arrives_during_a_pause_is_read_after_it(codec: int) -> None:
+    """The request was under way when its partition was paused, so only `resume` can have the chunk decompressed."""
+
+    async def test() -> None:
+        broker = ScriptedBroker()
+        value = Random(codec).randbytes(200_000)
+        broker.append(PARTITION, value, codec=codec)
+        fetcher = fetching(broker)
+        fetcher.assign({PARTITION: 0})
+        assert list(await fetcher.fetch(max_wait_ms=0)) == []
+        fetcher.pause([PARTITION])
+        assert list(await fetcher.fetch(max_wait_ms=100)) == []
+        assert fetcher._sources[PARTITION].chunks[0].waits
+        fetcher.resume([PARTITION])
+        (fetched,) = await fetcher.fetch(max_wait_ms=1_000)
+        assert fetched.batch.values == [value]
+        await fetcher.close()
+
+    in_virtual_time(test)
 
 
 # --- with a broker --------------------------------------------------------------------------------------------------------------

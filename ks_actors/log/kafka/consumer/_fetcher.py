@@ -119,7 +119,9 @@ class KafkaFetcher:
         """
         for source in self._assigned(partitions):
             source.paused = False
-            # Records that came in during the pause have not woken the reader.
+            # A chunk that came in during the pause has not woken the reader, so nothing has begun
+            # to decompress it either.
+            self._fetching.unpacking.start_next(source)
             if source.ready:
                 self._on_records(source)
             self._fetching.change(source)
