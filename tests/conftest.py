@@ -9,16 +9,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from actors.testing import VirtualLoop
+from tests.examples_of import register_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-# How long an example takes says something of the machine, and of what else it does, and nothing of what is tested.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("house")
+register_profiles()
 
 LOOPS = ("asyncio", "debug", "eager", "uvloop")
 pytest_plugins = ["pytester"]
