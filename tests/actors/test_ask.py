@@ -68,6 +68,19 @@ async def test_a_reply_may_be_kept_and_given_later(actor_kit: TestKit) -> None:
     assert await ask == "answer"
 
 
+async def test_a_reply_knows_whether_its_asker_still_waits(actor_kit: TestKit) -> None:
+    """It is wanted until it is answered, or its asker is cancelled."""
+    ref, log = await do(actor_kit)
+    answered, cancelled = (asyncio.ensure_future(_await(ref.ask(Keep))) for _ in range(2))
+    await actor_kit.quiesce()
+    kept: list[Reply[Any]] = [message.reply for message in log]
+    assert [reply.wanted() for reply in kept] == [True, True]
+    kept[0].tell(None)
+    cancelled.cancel()
+    await asyncio.wait([answered, cancelled])
+    assert [reply.wanted() for reply in kept] == [False, False]
+
+
 async def test_reply_fail_raises_at_the_asker(actor_kit: TestKit) -> None:
     """The callee chooses the error, and lives on."""
     clerk = await actor_kit.spawn(Spec(Clerk), "clerk")
