@@ -5,39 +5,36 @@ BIN := $(VENV)/bin
 # Tests and examples start hundreds of processes: without bytecode each would compile all of the package, which takes longer than its import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-ops check test test-all test-matrix lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo demo-ops check test ci nightly lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
 
 help: ## show the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@echo "Every day:"; grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16 | sed -n '1,/^ci /p'
+	@echo "Sometimes:"; grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20 | sed '1,/^ci /d'
 
 $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_actors/kernel/src/*)
 	@test -n "$(PYTHON)" || { echo "ks-actors needs Python 3.11 or later, and found none; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cli,kafka,otel,prometheus,s3,spark-connect,uvloop,testing,web]' --group test --group s3 --group lint --group docs --group bench --group demo --group report
+	$(BIN)/python -m pip install --quiet --no-compile --upgrade --constraint constraints.txt pip
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[cli,kafka,otel,prometheus,s3,spark-connect,uvloop,testing,web]' --group test --group s3 --group lint --group docs --group bench --group demo --group report
 	@touch $@
 
 demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
 	$(BIN)/python -m examples.flights $(ARGS)
 
-demo-ops: $(VENV)/.ready ## run a broker, the flights as a load, and two instances of the job with their pages; needs Java: [ARGS="--rate 2000"]
-	$(BIN)/python -m examples.operations $(ARGS)
-
-check: $(VENV)/.ready ## check work in progress within a minute: style, types, and tests of what differs from main: BASE=HEAD
+check: $(VENV)/.ready ## tell within a minute whether a change is sound: style, types, rules of the house, and tests of what differs from main: BASE=HEAD
 	scripts/in_memory scripts/check $(BIN) $(or $(BASE),main)
 
-test: $(VENV)/.ready ## set up, and pass the tests that a change must not break: a few cases of each rule
-	scripts/in_memory scripts/test $(BIN)
+test: $(VENV)/.ready ## pass each rule once, in four minutes on two cores
+	scripts/in_memory $(BIN)/python scripts/run test
 
-.PHONY: check-cli
-check-cli: $(VENV)/.ready ## run every command of the command line, also on a real broker
-	$(BIN)/python -m pytest -p no:cacheprovider tests/cli tests/kafka/test_cli.py $(ARGS)
+docs: $(VENV)/.ready ## build the docs, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-test-all: $(VENV)/.ready ## pass all cases of all tests, with coverage, and those of actors/ on each event loop
-	scripts/in_memory scripts/test-all $(BIN)
+ci: $(VENV)/.ready ## pass all that a change has to pass, as .ci/run does, in a quarter of an hour
+	scripts/in_memory $(BIN)/python scripts/run ci
 
-test-matrix: ## pass the tests of actors/ on each Python that is installed, those of ks_actors/ on the newest
-	scripts/in_memory scripts/test-matrix
+nightly: $(VENV)/.ready ## pass everything: all cases, Pythons and loops, sanitizers, storms and judges; commit tests/nightly.toml, which it writes
+	scripts/in_memory $(BIN)/python scripts/run nightly
 
 lint: $(VENV)/.ready ## check style and spelling
 	scripts/lint $(BIN)
@@ -45,8 +42,12 @@ lint: $(VENV)/.ready ## check style and spelling
 types: $(VENV)/.ready ## check types
 	scripts/types $(BIN)
 
-docs: $(VENV)/.ready ## build the docs, warnings are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+.PHONY: check-cli
+check-cli: $(VENV)/.ready ## run every command of the command line, also on a real broker
+	$(BIN)/python -m pytest -p no:cacheprovider tests/cli tests/kafka/test_cli.py $(ARGS)
+
+demo-ops: $(VENV)/.ready ## run a broker, the flights as a load, and two instances of the job with their pages; needs Java: [ARGS="--rate 2000"]
+	$(BIN)/python -m examples.operations $(ARGS)
 
 bench-actors: $(VENV)/.ready ## compare actors/ with its peers
 	$(BIN)/python benchmarks/actors.py

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
+import zlib
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
 
 from actors.testing import VirtualLoop
+from tests.budget import Budget
 from tests.examples_of import register_profiles
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--within", type=float, default=0.0, help="begin no test after so many seconds, and count those that are left; 0: begin all")
     parser.addoption("--few", type=int, default=0, help="run so many cases of each test function at most, spread over all; 0: all")
     parser.addoption("--all-but", type=int, default=0, help="run the cases that --few with the same number leaves out; 0: all")
+    parser.addoption("--slice", default="", help="K/N: with --few, of the cases that it leaves out run the K-th of N parts as well")
+    parser.addoption("--budget", choices=("test", "ci"), help="fail when tests take more CPU time than tests/budget.toml allows in this tier")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("eager tasks came with Python 3.12")
     if config.getoption("--within") > 0:
         config.pluginmanager.register(Deadline(config.getoption("--within")), "deadline")
+    if config.getoption("--budget"):
+        config.pluginmanager.register(Budget(config.getoption("--budget")), "budget")
 
 
 class Deadline:
@@ -78,6 +84,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in sorted(items, key=lambda item: item.stash.get(_PLACE, 0)):
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     chosen = {each[number * len(each) // number_of_cases] for each in cases.values() for number in range(number_of_cases)}
+    part, _, parts = (config.getoption("--slice") or "0/0").partition("/")
+    if few and int(parts):
+        # By a hash, so that a case stays in its part whatever others come and go.
+        chosen |= {item for item in items if zlib.crc32(item.nodeid.encode()) % int(parts) == int(part)}
     kept = [item for item in items if (item in chosen) is bool(few)]
     config.hook.pytest_deselected(items=[item for item in items if (item in chosen) is not bool(few)])
     items[:] = kept
