@@ -14,6 +14,7 @@ from ks_actors.processors import Processor, Record, RecordMetadata
 from ks_actors.serdes import LONG, STRING, Serde, json, session_windowed, windowed
 from ks_actors.task._cache_budget import CacheBudget
 from ks_actors.testing import TopologyTestDriver
+from tests.examples_of import examples
 
 from .helpers import TABLES, WORDS, Piped, driver
 
@@ -52,7 +53,7 @@ def run(kind: str, limit: int, steps: list[Any]) -> Piped:
 
 
 @pytest.mark.parametrize("kind", TABLES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(limit=LIMITS, steps=STEPS)
 @example(limit=400, steps=[("other", [("b", "x", 0)], False), ("in", [("b", "x", 0)], False), ("flush", 1, 1), ("other", [("b", None, 0)], False)])
 @example(limit=400, steps=[("in", [("b", "x", 0)], False), ("other", [("b", "x", 0)], False), ("flush", 1, 1), ("in", [("b", None, 0)], False)])

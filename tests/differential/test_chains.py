@@ -14,6 +14,7 @@ from ks_actors.processors import ValueTransformer
 from ks_actors.serdes import LONG, STRING
 from ks_actors.task import _compiler, _node
 from ks_actors.topology import SourceNode
+from tests.examples_of import examples
 
 from .cases import WITH_HEADERS, config_of, read_cases, run_steps
 from .parts import TEXT, text
@@ -317,7 +318,7 @@ STEPS = (
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data(), steps=ROWS)
 def test_any_chain_gives_in_batches_what_it_gives_one_by_one(data: Any, steps: list[dict[str, Any]]) -> None:
     """Its nodes may share any stores, along the chain or across branches."""

@@ -12,6 +12,7 @@ from ks_actors.dsl import BufferConfig, Consumed, Grouped, Materialized, Produce
 from ks_actors.serdes import LONG, STRING
 from ks_actors.serdes._windowed import SessionWindowedSerde
 from ks_actors.testing import TopologyTestDriver
+from tests.examples_of import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +65,7 @@ def test_a_stored_join_of_tables_with_one_origin_has_only_the_deletes_that_are_n
     assert results(build, steps, faults=True) == results(build, steps[:2], faults=True)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("kl"), st.sampled_from(["1", "2", None])), max_size=20))
 def test_what_is_computed_from_a_stored_join_of_tables_with_one_origin_is_right(steps: list[Step]) -> None:
     """A count of the joined rows is that of the rows that both tables have."""
@@ -95,7 +96,7 @@ def windowed(builder: StreamsBuilder, *, sessions: bool) -> None:
 
 @pytest.mark.parametrize("sessions", [True, False])
 @given(records=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60)), max_size=25))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_window_whose_end_belongs_to_it_has_one_final_result(sessions: bool, records: list[tuple[str, int]]) -> None:
     """One final result comes also when records come at the very edge, where they are just not late."""
     assert not repeated(records, sessions=sessions, faults=False)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ks_actors import TopologyError, serdes
 from ks_actors.dsl import BufferConfig, EmitStrategy, Produced, SessionWindows, StreamsBuilder, Suppressed, TimeWindows, UnlimitedWindows
 from ks_actors.testing import TopologyTestDriver
+from tests.examples_of import examples
 from tests.runtime.helpers import STRINGS
 
 from .stories import ADVANCE, GRACE, IDS, KINDS, SIZE, expected, topology, windowed_key
@@ -71,7 +72,7 @@ def test_windows_close_when_all_keys_have_fallen_silent(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(steps=STEPS)
 def test_a_silence_closes_what_a_record_would_close(kind: str, steps: list[tuple[str, int]]) -> None:
     """All results are those that come when stream time goes on by a record of another key, in the same order."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
+from tests.examples_of import examples
 from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time, partitions
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(STEPS, st.sampled_from([0, 10]), st.booleans(), st.sampled_from([3_000, 1 << 20]))
 def test_after_any_events_all_is_read_in_order_within_a_bound(steps: list[tuple[str, int, int]], linger_ms: int, slots: bool, room: int) -> None:
     """However partitions are written, paused, resumed and moved: when it ends, all is there soon, and nothing came twice or in another order."""

@@ -20,6 +20,7 @@ from ks_actors.log.kafka.consumer._unpacking import Unpacking
 from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from ks_actors.log.kafka.wire._unpacking import unpacked
+from tests.examples_of import examples
 from tests.kafka.helpers import connect, soon
 from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time
 from tests.kafka.test_fetch_records import stored
@@ -198,7 +199,7 @@ async def test_without_a_thread_it_is_done_on_the_loop(monkeypatch: pytest.Monke
     assert "decompressed on the event loop" in caplog.text
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     kinds=st.lists(st.sampled_from([0, GZIP, SNAPPY, LZ4, ZSTD]), min_size=1, max_size=16),
     begin=st.integers(0, 20),

@@ -18,6 +18,7 @@ from ks_actors.kernel import _kernel as kernel
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka.wire import _batch_header, _decompression, _plain_record_reader, _record_reader
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
+from tests.examples_of import examples
 from tests.kafka.poisons import GZIP, LIMIT, LZ4, SNAPPY, ZSTD, made, packed, poisons, record, sealed
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def test_header_names_that_are_no_text_are_replaced(name: bytes, text: str) -> N
     assert batch.headers == [(), ((text, b"1"), ("h", None)), (), ()]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.binary(max_size=12), max_size=5), st.binary(max_size=30), st.integers(-(2**63), 2**63 - 1), st.booleans())
 def test_the_reader_in_python_reads_as_the_kernel(names: list[bytes], spoil: bytes, time: int, append_time: bool) -> None:
     """Columns, positions and errors are equal, for any bytes."""
@@ -281,7 +282,7 @@ def test_a_wrong_checksum_gives_no_next_offset() -> None:
     assert where(read(chunk(raw), 3)[1]) == (PARTITION, 3, 1_000)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_any_changed_bytes_give_the_same_error(data: st.DataObject) -> None:
     """Bytes of a batch that were changed, with a right checksum, are read, or end in one error that knows partition and offset."""

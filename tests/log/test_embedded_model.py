@@ -17,6 +17,7 @@ from ks_actors._errors import Fenced
 from ks_actors.log import GroupMetadata, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records._batch import Batch
+from tests.examples_of import examples
 from tests.log.helpers import COMMITTED, UNCOMMITTED, abandon
 
 if TYPE_CHECKING:
@@ -251,9 +252,9 @@ class DurableLogMachine(LogMachine):
     durable = True
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(LogMachine, 40), (DurableLogMachine, 12)], ids=["memory", "durable"])
-def test_the_log_does_the_same_as_its_model(machine: type[LogMachine], examples: int) -> None:
+@pytest.mark.parametrize(("machine", "runs"), [(LogMachine, 40), (DurableLogMachine, 12)], ids=["memory", "durable"])
+def test_the_log_does_the_same_as_its_model(machine: type[LogMachine], runs: int) -> None:
     """With produced, committed, aborted, fenced, deleted, compacted, closed, killed and reopened logs, in any order."""
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
+        machine, settings=settings(max_examples=examples(runs), stateful_step_count=30, suppress_health_check=list(HealthCheck))
     )

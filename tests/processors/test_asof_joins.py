@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ks_actors import TopologyError, serdes
 from ks_actors.dsl import Consumed, Produced, StreamJoined, StreamsBuilder
 from ks_actors.testing import TopologyTestDriver
+from tests.examples_of import examples
 
 if TYPE_CHECKING:
     from ks_actors.topology import Topology
@@ -51,7 +52,7 @@ def _latest(rows: list[Row], number: int, *, seen: int) -> int | None:
 
 
 @pytest.mark.parametrize("left", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(rows=ROWS)
 def test_each_record_meets_the_latest_one_before_it(left: bool, rows: list[Row]) -> None:
     """At once, among those that have come and are kept; streams in the order of their times keep all that may be met."""
@@ -62,7 +63,7 @@ def test_each_record_meets_the_latest_one_before_it(left: bool, rows: list[Row])
 
 
 @pytest.mark.parametrize("left", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(rows=ROWS)
 def test_with_a_grace_period_it_meets_those_that_come_late_by_it(left: bool, rows: list[Row]) -> None:
     """Records may come in any order within it: the result is that of all of them, by time and then key."""

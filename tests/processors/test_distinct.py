@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ks_actors import TopologyError, serdes
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.testing import TopologyTestDriver
+from tests.examples_of import examples
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 WITHIN = 100
@@ -37,7 +38,7 @@ def distinct(rows: list[Row], *, by: bool, grace: int | None) -> tuple[list[Row]
 
 @pytest.mark.parametrize("by", [False, True])
 @pytest.mark.parametrize("grace", [None, 0, 30, 1_000])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(rows=ROWS)
 def test_the_first_of_records_that_are_the_same_goes_on(by: bool, grace: int | None, rows: list[Row]) -> None:
     """One with the same key and part, no further than `within_ms` from a forwarded one, does not; late ones are dropped and counted."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ks_actors import PunctuationType, TopologyError, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
 from ks_actors.testing import TopologyTestDriver
+from tests.examples_of import examples
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TTL = 100
@@ -33,7 +34,7 @@ def _topology(clock: PunctuationType = PunctuationType.STREAM_TIME) -> Any:
     return builder.build()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(rows=ROWS)
 def test_a_key_is_deleted_when_stream_time_has_passed_its_last_record(rows: list[Row]) -> None:
     """By its latest timestamp, in the order of times and keys, and before the record that moves stream time."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ks_actors import serdes
 from ks_actors.dsl import Consumed, JoinWindows, Materialized, Produced, StreamsBuilder
 from ks_actors.testing import TopologyTestDriver
+from tests.examples_of import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,7 @@ def outcome(kind: str, joiner: Any, records: list[tuple[str, str, str | None, in
 
 
 @pytest.mark.parametrize("kind", JOINS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(RECORDS)
 def test_a_joiner_may_take_the_key(kind: str, records: list[tuple[str, str, str | None, int]]) -> None:
     """It gets the key of the result before the values; results come as without it."""
@@ -102,7 +103,7 @@ def test_a_joiner_may_take_the_key(kind: str, records: list[tuple[str, str, str 
 
 
 @pytest.mark.parametrize("kind", BOTH_KEYS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(RECORDS)
 def test_a_joiner_may_take_both_keys(kind: str, records: list[tuple[str, str, str | None, int]]) -> None:
     """The record's own one, then the one that it was joined by: of a global table, or a foreign one."""

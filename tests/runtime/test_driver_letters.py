@@ -13,6 +13,7 @@ from ks_actors import ProcessingFailed, StreamsError, UncaughtResponse
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import GUARANTEES
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_a_dead_letter_is_there_when_the_call_returns(kind: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @given(kinds=st.lists(st.sampled_from(sorted(RECORDS)), max_size=12))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_the_driver_shows_the_output_of_an_app(guarantee: str, kinds: list[str]) -> None:
     """After each record: as many results and dead letters, of the same bytes, as an app has written when it has caught up with that record."""
     steps: list[tuple[int, list[bytes | None]]] = []

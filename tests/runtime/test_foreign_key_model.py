@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder, TableJoined
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import EOS, STRINGS
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Run:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6))
 @given(data=st.data())
 def test_a_join_ends_as_the_model(shape: str, data: st.DataObject) -> None:
     """Tables joined with themselves, twice, counted or repartitioned end as the model, whatever changes come between, once each."""

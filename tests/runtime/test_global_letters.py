@@ -31,6 +31,7 @@ from ks_actors import (
 from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ def test_the_driver_shows_the_letter_of_a_record_that_ends_a_global_store(kind: 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @given(kinds=st.lists(st.sampled_from(sorted(RECORDS)), max_size=12))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_the_driver_shows_the_letters_of_global_stores_that_an_app_writes(guarantee: str, store: str, kinds: list[str]) -> None:
     """The same records give the same letters, whether they come before the start of an app or behind it."""
     wanted: list[tuple[Any, ...]] = []

@@ -15,6 +15,7 @@ from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.records._partitioner import partition as default
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def topology() -> Topology:
     steps=st.lists(st.tuples(st.sampled_from([GROW_A, GROW_B, GROW_OUT, FEED, FEED, FEED, CRASH, RESTART, WAIT]), st.integers(0, 30)), max_size=14),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8))
 def test_every_record_of_every_partition_is_processed(guarantee: str, steps: list[tuple[str, int]], seed: int) -> None:
     """At any time of added partitions, and with any fate of the instances: exactly once, each record once, and all are counted."""
     sent: Counter[str] = Counter()

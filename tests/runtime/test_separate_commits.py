@@ -8,12 +8,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import Materialized, Produced, StreamsBuilder, TaskTimeout, UncaughtResponse, serdes
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import TestRecord, run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, check_counts
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def counting(slow: Callable[[str], Awaitable[str]], quick: Callable[[str], Await
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 1 << 30))
 def test_nothing_is_lost_or_doubled_by_kills(order: str, guarantee: str, seed: int) -> None:
     """However long calls take, through kills, refused commits and tasks that move: each task's output, state and offsets are of one moment."""

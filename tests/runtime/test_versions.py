@@ -15,6 +15,7 @@ from ks_actors import Consumed, Grouped, Materialized, Produced, StreamsBuilder,
 from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import GUARANTEES
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ VERSIONS = [ONE, TWO, version("orders", "payments"), version("orders", counted=T
 
 
 @pytest.mark.extended
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, len(VERSIONS) - 1), st.booleans()), max_size=6),
     st.sampled_from(GUARANTEES),

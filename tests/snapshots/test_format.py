@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ks_actors import SnapshotRefused
 from ks_actors.snapshots import Place, Shape, SnapshotReader, SnapshotWriter, StoreWriter, delete_old_snapshots, find_snapshots
+from tests.examples_of import examples
 from tests.snapshots.helpers import COUNTS, WINDOWS, batch_of, in_memory, window_key, write
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def test_written_records_are_read(where: str, tmp_path: Path, *, deflate: bool) 
     assert manifest.tasks["0_0"].stores["counts"].next_offset == 7
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(rows=st.dictionaries(st.binary(max_size=20), st.tuples(st.binary(max_size=50), st.integers(-(1 << 63), (1 << 63) - 1)), max_size=60))
 def test_any_rows_come_back(rows: dict[bytes, tuple[bytes, int]]) -> None:
     """Any keys, values and times, also none, in several files."""
@@ -54,7 +55,7 @@ def test_any_rows_come_back(rows: dict[bytes, tuple[bytes, int]]) -> None:
     assert read(writer.place) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(rows=st.dictionaries(st.tuples(st.binary(max_size=6), st.integers(0, 2_000_000), st.integers(0, 3)), st.binary(max_size=5), min_size=1))
 def test_rows_of_window_stores_are_in_the_order_of_their_segments(rows: dict[tuple[bytes, int, int], bytes]) -> None:
     """By segment, then by key; any other order is an error of the writer."""

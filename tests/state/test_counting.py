@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import Batch
@@ -64,7 +64,6 @@ class ByKernel(Plainly):
 @pytest.mark.extended
 @needs_kernel
 @pytest.mark.parametrize("place", ["in_memory", "rocksdb"])
-@settings(deadline=None)  # a database is opened
 @given(script=steps, with_old=st.booleans())
 def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFactory, place: str, script: Any, with_old: bool) -> None:
     """The output, the stored rows, the undo log for the commit and its size, over commits and rollbacks."""

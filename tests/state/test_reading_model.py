@@ -18,6 +18,7 @@ from ks_actors.serdes import DOUBLE, LONG, STRING, json
 from ks_actors.state import DuplicatesReader, KeyValueReader, SharedResources, reader_of
 from ks_actors.state.core import _reader, _transactional
 from ks_actors.state.key_value import _sorted_keys
+from tests.examples_of import examples
 from tests.state.helpers import PLACES, Record, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ def test_scans_see_the_rows_of_their_beginning(seed: int) -> None:
 
 TestReaders = ReadersAgainstDicts.TestCase
 TestReaders.settings = settings(
-    max_examples=60, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(60), stateful_step_count=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 

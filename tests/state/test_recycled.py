@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ks_actors.serdes import STRING, msgpack
 from ks_actors.state import SharedResources
+from tests.examples_of import examples
 from tests.state.helpers import PLACES, Task, key_value, window
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def play(spec: StoreSpec, place: str, steps: list[tuple[Any, ...]]) -> None:
             pair.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @pytest.mark.parametrize("place", PLACES)
 @given(steps=TABLE_STEPS)
 def test_tables_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
@@ -127,7 +128,7 @@ def test_tables_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
     play(key_value(value=STRING), place, steps)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @pytest.mark.parametrize("place", PLACES)
 @given(steps=TABLE_STEPS)
 def test_tables_with_mutable_values_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:
@@ -135,7 +136,7 @@ def test_tables_with_mutable_values_take_turns(place: str, steps: list[tuple[Any
     play(key_value(value=msgpack(str), key=msgpack(str)), place, steps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("advance", [0, 1])
 @given(steps=WINDOW_STEPS)
@@ -166,7 +167,7 @@ class Rows(Pair):
             assert sorted(found) == alive_rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @pytest.mark.parametrize("place", PLACES)
 @given(steps=DUPLICATE_STEPS)
 def test_stores_with_duplicates_take_turns(place: str, steps: list[tuple[Any, ...]]) -> None:

@@ -6,7 +6,7 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import Batch, StateFull
@@ -51,7 +51,6 @@ def arrange(rows: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
 @given(steps=steps, other=columns)
 def test_the_last_row_of_a_key_counts(kind: Callable[[], Any], steps: list[tuple[str, Any]], other: list[Any]) -> None:
     """With any puts, removals, and writes before, and any rows put together in the end."""
@@ -87,7 +86,6 @@ def test_the_last_row_of_a_key_counts(kind: Callable[[], Any], steps: list[tuple
 
 
 @needs_kernel
-@settings(deadline=None)
 @given(st.integers(0, 2_000), st.randoms(use_true_random=False))
 def test_rows_are_written_in_the_order_of_all_keys(count: int, source: Any) -> None:
     """By the kernel: also rows written in small parts, and when some are taken over first."""

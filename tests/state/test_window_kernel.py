@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import Batch, ProcessingFailed
@@ -146,7 +146,6 @@ steps = st.lists(st.tuples(st.lists(st.tuples(st.sampled_from("abcd"), st.intege
 
 
 @given(script=steps, before=st.integers(-3, 5), after=st.integers(-3, 5))
-@settings(deadline=None)
 def test_rows_are_found_as_by_python(script: Any, before: int, after: int) -> None:
     """Index and keys of a segment, for any order of the starts; and rows near a time, which is no less than 0."""
     columns: list[Any] = []

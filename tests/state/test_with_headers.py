@@ -15,6 +15,7 @@ from ks_actors.records import Batch, Headers, Window, Windowed, pack_headers
 from ks_actors.serdes import LONG, STRING, json
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology import StoreSpec, stores
+from tests.examples_of import examples
 from tests.state.helpers import VALUES
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ SERDES: Final = {"text": STRING, "number": LONG, "mutable": json()}
 @pytest.mark.parametrize("place", ["in_memory", "rocksdb", "evicting"])
 @pytest.mark.parametrize("serde", SERDES)
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(steps=STEPS)
 def test_what_is_put_is_what_is_read(kind: str, serde: str, place: str, tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     """Value, timestamp and headers, through commits, rollbacks, disk, eviction, restarts and crashes."""

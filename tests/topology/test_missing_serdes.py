@@ -41,6 +41,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.task._environment import Environment, nodes_of
 from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
+from tests.examples_of import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,7 +251,7 @@ def test_the_builder_names_it_if_it_knows_the_config(place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @given(defaults=st.sets(st.sampled_from(["key", "value"])))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4))
 def test_later_readers_name_it_too(place: str, defaults: set[str]) -> None:
     """Each node and store, asked for one by one, has all its serdes, or its error names it; the whole topology is refused exactly if one is."""
     topology = PLACES[place][0]()
