@@ -107,7 +107,7 @@ def have_broker(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
         yield options.bootstrap, options.broker_pid
         return
     directory = Path(tempfile.mkdtemp(prefix="ks-bench-kafka-"))
-    broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)})
+    broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)}, quick=False)
     try:
         broker.start()
         yield broker.bootstrap, broker.pid

@@ -109,7 +109,7 @@ async def _measure(directory: Path, options: argparse.Namespace) -> dict[str, fl
     async with AsyncExitStack() as stack:
         url = f"embedded://{directory / 'log'}"
         if options.kafka:
-            broker = Broker(directory / "broker")
+            broker = Broker(directory / "broker", quick=False)
             broker.start()
             stack.callback(broker.stop)
             url = f"kafka://{broker.bootstrap}"

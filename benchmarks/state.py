@@ -134,7 +134,7 @@ async def _restarts(options: argparse.Namespace, report: Report) -> None:
     if options.transactional:
         contenders[TRANSACTIONAL] = process.transactional(contenders[THEIRS])
     directory = Path(tempfile.mkdtemp(prefix="ks-bench-kafka-"))
-    broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)})
+    broker = Broker(directory, settings={"num.partitions": str(PARTITIONS)}, quick=False)
     try:
         broker.start()
         log = open_log(f"kafka://{broker.bootstrap}")

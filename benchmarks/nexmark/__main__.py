@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--timeout-s", type=float, default=600, help="of one run (default 600)")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="nexmark-broker-"))
-    broker = Broker(directory)
+    broker = Broker(directory, quick=False)
     try:
         broker.start()
         told = asyncio.run(measure(options, broker.bootstrap))

@@ -51,7 +51,7 @@ class Options:
     max_exits: int = _option(50, "give up after so many members ended by themselves")
     alos_gaps: str = _option("report", "at least once: whether counts that never reach the output are a violation")
     strict: bool = _option(False, "members that end by themselves, or not cleanly, are violations")
-    quick_broker: bool = _option(False, "a broker that comes back, and times transactions out, sooner than by Kafka's defaults")
+    quick_broker: bool = _option(False, "a broker that comes back, and times transactions out, sooner than by the defaults of Kafka and of its JVM")
     apart: bool = _option(False, "members know nothing of each other but through Kafka, as on machines of their own")
     work_dir: str = _option("chaos-work", "logs, state and the broker's data; only the logs stay")
     report: str = _option("", "a file for the report, beside the last line of stdout")

@@ -59,7 +59,7 @@ class Run:
         stamp = f"{int(time.time())}-{os.getpid()}"
         self._input, self._output, self._app_id = f"chaos-in-{stamp}", f"chaos-out-{stamp}", f"chaos-app-{stamp}"
         shutil.rmtree(self._work, ignore_errors=True)
-        self._broker = Broker(self._work / "broker", settings={} if options.quick_broker else _KAFKAS_TIMES)
+        self._broker = Broker(self._work / "broker", settings={} if options.quick_broker else _KAFKAS_TIMES, quick=options.quick_broker)
         self._clients = Clients(self._broker.bootstrap)
         self._feeder = Feeder(options, self._broker.bootstrap, self._input)
         self._monitor = Monitor(options, self._broker.bootstrap, self._output, self._feeder)

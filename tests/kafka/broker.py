@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 VERSION = "4.4.0"
+_CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 _PATIENCE_S = 60
+# A broker that stands still for less than this does not miss a heartbeat's deadline, and sends one within this time when it goes on.
+_HEARTBEAT_S = 1.0
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 QUICK = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", *_LOGGING)
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -94,37 +98,56 @@ def made_classes() -> Path:
     return path
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at."""
-    sockets = [socket.socket() for _ in range(count)]
+@functools.cache
+def _ports() -> tuple[int, list[int]]:
+    """Return a file that all processes of tests share, and all ports that the system does not give to connections, in random order."""
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except OSError:
+        low, high = 32_768, 65_535
+    every = range(20_000, 65_536)
+    # Tests set the seed of the module's own generator.
+    drawn = random.SystemRandom().sample(every, len(every))
+    return os.open(_cache().parent / "ports", os.O_RDWR | os.O_CREAT), [port for port in drawn if not low <= port <= high] or drawn
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens at. As long as this process lives no other one draws them: the byte of that number is locked in a file."""
+    _cache().mkdir(parents=True, exist_ok=True)
+    file, ports = _ports()
+    found: list[int] = []
+    while len(found) < count:
+        port = ports.pop()
+        with suppress(OSError), socket.socket() as probe:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 class Broker:
     """One node of Kafka, broker and controller.
 
     `secure` gives it listeners for TLS and SASL too, and lets strangers do nothing: `USER` and clients without a name may do all, `STRANGER` may only
-    log in. With `classes` it leaves there, at its end, what the JVM has made of its classes.
+    log in. With `classes` it leaves there, at its end, what the JVM has made of its classes. The JVM of a `quick` one compiles less, which takes half
+    of the CPU time of a short life; what is measured, or runs for long, needs the default.
     """
 
     def __init__(
-        self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None, classes: Path | None = None, node: int = 1
+        self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None, classes: Path | None = None, node: int = 1,
+        quick: bool = True,
     ) -> None:  # fmt: skip
         self.directory = directory
         self.number = node
         self.secure = secure
         self.settings = dict(settings or {})
         self._classes = classes
+        self._flags = QUICK if quick else _LOGGING
         self._process: subprocess.Popen[bytes] | None = None
         names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "SASL_PLAINTEXT", "SASL_SSL"] if secure else [])]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
-        self._paused = False
+        self._paused_at: float | None = None
+        self._was_frozen = False
 
     @property
     def bootstrap(self) -> str:
@@ -153,21 +176,16 @@ class Broker:
         assert self._process is None, "the broker is running"
         self.directory.mkdir(parents=True, exist_ok=True)
         lib = jars()
-        if self.secure and not self.certificate.exists():
-            self._make_certificate()
         config = self.directory / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
         if not (self.directory / "data" / "meta.properties").exists():
-            self._format(config)
+            self._begin(config)
         with (self.directory / "broker.log").open("ab") as log:
-            command = ["java", "-Xms256m", "-Xmx512m", *self._sharing(), *_LOGGING, "-cp", f"{lib}/*", "kafka.Kafka", str(config)]
+            classes = f"SharedArchiveFile={made_classes()}" if self._classes is None else f"ArchiveClassesAtExit={self._classes}"
+            command = ["java", "-Xms256m", "-Xmx512m", *self._flags, f"-XX:{classes}", "-cp", f"{lib}/*", "kafka.Kafka", str(config)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory, start_new_session=True)  # noqa: S603 - our own
+        self._was_frozen = False
         self._wait()
-
-    def _sharing(self) -> list[str]:
-        if self._classes is not None:
-            return [f"-XX:ArchiveClassesAtExit={self._classes}"]
-        return ["-Xshare:auto", f"-XX:SharedArchiveFile={made_classes()}"]
 
     def _properties(self) -> dict[str, str]:
         protocols = [name for name in self._ports if name != "CONTROLLER"]
@@ -221,6 +239,28 @@ class Broker:
                     found[f"listener.name.{name}.scram-sha-{mechanism}.sasl.jaas.config"] = login
         return found | self.settings
 
+    def _begin(self, config: Path) -> None:
+        """Format the directory: copy one that was formatted for a node like this, with its certificate."""
+        users: list[str] = []
+        if self.secure:
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                for user, password in ((USER, PASSWORD), (STRANGER, STRANGERS_PASSWORD)):
+                    users += ["--add-scram", f'{mechanism}=[name="{user}",password="{password}"]']
+        properties = self._properties()
+        like = repr([_CLUSTER, properties["node.id"], properties["process.roles"], users])
+        formatted = _cache() / f"formatted-{zlib.crc32(like.encode()):08x}"
+        with (_cache() / "formatted-lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not formatted.exists():
+                if self.secure:
+                    self._make_certificate()
+                tool = ["java", *QUICK, "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
+                _run([*tool, "format", "-t", _CLUSTER, "-c", str(config), *users])
+                fresh = _cache() / f"formatted-{os.getpid()}"
+                shutil.copytree(self.directory, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns(config.name))
+                fresh.rename(formatted)
+        shutil.copytree(formatted, self.directory, dirs_exist_ok=True)
+
     def _make_certificate(self) -> None:
         keys = str(self.directory / "keys.p12")
         password = ["-storetype", "PKCS12", "-storepass", "changeit", "-keystore", keys, "-alias", "broker"]
@@ -228,26 +268,16 @@ class Broker:
         _run(["keytool", "-genkeypair", "-keyalg", "EC", "-validity", "3650", *name, "-ext", "BC=ca:true", *password])
         self.certificate.write_bytes(_run(["keytool", "-exportcert", "-rfc", *password]))
 
-    def _format(self, config: Path) -> None:
-        shared = [] if self._classes is not None else self._sharing()
-        tool = ["java", *QUICK, *shared, "-cp", f"{jars()}/*", "kafka.tools.StorageTool"]
-        users: list[str] = []
-        if self.secure:
-            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-                for user, password in ((USER, PASSWORD), (STRANGER, STRANGERS_PASSWORD)):
-                    users += ["--add-scram", f'{mechanism}=[name="{user}",password="{password}"]']
-        _run([*tool, "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(config), *users])
-
-    def _wait(self) -> None:
+    def _wait(self, least_s: float = 0.0) -> None:
         process = self._process
         assert process is not None
-        deadline = time.monotonic() + _PATIENCE_S
-        while not self.answers():
+        begun = time.monotonic()
+        while time.monotonic() - begun < least_s or not self.answers():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.05)
                 self._process = None
                 raise RuntimeError(f"the broker has ended:\n{self.log()[-4000:]}")
-            if time.monotonic() > deadline:
+            if time.monotonic() - begun > _PATIENCE_S:
                 self.kill()
                 raise RuntimeError(f"the broker did not answer within {_PATIENCE_S} s:\n{self.log()[-4000:]}")
 
@@ -300,13 +330,29 @@ class Broker:
         """Stand still, with all connections open."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitpid(self.pid, os.WUNTRACED)
-        self._paused = True
+        self._paused_at = time.monotonic()
 
     def resume(self) -> None:
         """Go on; does nothing when it was not paused."""
-        if self._paused:
+        if self._paused_at is not None:
             os.kill(self.pid, signal.SIGCONT)
-            self._paused = False
+            self._was_frozen = self._was_frozen or time.monotonic() - self._paused_at > _HEARTBEAT_S
+            self._paused_at = None
+
+    def rest(self) -> None:
+        """Take no CPU time until it is mended."""
+        if self.runs and self._paused_at is None:
+            self.pause()
+
+    def mend(self) -> None:
+        """Have it run and answer, whatever was done to it."""
+        if not self.runs:
+            self.start()
+            return
+        self.resume()
+        # One that stood still for long may, at first, be taken for dead by its own controller: until its next heartbeat.
+        self._wait(_HEARTBEAT_S if self._was_frozen else 0.0)
+        self._was_frozen = False
 
 
 def _run(command: list[str]) -> bytes:
@@ -334,32 +380,42 @@ def _require(missing: str | None, tested: str) -> None:
     pytest.skip(f"{tested} NOT TESTED: {missing}")
 
 
-class _Shared:
-    """The broker of all tests of a session; each conftest that imports the fixture has it as a fixture of its own."""
+_lent: dict[str, Broker] = {}
 
-    broker: Broker | None = None
-    users = 0
+
+def _borrow(config: pytest.Config, name: str) -> Broker:
+    """Return the broker of that name, running. A run has one of each; they are killed at its end."""
+    require_kafka()
+    if name not in _lent:
+        broker = _lent[name] = Broker(Path(tempfile.mkdtemp(prefix="kafka-")))
+
+        def end() -> None:
+            del _lent[name]
+            broker.kill()
+            shutil.rmtree(broker.directory, ignore_errors=True)
+
+        config.add_cleanup(end)
+    _lent[name].mend()
+    return _lent[name]
 
 
 @pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[Broker]:
+def kafka_broker(request: pytest.FixtureRequest) -> Broker:
     """A Kafka that all tests share: they use names of their own, and leave it running."""
-    require_kafka()
-    if _Shared.broker is None:
-        _Shared.broker = Broker(Path(tempfile.mkdtemp(prefix="kafka-")))
-        _Shared.broker.start()
-    _Shared.users += 1
-    yield _Shared.broker
-    _Shared.users -= 1
-    if _Shared.users == 0:
-        _Shared.broker.stop()
-        shutil.rmtree(_Shared.broker.directory, ignore_errors=True)
-        _Shared.broker = None
+    return _borrow(request.config, "shared")
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[Broker]:
-    """A Kafka of one test, running, to be killed and restarted as it likes."""
+def own_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Kafka that one test has at a time, running, to be killed, frozen and restarted as it likes; other tests have other names in it."""
+    broker = _borrow(request.config, "own")
+    yield broker
+    broker.rest()
+
+
+@pytest.fixture
+def fresh_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A Kafka of one test alone, running, which may lose its disk, and has no topics yet."""
     require_kafka()
     broker = Broker(tmp_path / "broker")
     broker.start()
@@ -369,7 +425,7 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka with TLS, SASL and rights, running."""
+    """A Kafka with TLS, SASL and rights, running. Rules that one module makes would be in the way of another one."""
     require_kafka()
     broker = Broker(tmp_path_factory.mktemp("secure") / "broker", secure=True)
     broker.start()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.broker import jars, kafka_broker, missing_tools, own_broker, secure_broker
+from tests.kafka.broker import fresh_broker, jars, kafka_broker, missing_tools, own_broker, secure_broker
 from tests.kafka.helpers import connect
 from tests.kafka.tampering import Tampering
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
     from tests.kafka.broker import Broker
 
-__all__ = ["kafka_broker", "own_broker", "secure_broker"]
+__all__ = ["fresh_broker", "kafka_broker", "own_broker", "secure_broker"]
 
 
 @pytest.fixture

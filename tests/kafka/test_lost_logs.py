@@ -78,10 +78,10 @@ def told(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, pytest.param(AT_LEAST_ONCE, marks=pytest.mark.extended)])
 async def test_an_app_ends_at_its_first_write_to_a_changelog_that_was_lost(
-    own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str
+    fresh_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str
 ) -> None:
     """By ProductionFailed, and commits nothing, as a restore would lack rows; a later start restores what is left, and says so."""
-    async with counting(own_broker, guarantee, tmp_path) as here:
+    async with counting(fresh_broker, guarantee, tmp_path) as here:
         async with here.app("app", auto_offset_reset="earliest"):
             for _ in range(3):
                 await here.feed()
@@ -90,7 +90,7 @@ async def test_an_app_ends_at_its_first_write_to_a_changelog_that_was_lost(
         await app.start()
         await until(lambda: int(app.metrics()["active-tasks"]) == PARTITIONS)
         ending = asyncio.create_task(ended(app))
-        await lose(own_broker, here.changelog)
+        await lose(fresh_broker, here.changelog)
         before = await here.updates()
         await here.feed(30)
         error = await ending
@@ -105,11 +105,11 @@ async def test_an_app_ends_at_its_first_write_to_a_changelog_that_was_lost(
 
 
 @pytest.mark.timeout(240)
-async def test_a_standby_begins_anew_when_the_changelog_was_lost(own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_standby_begins_anew_when_the_changelog_was_lost(fresh_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It has what the log has, nothing of before; the tasks that write there keep their state, and run on."""
     async with (
-        counting(own_broker, EXACTLY_ONCE, tmp_path) as here,
-        KafkaLog(own_broker.bootstrap) as other,
+        counting(fresh_broker, EXACTLY_ONCE, tmp_path) as here,
+        KafkaLog(fresh_broker.bootstrap) as other,
         here.app("one", num_standby_replicas=1, auto_offset_reset="earliest") as one,
         here.app("two", num_standby_replicas=1, auto_offset_reset="earliest", log=other) as two,
     ):
@@ -118,7 +118,7 @@ async def test_a_standby_begins_anew_when_the_changelog_was_lost(own_broker: Bro
         await here.counted()
         for each in (one, two):
             await until_rows(each, "counts", {b"k0": 10, b"k1": 10})
-        await lose(own_broker, here.changelog)
+        await lose(fresh_broker, here.changelog)
         for number in range(PARTITIONS):
             await until(lambda number=number: told(caplog, f"{here.changelog}-{number} has lost records from offset 0 on", "is deleted"))  # type: ignore[misc]
         left = [{b"k0": 10}, {b"k1": 10}]
@@ -136,9 +136,9 @@ async def write(here: Counting, topic: str, **values: bytes) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_a_global_table_is_filled_anew_when_its_topic_was_lost(own_broker: Broker, tmp_path: Path) -> None:
+async def test_a_global_table_is_filled_anew_when_its_topic_was_lost(fresh_broker: Broker, tmp_path: Path) -> None:
     """The app ends, whatever the handler says; the next start has only what the topic has, also where that is longer than before."""
-    async with counting(own_broker, AT_LEAST_ONCE, tmp_path) as here:
+    async with counting(fresh_broker, AT_LEAST_ONCE, tmp_path) as here:
         table = f"table-{here.name}"
 
         def app() -> App:
@@ -153,7 +153,7 @@ async def test_a_global_table_is_filled_anew_when_its_topic_was_lost(own_broker:
         await first.start()
         assert await rows(first, "table") == {b"a": b"1", b"b": b"1"}
         ending = asyncio.create_task(ended(first))
-        await lose(own_broker, table)
+        await lose(fresh_broker, table)
         error = await ending
         assert isinstance(error, StreamsError), repr(error)
         assert f"a global table no longer fits its topic: {table}-0 has lost records from offset 0 on" in str(error)
@@ -184,10 +184,10 @@ def repartitioned(here: Counting) -> Topology:
     ],
 )
 async def test_an_app_goes_on_when_its_repartition_topic_was_lost(
-    own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str, running: bool
+    fresh_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str, running: bool
 ) -> None:
     """With all that is written there since, whatever auto_offset_reset says: nothing of it is left out, and nothing counts twice."""
-    async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap) as later:
+    async with counting(fresh_broker, guarantee, tmp_path) as here, KafkaLog(fresh_broker.bootstrap) as later:
         topic = f"{here.name}-through-repartition"
         settings: dict[str, Any] = {"topology": repartitioned(here), "repartition_purge_interval_ms": 200}
         app = here.app("app", auto_offset_reset="earliest", **settings)
@@ -198,7 +198,7 @@ async def test_an_app_goes_on_when_its_repartition_topic_was_lost(
         await app.commit()
         if not running:
             await app.close()
-        await lose(own_broker, topic)
+        await lose(fresh_broker, topic)
         await here.feed(40)
         if not running:
             app = here.app("app", auto_offset_reset="none", log=later, **settings)

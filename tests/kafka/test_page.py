@@ -26,9 +26,9 @@ EXACTLY_ONCE = "exactly_once_v2"
 
 
 @pytest.mark.timeout(180)
-async def test_the_page_shows_an_instance_that_is_killed(own_broker: Broker, tmp_path: Path) -> None:
+async def test_the_page_shows_an_instance_that_is_killed(fresh_broker: Broker, tmp_path: Path) -> None:
     """It joins with its tasks; killed, it has left when its session is over, and its tasks are with the other one again."""
-    async with KafkaLog(own_broker.bootstrap) as log:
+    async with KafkaLog(fresh_broker.bootstrap) as log:
         await create_topics(log)
         async with (
             visiting(log, tmp_path, Visits(), session_timeout_ms=SESSION_MS) as app,
@@ -36,7 +36,7 @@ async def test_the_page_shows_an_instance_that_is_killed(own_broker: Broker, tmp
             browsing(served.link) as seen,
         ):
             await seen.text("#members li", "site-a.*this instance, 4 tasks")
-            async with module_process("tests.web.member", own_broker.bootstrap, str(tmp_path), log=tmp_path / "member.log") as member:
+            async with module_process("tests.web.member", fresh_broker.bootstrap, str(tmp_path), log=tmp_path / "member.log") as member:
                 await seen.text("#members li", r"site-b.*127\.0\.0\.1, 2 tasks")
                 await seen.text("#events li", "site-b.* has joined the group")
                 member.kill()
@@ -47,29 +47,29 @@ async def test_the_page_shows_an_instance_that_is_killed(own_broker: Broker, tmp
 
 
 @pytest.mark.timeout(180)
-async def test_the_page_shows_a_broker_that_stands_still(own_broker: Broker, tmp_path: Path) -> None:
+async def test_the_page_shows_a_broker_that_stands_still(fresh_broker: Broker, tmp_path: Path) -> None:
     """The app is not ready, with the broker's address; the members last known stay, with the reason. All is well when it answers."""
-    async with KafkaLog(own_broker.bootstrap) as log:
+    async with KafkaLog(fresh_broker.bootstrap) as log:
         await create_topics(log)
         async with visiting(log, tmp_path, Visits()) as app, serve_page(app) as served, browsing(served.link) as seen:
             await seen.text("#health", "^ready")
             await seen.text("#members li", "site-a")
-            own_broker.pause()
+            fresh_broker.pause()
             try:
-                await seen.text("#problems li", f"^log: the log has not answered for .*{own_broker.bootstrap}")
+                await seen.text("#problems li", f"^log: the log has not answered for .*{fresh_broker.bootstrap}")
                 await seen.text("#group-error", "the log did not describe the group")
                 assert await seen.page.locator("#members li").count() == 1
             finally:
-                own_broker.resume()
+                fresh_broker.resume()
             await seen.text("#health", "^ready")
             await seen.page.wait_for_selector("#group-error", state="hidden")
 
 
 @pytest.mark.timeout(120)
-async def test_a_dead_letter_is_redriven_once(own_broker: Broker, tmp_path: Path) -> None:
+async def test_a_dead_letter_is_redriven_once(fresh_broker: Broker, tmp_path: Path) -> None:
     """In one transaction with its marker, under the app's own exactly once: its record is counted, and others at once find it done."""
     visits = Visits()
-    async with KafkaLog(own_broker.bootstrap) as log:
+    async with KafkaLog(fresh_broker.bootstrap) as log:
         await create_topics(log)
         async with visiting(log, tmp_path, visits, processing_guarantee=EXACTLY_ONCE) as app:
             await visit(log, "/", "bad page")

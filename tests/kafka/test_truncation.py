@@ -328,16 +328,16 @@ def lose_disk(broker: Broker, topic: str) -> None:
         shutil.rmtree(path)
 
 
-async def test_a_reader_goes_on_when_the_disk_was_lost(own_broker: Broker) -> None:
+async def test_a_reader_goes_on_when_the_disk_was_lost(fresh_broker: Broker) -> None:
     """Also when more was written since than it had read: the offset alone would not tell."""
-    log = await connect(own_broker)
+    log = await connect(fresh_broker)
     partition = await filled(log)
     fetcher = reading(log, partition)
     assert len((await soon(fetch_one(fetcher))).batch) == 3
     fetcher.pause([partition])
-    own_broker.stop()
-    lose_disk(own_broker, partition.topic)
-    own_broker.start()
+    fresh_broker.stop()
+    lose_disk(fresh_broker, partition.topic)
+    fresh_broker.start()
     values = [b"%d" % number for number in range(9)]
     await asyncio.wait_for(write(await log.producer(client_id="q"), partition, *values), 60)
     fetcher.resume([partition])
@@ -350,15 +350,15 @@ async def test_a_reader_goes_on_when_the_disk_was_lost(own_broker: Broker) -> No
     await log.close()
 
 
-async def test_a_reader_hears_of_a_log_that_is_empty_now(own_broker: Broker) -> None:
+async def test_a_reader_hears_of_a_log_that_is_empty_now(fresh_broker: Broker) -> None:
     """Before anything is written, so that none of it is left out."""
-    log = await connect(own_broker)
+    log = await connect(fresh_broker)
     partition = await filled(log)
     fetcher = reading(log, partition)
     assert len((await soon(fetch_one(fetcher))).batch) == 3
-    own_broker.stop()
-    lose_disk(own_broker, partition.topic)
-    own_broker.start()
+    fresh_broker.stop()
+    lose_disk(fresh_broker, partition.topic)
+    fresh_broker.start()
     with pytest.raises(LogTruncated) as raised:
         await asyncio.wait_for(fetch_one(fetcher), 60)
     assert (raised.value.diverges_at, raised.value.position, raised.value.begin, raised.value.end) == (0, 3, 0, 0)
@@ -366,28 +366,28 @@ async def test_a_reader_hears_of_a_log_that_is_empty_now(own_broker: Broker) -> 
 
 
 @pytest.mark.timeout(180)
-async def test_records_that_nobody_has_read_are_not_deleted(own_broker: Broker) -> None:
+async def test_records_that_nobody_has_read_are_not_deleted(fresh_broker: Broker) -> None:
     """By an offset of a log that was lost since, whether the reader knows of it or not; those of a log that has only grown are."""
-    log = await connect(own_broker)
+    log = await connect(fresh_broker)
     partition = await filled(log)
     fetcher = reading(log, partition)
     assert len((await soon(fetch_one(fetcher))).batch) == 3
     await log.delete_read({partition: 1})
-    own_broker.restart()
+    fresh_broker.restart()
     await asyncio.wait_for(write(await log.producer(client_id="p"), partition, b"d"), 60)
     assert len((await asyncio.wait_for(fetch_one(fetcher), 60)).batch) == 1
     for offset in (2, 3, 4, 4):
         await log.delete_read({partition: offset})
         assert await log.begin_offsets([partition]) == {partition: offset}
     # A leader that has nothing any more knows the epoch still.
-    await asyncio.to_thread(own_broker.restart)
+    await asyncio.to_thread(fresh_broker.restart)
     await asyncio.wait_for(log.delete_read({partition: 4}), 60)
     fetcher.pause([partition])
-    own_broker.stop()
+    fresh_broker.stop()
     early = asyncio.create_task(log.delete_read({partition: 4}))
-    lose_disk(own_broker, partition.topic)
-    await asyncio.to_thread(own_broker.start)
-    other = await connect(own_broker)
+    lose_disk(fresh_broker, partition.topic)
+    await asyncio.to_thread(fresh_broker.start)
+    other = await connect(fresh_broker)
     await asyncio.wait_for(write(await other.producer(client_id="q"), partition, *[b"new"] * 9), 60)
     with pytest.raises(LogTruncated):
         await asyncio.wait_for(early, 60)
@@ -495,11 +495,11 @@ def epoch_code(code: int) -> Any:
     ],
 )
 async def test_an_app_processes_what_was_written_since(
-    own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str, running: bool
+    fresh_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str, running: bool
 ) -> None:
     """All of it, whether it runs meanwhile or starts later, although its offsets lie within the new log; and it says so."""
     caplog.set_level(logging.WARNING)
-    async with counting(own_broker, guarantee, tmp_path) as here:
+    async with counting(fresh_broker, guarantee, tmp_path) as here:
         app = here.app("app", auto_offset_reset="latest" if running else "earliest")
         await app.start()
         await here.feed()
@@ -507,9 +507,9 @@ async def test_an_app_processes_what_was_written_since(
         await app.commit()
         if not running:
             await app.close()
-        own_broker.stop()
-        lose_disk(own_broker, here.source)
-        own_broker.start()
+        fresh_broker.stop()
+        lose_disk(fresh_broker, here.source)
+        fresh_broker.start()
         await here.feed(30)
         if not running:
             app = here.app("app")
@@ -521,16 +521,16 @@ async def test_an_app_processes_what_was_written_since(
 
 
 @pytest.mark.timeout(120)
-async def test_an_app_without_a_policy_ends(own_broker: Broker, tmp_path: Path) -> None:
+async def test_an_app_without_a_policy_ends(fresh_broker: Broker, tmp_path: Path) -> None:
     """It is for its owner to choose where to go on."""
-    async with counting(own_broker, AT_LEAST_ONCE, tmp_path) as here:
+    async with counting(fresh_broker, AT_LEAST_ONCE, tmp_path) as here:
         async with here.app("app") as app:
             await here.feed()
             await here.counted()
             await app.commit()
-        own_broker.stop()
-        lose_disk(own_broker, here.source)
-        own_broker.start()
+        fresh_broker.stop()
+        lose_disk(fresh_broker, here.source)
+        fresh_broker.start()
         await here.feed(30)
         again = here.app("app", auto_offset_reset="none")
         await again.start()
