@@ -53,7 +53,7 @@ class _Node(AsyncNode):
     async def finish(self) -> list[tuple[Any, Any]]:
         """Let all calls end, and return the results that were handed on."""
         while self.in_flight:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
             self.emit()
         return self.surroundings.out
 

@@ -18,6 +18,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
+from tests.examples_of import examples
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, by_key, check_counts, counting, echo, own_threads, states
 from tests.runtime.outages import Line, Weather
 
@@ -181,7 +182,7 @@ def test_a_start_that_is_cancelled_leaves_the_group() -> None:
     """A cancelled start, as by a signal, gives an app that is closed in order: its place in the group is free at once."""
 
     async def test(harness: AppHarness) -> None:
-        for turns in range(1, 200, 7):
+        for turns in range(1, 200, 200 // examples(28)):
             starting = asyncio.ensure_future(harness.start())
             await harness.turns(turns)
             app = harness.app

@@ -12,6 +12,7 @@ from ks_actors import LogError, TaskMigrated
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def test_an_app_that_is_fenced_takes_its_transactional_id_back() -> None:
 
 def test_tasks_that_are_lost_while_the_group_rebalances_are_given_out_again() -> None:
     """A member that has reported its tasks, and then loses all of them, reports again: otherwise the group would keep its tasks for it."""
-    for seed in range(8):
+    for seed in range(examples(8)):
 
         async def test(harness: AppHarness, seed: int = seed) -> None:
             load = Load(harness, Random(seed), keys=30)

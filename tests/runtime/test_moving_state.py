@@ -12,6 +12,7 @@ from ks_actors import StateFull
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
+from tests.examples_of import examples
 from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
 from tests.runtime.test_dying_parts import Broken, Strange, child, replace
 
@@ -103,7 +104,7 @@ def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> None:
     """Tasks that are given up while they are on their way are begun again later, whole."""
-    for seed in range(12):
+    for seed in range(examples(12)):
 
         async def test(harness: AppHarness, seed: int = seed) -> None:
             load = Load(harness, Random(seed), keys=300)
