@@ -33,7 +33,7 @@ def settings(pytester: pytest.Pytester) -> None:
 
 
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "no:randomly", *options)
+    return pytester.runpytest_inprocess("-p", "no:randomly", *options)
 
 
 def test_a_failing_seed_is_printed_and_replays(pytester: pytest.Pytester) -> None:
