@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-import zlib
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import pytest
 
 from actors.testing import VirtualLoop
 from tests.budget import Budget
+from tests.cases import few_of, part_of
 from tests.examples_of import register_profiles
 
 if TYPE_CHECKING:
@@ -76,21 +76,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     few, all_but = config.getoption("--few"), config.getoption("--all-but")
     if few and all_but:
         raise pytest.UsageError("--few and --all-but exclude each other: give one of them")
-    number_of_cases = few or all_but
-    if number_of_cases < 1:
-        return
-    cases: dict[str, list[pytest.Item]] = {}
-    # In the order of their definition: plugins have shuffled the items, and --all-but has to leave out those that --few chose in another run.
-    for item in sorted(items, key=lambda item: item.stash.get(_PLACE, 0)):
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    chosen = {each[number * len(each) // number_of_cases] for each in cases.values() for number in range(number_of_cases)}
-    part, _, parts = (config.getoption("--slice") or "0/0").partition("/")
-    if few and int(parts):
-        # By a hash, so that a case stays in its part whatever others come and go.
-        chosen |= {item for item in items if zlib.crc32(item.nodeid.encode()) % int(parts) == int(part)}
-    kept = [item for item in items if (item in chosen) is bool(few)]
-    config.hook.pytest_deselected(items=[item for item in items if (item in chosen) is not bool(few)])
-    items[:] = kept
+    if few or all_but:
+        # In the order of their definition: plugins have shuffled the items, and --all-but has to leave out those that --few chose in another run.
+        by_id = {item.nodeid: item for item in sorted(items, key=lambda item: item.stash.get(_PLACE, 0))}
+        chosen = few_of(by_id, few or all_but) | part_of(by_id, config.getoption("--slice"))
+        config.hook.pytest_deselected(items=[item for item in items if (item.nodeid in chosen) is not bool(few)])
+        items[:] = [item for item in items if (item.nodeid in chosen) is bool(few)]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
