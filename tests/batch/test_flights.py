@@ -25,6 +25,8 @@ UNTIL = int(datetime(2013, 1, 12, tzinfo=UTC).timestamp()) * 1000
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("a backfill, a stream and a report of 12,000 flights")
 @pytest.mark.timeout(240)
 async def test_history_and_the_live_rest_are_the_whole(tmp_path: Path) -> None:
     """By the local engine: a backfilled, published, loaded and then streamed history gives the tables of all flights, and a report on them."""
@@ -48,6 +50,7 @@ async def test_history_and_the_live_rest_are_the_whole(tmp_path: Path) -> None:
         assert f"({name}.png)" in said
 
 
+@pytest.mark.heavy("a backfill and a stream of 12,000 flights")
 @pytest.mark.timeout(240)
 async def test_history_on_spark_and_the_live_rest_are_the_whole(session: SparkSession, tmp_path: Path) -> None:
     """The same by Spark, through all repartition topics of the job."""

@@ -15,26 +15,22 @@ from tests.kafka.broker import require_kafka
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 SCRIPTS: Final = ROOT / "benchmarks"
 
-QUICK: Final = {
+ALONE: Final = {
+    "actors": "--rounds 1 --share 0.01",
     "kernel": "--rounds 2",
+    "kernel_state": "--rounds 2",
     "memory": "--updates 2000 --stores 4 --tasks 2 --keys 100 --budget 1048576",
     "metrics": "--records 500 --rounds 1",
     "page": "--tasks 2 --rounds 1",
-    "state": "--without-kafka --rounds 1 --updates 2000 --large-bytes 100000",
-    "values": "--records 1000 --rounds 1",
-}
-"""Those that take a second or two, with their options."""
-
-LONGER: Final = {
-    "actors": "--rounds 1 --share 0.01",
-    "kernel_state": "--rounds 2",
     "runtime": "--rounds 1 --share 0.002",
     "snapshots": "--records 2000 --keys 100 --rounds 1",
     "spark": "--records 1000 --keys 100 --without-spark",
+    "state": "--without-kafka --rounds 1 --updates 2000 --large-bytes 100000",
     "tasks": "--tasks 1 2 --seconds 0.2",
     "tracing": "--records 200 --rounds 1",
+    "values": "--records 1000 --rounds 1",
 }
-"""Those that start processes of their own, or a whole application several times."""
+"""Those that need no broker, with their options."""
 
 ON_KAFKA: Final = {
     "kafka": "--alone --reps 1 --records 1000 --keys 100 --apps map count --guarantees exactly_once_v2",
@@ -73,26 +69,22 @@ def test_each_benchmark_has_a_test() -> None:
     """A benchmark that is added gets small options here, or a reason to be left to others."""
     scripts = {path.stem for path in SCRIPTS.glob("*.py") if not path.name.startswith("_")}
     packages = {path.parent.name for path in SCRIPTS.glob("*/__main__.py")}
-    known = [*QUICK, *LONGER, *ON_KAFKA, *BY_OTHERS]
+    known = [*ALONE, *ON_KAFKA, *BY_OTHERS]
     assert sorted(known) == sorted(scripts | packages)
 
 
-def test_quick_benchmarks_give_their_figures() -> None:
-    """Each of them ends well, and its last line is one JSON object with figures: in one test, as `make test` runs one case of each."""
-    for name, options in QUICK.items():
-        run(name, options)
-
-
 @pytest.mark.extended
 @pytest.mark.unmeasured
-@pytest.mark.parametrize("name", LONGER)
-def test_longer_benchmarks_give_their_figures(name: str) -> None:
+@pytest.mark.heavy("a benchmark")
+@pytest.mark.parametrize("name", ALONE)
+def test_benchmarks_give_their_figures(name: str) -> None:
     """Each of them ends well, and its last line is one JSON object with figures."""
-    run(name, LONGER[name])
+    run(name, ALONE[name])
 
 
 @pytest.mark.extended
 @pytest.mark.unmeasured
+@pytest.mark.heavy("a benchmark with a broker")
 @pytest.mark.parametrize("name", ON_KAFKA)
 def test_benchmarks_on_kafka_give_their_figures(name: str) -> None:
     """Each of them starts a broker, ends well, and its last line is one JSON object with figures."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("six processes that are killed")
 @pytest.mark.timeout(400)
 async def test_nothing_is_torn_by_kills_and_failing_writes() -> None:
     """Exactly once, at each end: offsets are not ahead of data, all stores are of one commit, and the totals equal output and input."""

@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 GOOD = b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z"
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("all flights of a year")
 def test_flights_are_reported_when_they_leave() -> None:
     """All rows come, unchanged, in the order of departure, cancelled ones at the time when they should have left."""
     ours = list(chain.from_iterable(data.months()))

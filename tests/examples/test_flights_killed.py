@@ -69,6 +69,8 @@ def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("eleven runs of the job")
 @pytest.mark.timeout(400)
 async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) -> None:
     """Killed at ten random moments of loading and processing, the job ends with the tables of polars, and each count went up by one each time."""
@@ -81,6 +83,7 @@ async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) 
 
 
 @pytest.mark.extended
+@pytest.mark.heavy("eleven runs of the job")
 @pytest.mark.timeout(400)
 async def test_at_least_once_nothing_is_lost(tmp_path: Path) -> None:
     """Killed at random moments, the job counts each flight once or more."""

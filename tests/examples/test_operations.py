@@ -18,6 +18,7 @@ ENDS_WITHIN_S = 180
 
 
 @pytest.mark.extended
+@pytest.mark.heavy("a broker, a load and two instances")
 @pytest.mark.timeout(240)
 @pytest.mark.unmeasured
 async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.judges.drivers.needed import require_drivers
-from tests.judges.smoke.judge import SmokeOptions, judge, midnight_is_near
+from tests.judges.smoke.judge import SmokeOptions, hours_back, judge
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# All tests before this one.
-_MAY_TAKE_S = 1800
+
+def test_no_run_crosses_midnight() -> None:
+    """Members take records for so much older that a run of six hours is in one day, of which the driver expects one window for each key."""
+    for minute in range(24 * 60):
+        now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+        taken = now - timedelta(hours=hours_back(now))
+        assert taken.date() == (taken + timedelta(hours=6, minutes=-1)).date(), now
 
 
 @pytest.mark.extended
+@pytest.mark.heavy("brokers, members and a judge in Java")
 @pytest.mark.unmeasured
-@pytest.mark.skipif(midnight_is_near(_MAY_TAKE_S), reason="KAFKA'S DRIVER DID NOT JUDGE: midnight UTC is near, and its windows are days")
 @pytest.mark.timeout(330)
 async def test_kafkas_own_driver_finds_no_fault_after_kills_a_freeze_and_a_restart_of_the_broker(tmp_path: Path) -> None:
     """Exactly once, whatever befalls members and the broker, Kafka's own verifier finds each result right, and one for each record."""
