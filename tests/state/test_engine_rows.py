@@ -131,7 +131,7 @@ def test_the_kernel_leaves_other_columns_to_others(entry: Any) -> None:
 
 def test_to_make_rows_does_not_leak() -> None:
     """Neither memory, nor the arguments, also where an error ends it."""
-    view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(500)}
+    view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(100)}
     handles = list(view)
     odd: dict[Any, Any] = {**view, "odd": None}
 

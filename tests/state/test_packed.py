@@ -222,21 +222,21 @@ def test_objects_that_are_no_key_are_absent() -> None:
 
 def test_packed_rows_do_not_leak() -> None:
     """Neither their memory, nor the objects that go in and come out, also where an error ends it."""
-    keys, values = [f"k{number % 50}" for number in range(2_000)], [b"v" * (number % 300) for number in range(2_000)]
+    keys, values = [f"k{number % 50}" for number in range(400)], [b"v" * (number % 300) for number in range(400)]
 
     def once() -> None:
         rows = kernel.Rows(0, True, False)
-        rows.add_all(keys, list(range(2_000)), list(range(2_000)), values)
+        rows.add_all(keys, list(range(400)), list(range(400)), values)
         rows.replace(3, b"other", 1)
-        rows.meet(keys, list(range(2_000)), 100, 100, None, [])
-        rows.entries("k1", 0, 2_000)
-        rows.names(0, 2_000)
-        rows.write(0, 2_000, 10_000, 61)
+        rows.meet(keys, list(range(400)), 100, 100, None, [])
+        rows.entries("k1", 0, 400)
+        rows.names(0, 400)
+        rows.write(0, 400, 10_000, 61)
         for which in range(6):
-            rows.column(which, 0, 2_000)
+            rows.column(which, 0, 400)
         with suppress(TypeError):
             rows.add_all(["k", 5], [1, 2], [1, 2], [b"", b""])
-        rows.cut(1_000)
+        rows.cut(200)
 
     once()
     counts = sys.getrefcount(keys[7]), sys.getrefcount(values[7])

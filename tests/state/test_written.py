@@ -250,7 +250,7 @@ def test_kafka_is_the_log_that_writes_bytes() -> None:
 
 def test_to_write_changes_does_not_leak() -> None:
     """Neither memory, nor the arguments, also where an error ends it."""
-    view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(500)}
+    view = {f"ké{number}": (f"é{number}" * 5, 10_000 + number) for number in range(100)}
     handles = list(view)
     odd: dict[Any, Any] = {**view, "odd": None}
 
