@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, needs_java, pytest.mark.timeout(400), pytest.mark.extended]
+pytestmark = [pytest.mark.spark, needs_java, pytest.mark.timeout(400)]
 
 
 async def filled_back_at(directory: Path, settings: SparkSettings) -> Any:

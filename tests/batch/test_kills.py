@@ -88,7 +88,6 @@ async def test_a_process_that_is_killed_leaves_no_snapshot_and_the_next_one_give
     assert made(await filled_back(order_of(tmp_path)), tmp_path) == await undisturbed(tmp_path / "undisturbed")
 
 
-@pytest.mark.extended
 async def test_a_driver_of_spark_that_is_killed_takes_spark_with_it(session: SparkSession, tmp_path: Path) -> None:
     """No process of Spark's is left, no snapshot, and nothing in the log; a second backfill gives the same."""
     assert session.is_open

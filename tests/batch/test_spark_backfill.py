@@ -48,6 +48,7 @@ ALLOW = ("order_after_rekey", "incomplete_snapshot")
 KINDS = ("hopping", "ss_left_repartition", "sg_left", "tt_join_groupby")
 
 
+@pytest.mark.everyday
 @pytest.mark.parametrize("name", KINDS)
 def test_spark_gives_the_results_of_one_process(name: str, session: SparkSession, tmp_path: Path) -> None:
     """Record for record and key for key, with two partitions, through repartition topics too: the order in which records meet is the same."""
