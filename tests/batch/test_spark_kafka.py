@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.log.helpers import group_name
 
 from .driver import Order
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
 
     from ks_actors.batch.spark._session import SparkSession
     from tests.kafka.broker import Broker
-
-pytestmark = pytest.mark.extended
 
 
 async def test_a_backfill_on_spark_and_the_live_tail_are_a_stream_over_all_records(

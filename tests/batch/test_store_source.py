@@ -52,7 +52,6 @@ def frames(spark: Any, where: tuple[StoreEndpoint, str, str], **options: str) ->
     return [spark.read.format("ks_actors").options(application_id="app", **place, **options).load() for place in places]
 
 
-@pytest.mark.extended
 def test_a_store_is_the_same_from_its_changelog_a_snapshot_and_the_app(spark: Any, tmp_path: Path) -> None:
     """Row for row, with windows and sessions taken apart; partitions and keys that are not wanted are not read."""
 
