@@ -76,8 +76,9 @@ def read_batches(
     first batch is special. Raises ValueError if `at` is not in `data`.
     """
 
-def behind_batches(data: Buffer, /) -> tuple[int, int] | None:
-    """Return the offset after the last whole record batch in `data`, and its leader epoch.
+def behind_batches(data: Buffer, /) -> tuple[int, int, bool] | None:
+    """Return the offset after the last whole record batch in `data`, its leader epoch, and whether
+    any whole batch is compressed.
 
     The batches have format v2 or later. Returns None if there is no such batch, or one that needs a
     closer look.

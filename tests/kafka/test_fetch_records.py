@@ -109,7 +109,7 @@ def test_batches_of_unknown_formats_are_refused(magic: int) -> None:
 
 def test_more_is_asked_for_when_half_is_read() -> None:
     """One chunk is being read, and one may come behind it: records that will not be read soon take up room."""
-    source = PartitionReader(PARTITION, 0, Budget(1 << 30), LeaderEpochs())
+    source = PartitionReader(PARTITION, 0, Budget(1 << 30), LeaderEpochs(), lambda _: None)
     wanted = [source.wanted]
     assert source.add(chunk(*(stored(base, b"v" * 100) for base in range(4))))
     wanted.append(source.wanted)

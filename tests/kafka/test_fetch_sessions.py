@@ -23,7 +23,8 @@ from tests.kafka.fetch_schemas import FetchRequestV12, FetchResponseV12, topics_
 from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, in_virtual_time, partitions
 from tests.kafka.test_fetch import numbered, numbers, read
 from tests.kafka.test_fetch_fairness import RECORD, Reader
-from tests.log.helpers import COMMITTED, fetch_one, new_topic, soon
+from tests.log.helpers import COMMITTED, fetch_one, new_topic
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,7 +161,7 @@ def test_epochs_begin_again_behind_the_last_one() -> None:
 def test_each_partition_has_its_turn_however_the_others_come_and_go(first: int, second: int, data: st.DataObject) -> None:
     """Without a session: a partition that always has records is the first such one of a request within as many as there are partitions."""
     every = [*partitions(first), *partitions(second, "u")]
-    readers = {partition: PartitionReader(partition, 0, Budget(1_000), LeaderEpochs()) for partition in every}
+    readers = {partition: PartitionReader(partition, 0, Budget(1_000), LeaderEpochs(), lambda _: None) for partition in every}
     always, session = data.draw(st.sampled_from(every)), FetchSession()
     for response in range(1, len(every) + 1):
         chosen = dict.fromkeys([*data.draw(st.lists(st.sampled_from(every), unique=True)), always])

@@ -101,7 +101,7 @@ def test_a_committed_reader_sees_committed_records_and_nothing_else(seed: int) -
     for _ in range(random.randrange(60)):
         partition.grow()
     start = random.randrange(partition.stable + 1)
-    source = PartitionReader(PARTITION, start, Budget(1 << 30), LeaderEpochs())
+    source = PartitionReader(PARTITION, start, Budget(1 << 30), LeaderEpochs(), lambda _: None)
     seen: dict[int, bytes] = {}
     for _ in range(120):
         for _ in range(random.randrange(3)):

@@ -24,7 +24,8 @@ from tests.kafka.tampering import fetch_answer, fetch_code
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_fetch_records import chunk, stored
 from tests.kafka.test_membership import enter
-from tests.log.helpers import assigned, fetch_one, group_name, new_topic, soon, write
+from tests.log.helpers import assigned, fetch_one, group_name, new_topic, write
+from tests.waiting import soon, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,7 +155,7 @@ async def test_readers_that_have_ended_are_forgotten(log: KafkaLog) -> None:
 def test_lost_records_leave_no_epochs_behind() -> None:
     """A reader that is set to an offset that it had read of the old log asks for it without an epoch: otherwise it would be refused for ever."""
     epochs = LeaderEpochs()
-    reader = PartitionReader(PARTITION, 0, Budget(1 << 30), epochs)
+    reader = PartitionReader(PARTITION, 0, Budget(1 << 30), epochs, lambda _: None)
     assert reader.add(chunk(*(led(7, stored(base, b"v")) for base in range(150))))
     epochs.note_committed(PARTITION, 100, 7)
     assert reader.epoch == 7
@@ -339,10 +340,10 @@ async def test_a_reader_goes_on_when_the_disk_was_lost(fresh_broker: Broker) -> 
     lose_disk(fresh_broker, partition.topic)
     fresh_broker.start()
     values = [b"%d" % number for number in range(9)]
-    await asyncio.wait_for(write(await log.producer(client_id="q"), partition, *values), 60)
+    await soon(write(await log.producer(client_id="q"), partition, *values))
     fetcher.resume([partition])
     with pytest.raises(LogTruncated) as raised:
-        await asyncio.wait_for(fetch_one(fetcher), 60)
+        await soon(fetch_one(fetcher))
     assert isinstance(raised.value, OffsetOutOfRange)
     assert (raised.value.diverges_at, raised.value.position, raised.value.end) == (0, 3, 9)
     fetcher.seek(partition, 0)
@@ -360,7 +361,7 @@ async def test_a_reader_hears_of_a_log_that_is_empty_now(fresh_broker: Broker) -
     lose_disk(fresh_broker, partition.topic)
     fresh_broker.start()
     with pytest.raises(LogTruncated) as raised:
-        await asyncio.wait_for(fetch_one(fetcher), 60)
+        await soon(fetch_one(fetcher))
     assert (raised.value.diverges_at, raised.value.position, raised.value.begin, raised.value.end) == (0, 3, 0, 0)
     await log.close()
 
@@ -374,29 +375,29 @@ async def test_records_that_nobody_has_read_are_not_deleted(fresh_broker: Broker
     assert len((await soon(fetch_one(fetcher))).batch) == 3
     await log.delete_read({partition: 1})
     fresh_broker.restart()
-    await asyncio.wait_for(write(await log.producer(client_id="p"), partition, b"d"), 60)
-    assert len((await asyncio.wait_for(fetch_one(fetcher), 60)).batch) == 1
+    await soon(write(await log.producer(client_id="p"), partition, b"d"))
+    assert len((await soon(fetch_one(fetcher))).batch) == 1
     for offset in (2, 3, 4, 4):
         await log.delete_read({partition: offset})
         assert await log.begin_offsets([partition]) == {partition: offset}
     # A leader that has nothing any more knows the epoch still.
     await asyncio.to_thread(fresh_broker.restart)
-    await asyncio.wait_for(log.delete_read({partition: 4}), 60)
+    await soon(log.delete_read({partition: 4}))
     fetcher.pause([partition])
     fresh_broker.stop()
     early = asyncio.create_task(log.delete_read({partition: 4}))
     lose_disk(fresh_broker, partition.topic)
     await asyncio.to_thread(fresh_broker.start)
     other = await connect(fresh_broker)
-    await asyncio.wait_for(write(await other.producer(client_id="q"), partition, *[b"new"] * 9), 60)
+    await soon(write(await other.producer(client_id="q"), partition, *[b"new"] * 9))
     with pytest.raises(LogTruncated):
-        await asyncio.wait_for(early, 60)
+        await soon(early)
     lost = "has lost records from offset 0 on that were read before position 4: the log was truncated, and has offsets 0 to 9 now"
     with pytest.raises(LogTruncated, match=lost):
         await log.delete_read({partition: 4})
     fetcher.resume([partition])
     with pytest.raises(LogTruncated):
-        await asyncio.wait_for(fetch_one(fetcher), 60)
+        await soon(fetch_one(fetcher))
     with pytest.raises(LogTruncated, match=lost):
         await log.delete_read({partition: 4})
     assert await log.begin_offsets([partition]) == {partition: 0}
@@ -419,9 +420,7 @@ async def test_a_rewind_before_anybody_hears_of_a_loss_meets_it_again(log: Kafka
     tampering.add("Fetch", *[diverging(0, 0)] * 9)
     fetcher.seek(partition, 2)
     source = fetcher._sources[partition]
-    async with asyncio.timeout(10):
-        while source.error is None:
-            await asyncio.sleep(0)
+    await until(lambda: source.error is not None)
     fetcher.seek(partition, 1)
     assert source.epoch >= 0
     with pytest.raises(LogTruncated, match="has lost records from offset 0 on that were read before position 1"):
@@ -441,9 +440,7 @@ async def test_a_loss_beside_records_of_another_partition_is_raised_next(log: Ka
         for fetched in await soon(fetcher.fetch(max_wait_ms=1_000)):
             read[fetched.partition] = read.get(fetched.partition, 0) + len(fetched.batch)
     await soon(write(await log.producer(client_id="q"), one, b"d"))
-    async with asyncio.timeout(10):
-        while not fetcher._sources[one].ready:
-            await asyncio.sleep(0)
+    await until(lambda: fetcher._sources[one].ready)
     source = fetcher._sources[other]
     source.error = LogTruncated(other, 3, 0, 9, 0)
     fetcher._ready[other] = None

@@ -21,10 +21,11 @@ from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from ks_actors.log.kafka.wire._unpacking import unpacked
 from tests.examples_of import examples
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect
 from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time
 from tests.kafka.test_fetch_records import stored
 from tests.log.helpers import new_topic, write
+from tests.waiting import PATIENCE_S, soon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -60,13 +61,18 @@ class Partition:
     """A partition with chunks that are decompressed apart."""
 
     def __init__(self, *chunks: Chunk, position: int = 0) -> None:
-        self.source = PartitionReader(PARTITION, position, Budget(1 << 30), LeaderEpochs())
         self.tasks: list[asyncio.Task[None]] = []
         self.on_records = asyncio.Event()
-        self.unpacking = Unpacking(self._begin, lambda _: self.on_records.set())
+        self.unpacking = Unpacking(self._begin)
+        self.budget = Budget(1 << 30)
+        self.source = PartitionReader(PARTITION, position, self.budget, LeaderEpochs(), self._settle)
         for chunk in chunks:
             assert self.source.add(chunk)
-        self.unpacking.start_next(self.source)
+
+    def _settle(self, source: PartitionReader) -> None:
+        self.unpacking.start_next(source)
+        if source.ready:
+            self.on_records.set()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.ensure_future(work))
@@ -81,7 +87,6 @@ class Partition:
                 await soon(self.on_records.wait())
             fetched = self.source.read(limit)
             found += [] if fetched is None else fetched.batch.values
-            self.unpacking.start_next(self.source)
         return found
 
 
@@ -139,8 +144,24 @@ async def test_no_more_is_decompressed_than_is_about_to_be_read() -> None:
     done = chunk.unpacked_to
     assert done <= 1.5 * _unpacking.PIECE + largest < chunk.size / 2
     partition.source.read(1)
-    partition.unpacking.start_next(partition.source)
     assert chunk.unpacked_to == done
+
+
+async def test_few_bytes_that_become_many_are_decompressed_by_pieces_too() -> None:
+    """A chunk of a few kilobytes may hold a gigabyte: two pieces of it are decompressed at most, and the budget is charged for them."""
+    raw = [stored(base, bytes(900_000), codec=ZSTD) for base in range(1_000)]
+    chunk = apart(raw)
+    assert chunk.size < _unpacking.PIECE
+    partition = Partition(chunk)
+    while partition.tasks:
+        await asyncio.gather(*(partition.tasks.pop() for _ in range(len(partition.tasks))))
+    grown = partition.budget.used - chunk.size
+    assert _unpacking.GROWN <= grown <= 2 * _unpacking.GROWN + 1_000_000
+    read = partition.source.read(1_000)
+    assert read is not None
+    assert read.batch.values == [bytes(900_000)] * len(read.batch)
+    partition.source.move(1_000)
+    assert partition.budget.used == 0
 
 
 @pytest.mark.parametrize("limit", [1, 1_000])
@@ -150,7 +171,6 @@ async def test_a_seek_meanwhile_makes_it_void(limit: int) -> None:
     (old,) = partition.tasks
     partition.source.move(6)
     assert partition.source.add(apart(batches(12)))
-    partition.unpacking.start_next(partition.source)
     assert await partition.values(limit) == wanted(12)[6:]
     await old
 
@@ -179,7 +199,6 @@ async def test_spoiled_bytes_are_told_of_at_their_offset(codec: int, limit: int,
                 await soon(partition.on_records.wait())
             fetched = partition.source.read(limit)
             found.extend([] if fetched is None else fetched.batch.values)
-            partition.unpacking.start_next(partition.source)
 
     with pytest.raises(LogCorrupted) as apart_from_it:
         await read()
@@ -193,8 +212,8 @@ async def test_without_a_thread_it_is_done_on_the_loop(monkeypatch: pytest.Monke
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    partition = Partition(apart(batches(12)))
     monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refuse)
+    partition = Partition(apart(batches(12)))
     assert await partition.values(7) == wanted(12)
     assert "decompressed on the event loop" in caplog.text
 
@@ -237,7 +256,7 @@ def test_a_chunk_that_arrives_during_a_pause_is_read_after_it(codec: int) -> Non
         assert list(await fetcher.fetch(max_wait_ms=0)) == []
         fetcher.pause([PARTITION])
         assert list(await fetcher.fetch(max_wait_ms=100)) == []
-        assert fetcher._sources[PARTITION].chunks[0].waits
+        assert fetcher._sources[PARTITION].chunks
         fetcher.resume([PARTITION])
         (fetched,) = await fetcher.fetch(max_wait_ms=1_000)
         assert fetched.batch.values == [value]
@@ -256,7 +275,7 @@ def blocking(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, Callable[[
 
     def slow(*args: Any) -> Any:
         loop.call_soon_threadsafe(begun.set)
-        assert go.wait(30)
+        assert go.wait(PATIENCE_S)
         return body_of(*args)
 
     monkeypatch.setattr(_unpacking, "body_of", slow)

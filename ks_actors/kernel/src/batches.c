@@ -8,6 +8,7 @@
 #define LEAST_HEAD 23    /* a part of a batch that is no longer has nothing to check */
 #define MAGIC 2
 #define APPEND_TIME 0x08
+#define CODEC 0x07
 #define MOST_BYTES 65536 /* of several batches in one call: it must not take long */
 #define MOST_BATCHES 256
 #define MOST_GROWTH 50 /* bytes of memory per byte of records, at most */
@@ -189,7 +190,7 @@ PyObject *kernel_behind_batches(PyObject *Py_UNUSED(self), PyObject *data) {
     Py_ssize_t at = 0;
     int64_t behind = 0;
     int32_t epoch = -1;
-    int plain = view.len > HEADER;
+    int plain = view.len > HEADER, packed = 0;
     while (plain && view.len - at >= HEADER) {
         Head head;
         read_head(bytes + at, &head);
@@ -200,6 +201,7 @@ PyObject *kernel_behind_batches(PyObject *Py_UNUSED(self), PyObject *data) {
                 head.base < INT64_MAX - head.last_delta;
         behind = plain ? head.base + head.last_delta + 1 : 0;
         epoch = (int32_t)number_at(bytes + at + BEHIND_LENGTH, 4);
+        packed |= (head.attributes & CODEC) != 0;
         at += plain ? head.size : 0;
     }
     if (plain && view.len - at > LEAST_HEAD && view.len - at < HEADER) {
@@ -210,5 +212,5 @@ PyObject *kernel_behind_batches(PyObject *Py_UNUSED(self), PyObject *data) {
     if (!plain || at == 0) {
         Py_RETURN_NONE;
     }
-    return Py_BuildValue("(Li)", (long long)behind, (int)epoch);
+    return Py_BuildValue("(LiN)", (long long)behind, (int)epoch, PyBool_FromLong(packed));
 }

@@ -15,7 +15,8 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.lifecycle import component_log
-from ks_actors.log.kafka.client import UNKNOWN_EPOCH, Unavailable
+from ks_actors.log.kafka.client import Unavailable
+from ks_actors.log.kafka.consumer._partition_reader import FetchState
 from ks_actors.log.kafka.wire import (
     OFFSET_OUT_OF_RANGE,
     RETRIABLE,
@@ -44,14 +45,8 @@ _log = component_log(__name__)
 class Owner(Protocol):
     """The fetch loop, as used from here."""
 
-    def change(self, source: PartitionReader) -> None:
-        """Check again whether to fetch a partition, and from which broker."""
-
     def change_all(self) -> None:
         """Check all partitions again."""
-
-    def fail(self, source: PartitionReader, error: Exception) -> None:
-        """Report an error of a partition."""
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that ends with the fetcher."""
@@ -78,7 +73,7 @@ class FetchErrors:
     def refused(self, source: PartitionReader, code: int) -> None:
         """Handle the error code of a partition."""
         if code == OFFSET_OUT_OF_RANGE:
-            if not source.looking and source.backoff_timer is None:
+            if source.state is FetchState.OPEN:
                 self._look_for_range(source, None)
         elif code in _UNKNOWN:
             self._unknown(source)
@@ -88,7 +83,7 @@ class FetchErrors:
                 f"the broker cannot read {source.partition} at offset {source.ahead}: its stored "
                 "data is damaged"
             )
-            self._owner.fail(source, error)
+            source.fail(error)
         elif code == UNKNOWN_SERVER_ERROR:
             # A fault of the broker, which may be gone by the next request, as for Kafka's consumer.
             if not source.backoff:
@@ -105,41 +100,29 @@ class FetchErrors:
             if code in STALE_METADATA:
                 self.refresh()
         else:
-            self._owner.fail(source, error_of(code, f"fetching {source.partition} failed"))
-        self._owner.change(source)
+            source.fail(error_of(code, f"fetching {source.partition} failed"))
 
     def diverged(self, source: PartitionReader, epoch: int, epoch_end: int) -> None:
         """Handle a log that does not have the record before the fetch offset.
 
         Its last epoch that is not above the record's is `epoch`, up to the offset `epoch_end`.
         """
-        if source.looking or source.backoff_timer is not None:
+        if source.state is not FetchState.OPEN:
             # An answer to the other connection's request, which is older than the last lookup.
             return
         if epoch_end >= source.ahead:
             # Compaction may have removed the record, and with it the epoch from the replica.
-            source.epoch = UNKNOWN_EPOCH
-            self._owner.change(source)
+            source.forget_epoch()
             return
         at = source.history.diverges_at(epoch, epoch_end)
         self._look_for_range(source, at)
 
     def _look_for_range(self, source: PartitionReader, diverges_at: int | None) -> None:
-        source.looking = True
+        source.look()
         self._owner.begin(self._find_range(source, source.era, diverges_at))
-        self._owner.change(source)
 
     def _hold(self, source: PartitionReader, *, away: bool = False) -> None:
-        if source.backoff_timer is not None:
-            source.backoff_timer.cancel()
-        source.backoff_timer = asyncio.get_running_loop().call_later(
-            source.backoff.pause_s(self._client.options, away=away), self._end_backoff, source
-        )
-        self._owner.change(source)
-
-    def _end_backoff(self, source: PartitionReader) -> None:
-        source.backoff_timer = None
-        self._owner.change(source)
+        source.rest(self._client.options, away=away)
 
     def _unknown(self, source: PartitionReader) -> None:
         """Wait a little for the partition: not all brokers know a new topic at once."""
@@ -148,11 +131,10 @@ class FetchErrors:
             source.unknown_since = now
         if now - source.unknown_since >= self._client.options.missing_topic_wait_ms / 1000:
             source.unknown_since = None
-            self._owner.fail(
-                source,
+            source.fail(
                 UnknownTopicOrPartition(
                     f"{source.partition} does not exist: it was deleted, or never created"
-                ),
+                )
             )
         else:
             self._hold(source)
@@ -175,9 +157,8 @@ class FetchErrors:
             _log.debug("%s: no broker knows the leader: %s", self._client_id, error)
         except Exception as error:  # noqa: BLE001 - the waiting reader has to hear of any error
             for source in self._leaderless():
-                self._owner.fail(
-                    source,
-                    error if isinstance(error, LogError) else unexpected(source.partition, error),
+                source.fail(
+                    error if isinstance(error, LogError) else unexpected(source.partition, error)
                 )
         else:
             for source in self._leaderless():
@@ -187,7 +168,7 @@ class FetchErrors:
                 elif isinstance(reason, Unavailable):
                     self._hold(source)
                 else:
-                    self._owner.fail(source, reason)
+                    source.fail(reason)
         self._refreshing = False
         # Leaders may have moved, also those of partitions that had one.
         self._owner.change_all()
@@ -221,11 +202,10 @@ class FetchErrors:
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
         # Otherwise the partition was moved meanwhile, and the answer is about an offset of before.
         if source.era == era:
-            source.looking = False
             if error is None:
                 self._hold(source)
             else:
-                self._owner.fail(source, error)
+                source.fail(error)
 
     async def _find_offset(self, partition: TopicPartition, which: int) -> int:
         request = OffsetRequest(-1, 0, [(partition.topic, [(partition.partition, which)])])

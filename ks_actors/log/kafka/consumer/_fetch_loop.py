@@ -13,12 +13,12 @@ from ks_actors.log.kafka.client import Unavailable
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
 from ks_actors.log.kafka.consumer._fetch_errors import FetchErrors, unexpected
 from ks_actors.log.kafka.consumer._fetch_session import INVALID_EPOCH, NOT_FOUND
-from ks_actors.log.kafka.consumer._unpacking import Unpacking
+from ks_actors.log.kafka.consumer._partition_reader import FetchState
 from ks_actors.log.kafka.wire import RETRIABLE, UNKNOWN_SERVER_ERROR, Chunk, error_of, name_of
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from ks_actors.log._request_figures import RequestFigures
     from ks_actors.log.kafka.client import KafkaClient
@@ -47,7 +47,6 @@ class FetchLoop:
         self,
         client: KafkaClient,
         sources: Mapping[TopicPartition, PartitionReader],
-        on_records: Callable[[PartitionReader], None],
         *,
         budget: Budget,
         client_id: str,
@@ -56,7 +55,6 @@ class FetchLoop:
     ) -> None:
         self._client: KafkaClient = client
         self._sources: Mapping[TopicPartition, PartitionReader] = sources
-        self._on_records: Callable[[PartitionReader], None] = on_records
         self._client_id: str = client_id
         self._figures = figures
         self._committed: bool = committed
@@ -69,7 +67,6 @@ class FetchLoop:
         self._channels: tuple[str, str] = (f"fetch-{number}-0", f"fetch-{number}-1")
         for channel in self._channels:
             client.name_channel(channel, client_id)
-        self.unpacking: Unpacking = Unpacking(self.begin, on_records)
         self._errors: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
         self._brokers: dict[int, FetchBroker] = {}
         # The brokers of the wanted partitions, and the partitions for which that may be outdated.
@@ -103,9 +100,6 @@ class FetchLoop:
         self._stopped = True
         if self._pumping is not None:
             self._pumping.cancel()
-        for source in self._sources.values():
-            if source.backoff_timer is not None:
-                source.backoff_timer.cancel()
         for task in self._tasks:
             task.cancel()
         for broker in self._brokers.values():
@@ -155,12 +149,6 @@ class FetchLoop:
         task = asyncio.get_running_loop().create_task(work, name=f"{self._client_id} fetches")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def fail(self, source: PartitionReader, error: Exception) -> None:
-        """Report an error of a partition, and stop fetching it until its owner sees the error."""
-        source.error = error
-        self.change(source)
-        self._on_records(source)
 
     # --- partitions and their brokers -------------------------------------------------------------
 
@@ -251,9 +239,8 @@ class FetchLoop:
         except Exception as error:  # noqa: BLE001 - the waiting reader gets any error
             line.out = False
             for source in self._asked(line):
-                self.fail(
-                    source,
-                    error if isinstance(error, LogError) else unexpected(source.partition, error),
+                source.fail(
+                    error if isinstance(error, LogError) else unexpected(source.partition, error)
                 )
             line.session.lose()
         self._pump_soon()
@@ -269,8 +256,7 @@ class FetchLoop:
             source is None
             # It was moved meanwhile: records from the old offset must not get into its buffer.
             or source.ahead != offset
-            or source.error is not None
-            or source.looking
+            or source.state in (FetchState.FAILED, FetchState.LOOKING)
             or source.full
         ):
             return None
@@ -321,10 +307,7 @@ class FetchLoop:
                 if diverging is not None:
                     self._errors.diverged(source, *diverging)
                     continue
-                # An answer without an error: the topic exists, and the broker leads the partition.
-                source.unknown_since = None
-                source.backoff.end()
-                source.lost_range = False
+                source.answered()
                 if raw:
                     size += len(raw)
                     # It had its turn: without a session the next request has it last.
@@ -357,7 +340,7 @@ class FetchLoop:
             self._rest(broker)
         elif code not in RETRIABLE:
             for source in self._asked(line):
-                self.fail(source, error_of(code, f"fetching {source.partition} failed"))
+                source.fail(error_of(code, f"fetching {source.partition} failed"))
         elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:
             # A lost session is normal and is renewed at once. A request that needs none was refused
             # as such: do not repeat it in a tight loop.
@@ -376,10 +359,7 @@ class FetchLoop:
             limit = self._client.options.max_decompressed_bytes
             chunk = Chunk(source.partition, raw, end_offset, aborted, apart=True, limit=limit)
         except LogCorrupted as error:
-            self.fail(source, error)
+            source.fail(error)
         else:
-            if source.add(chunk):
-                # Report first: the reader then takes the chunk before the next request, which can
-                # include this partition.
-                self._on_records(source)
-                self.change(source)
+            # Its reader takes the chunk before the next request, which can include this partition.
+            source.add(chunk)

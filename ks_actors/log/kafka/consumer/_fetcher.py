@@ -10,6 +10,7 @@ from ks_actors._errors import LogClosed, LogError, LogTruncated, OffsetOutOfRang
 from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
+from ks_actors.log.kafka.consumer._unpacking import Unpacking
 from ks_actors.log.kafka.wire import check_aiokafka
 from ks_actors.records import TopicPartition
 
@@ -58,12 +59,12 @@ class KafkaFetcher:
         self._fetching: FetchLoop = FetchLoop(
             client,
             self._sources,
-            self._on_records,
             budget=self._budget,
             client_id=client_id,
             committed=committed,
             figures=self.figures,
         )
+        self._unpacking: Unpacking = Unpacking(self._fetching.begin)
         self._on_close = closed
         self._waiter: asyncio.Future[None] | None = None
         self._late = False
@@ -75,29 +76,23 @@ class KafkaFetcher:
         for partition in [partition for partition in self._sources if partition not in assigned]:
             source = self._sources.pop(partition)
             # The new era makes the responses under way obsolete.
-            self._move(source, source.position)
+            source.move(source.position)
             source.end()
         for partition, offset in assigned.items():
             if partition not in self._sources:
                 self._sources[partition] = added = PartitionReader(
-                    partition, offset, self._budget, self._epochs
+                    partition, offset, self._budget, self._epochs, self._settle
                 )
-                self._fetching.change(added)
+                self._settle(added)
             # An unchanged position keeps its fetched records; `assign` is called for every new
             # task.
             elif self._sources[partition].position != offset:
-                self._move(self._sources[partition], offset)
+                self._sources[partition].move(offset)
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:
         """Continue from `offset`. Raises LogError for a partition that is not assigned."""
         (source,) = self._assigned((partition,))
-        self._move(source, offset)
-
-    def _move(self, source: PartitionReader, offset: int) -> None:
         source.move(offset)
-        # Its records are of the old position.
-        self._ready.pop(source.partition, None)
-        self._fetching.change(source)
 
     def position(self, partition: TopicPartition, /) -> int:
         """Return the partition's next offset; raises KeyError when it is not assigned."""
@@ -109,8 +104,7 @@ class KafkaFetcher:
         Raises LogError for one that is not assigned.
         """
         for source in self._assigned(partitions):
-            source.paused = True
-            self._fetching.change(source)
+            source.pause()
 
     def resume(self, partitions: Iterable[TopicPartition], /) -> None:
         """Fetch partitions again, from where they were paused.
@@ -118,13 +112,7 @@ class KafkaFetcher:
         Raises LogError for one that is not assigned.
         """
         for source in self._assigned(partitions):
-            source.paused = False
-            # A chunk that came in during the pause has not woken the reader, so nothing has begun
-            # to decompress it either.
-            self._fetching.unpacking.start_next(source)
-            if source.ready:
-                self._on_records(source)
-            self._fetching.change(source)
+            source.resume()
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> list[PartitionReader]:
         partitions = [TopicPartition(*partition) for partition in partitions]
@@ -135,10 +123,19 @@ class KafkaFetcher:
             )
         return [self._sources[partition] for partition in partitions]
 
-    def _on_records(self, source: PartitionReader) -> None:
-        if not source.paused:
-            self._ready[source.partition] = None
+    def _settle(self, source: PartitionReader) -> None:
+        """Do what comes next for a partition, whatever has just happened to it: the one place.
+
+        Decompress its next piece, hand on its records, and check soon whether to fetch it.
+        """
+        self._unpacking.start_next(source)
+        if source.ready:
+            # It keeps its turn if it has one.
+            self._ready.setdefault(source.partition)
             self._wake()
+        else:
+            self._ready.pop(source.partition, None)
+        self._fetching.change(source)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -185,50 +182,34 @@ class KafkaFetcher:
         until = perf_counter() + _SLICE_SECONDS
         for partition in tuple(self._ready):
             source = self._sources[partition]
-            if found and not source.chunks and source.error is not None:
-                # Raised by the next call, behind these records.
-                self._ready = {partition: None, **self._ready}
+            if found and not source.chunks:
+                # Its error is raised by the next call, behind these records.
                 break
+            # The last in order from now on, so that a partition with many records does not starve
+            # the others.
             del self._ready[partition]
-            # `resume` puts it back.
-            if source.paused:
-                continue
             try:
                 fetched = self._read(source, max_records, until)
-            except Exception:
-                # The position has moved, so the next request may include this partition again.
-                self._fetching.change(source)
+            except LogError:
+                # The positions of the records found have moved on: return them first. The
+                # partition is fetched again, and meets the error again.
                 if not found:
                     raise
-                # The positions of these records have moved on: return them first, and raise the
-                # error in the next call.
-                self._ready = {partition: None, **self._ready}
                 break
-            self._fetching.change(source)
             if fetched is not None:
                 found.append(fetched)
-            # At the end of the order, so that a partition with many records does not starve the
-            # others.
-            if source.ready:
-                self._ready[partition] = None
             if perf_counter() > until:
                 break
         return found
 
     def _read(self, source: PartitionReader, max_records: int, until: float) -> Fetched | None:
         if source.chunks:
-            fetched = source.read(max_records, until)
-            self._fetching.unpacking.start_next(source)
-            return fetched
-        error = source.error
-        if error is not None:
-            # Raise it once; then fetch again, and raise it again if nothing has changed.
-            source.error = None
-            if isinstance(error, OffsetOutOfRange):
-                lost = error.diverges_at if isinstance(error, LogTruncated) else None
-                source.note_lost(lost or 0)
-            raise error
-        return None
+            return source.read(max_records, until)
+        error = source.see_error()
+        if isinstance(error, OffsetOutOfRange):
+            lost = error.diverges_at if isinstance(error, LogTruncated) else None
+            source.note_lost(lost or 0)
+        raise error
 
     async def close(self) -> None:
         """Close; a waiting fetch raises LogClosed. A second call does nothing."""

@@ -1,22 +1,26 @@
-"""A partition under fetch: its positions, and its buffered chunks."""
+"""A partition under fetch: its positions, its buffered chunks, and what may come next for it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from enum import Enum
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogError
+from ks_actors.lifecycle import Transitions
 from ks_actors.log._types import Fetched
-from ks_actors.log.kafka.client import Backoff
+from ks_actors.log.kafka.client import UNKNOWN_EPOCH, Backoff
 from ks_actors.log.kafka.wire import Columns
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable
 
-    from ks_actors.log.kafka.client import EpochHistory, LeaderEpochs
-    from ks_actors.log.kafka.wire import Chunk
+    from ks_actors.lifecycle import Cycle
+    from ks_actors.log.kafka.client import EpochHistory, KafkaOptions, LeaderEpochs
+    from ks_actors.log.kafka.wire import Chunk, Unpacked
     from ks_actors.records import TopicPartition
 
 # The chunk in process, and the next one once half of the first is done: more would waste memory.
@@ -39,28 +43,54 @@ class Budget:
         return self.used < self.limit
 
 
+class FetchState(Enum):
+    """The state of a partition's fetches; its buffer and its owner decide the rest."""
+
+    OPEN = "fetched as far as its buffer has room and its owner has not paused it"
+    LOOKING = "its offset range is being looked up"
+    RESTING = "left alone for a while after an error that passes"
+    FAILED = "its owner has to see an error first"
+
+
+_TRANSITIONS: Final = Transitions(
+    {
+        FetchState.OPEN: (*FetchState,),
+        # The lookup tells what is wrong, or that nothing is.
+        FetchState.LOOKING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
+        # Answers to earlier requests may still come, with errors of their own.
+        FetchState.RESTING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
+        FetchState.FAILED: (FetchState.OPEN, FetchState.FAILED),
+    }
+)
+
+
 @final
 class PartitionReader:
     """One partition of a fetcher.
 
     `position` is its owner's next offset, `ahead` the next offset to fetch, and `epoch` the leader
     epoch of the record before that (-1 for unknown). A lookup from an earlier `era` is obsolete.
+
+    Each event has a method: answer (`add`, `look`, `rest`, `fail`), end of a decompression
+    (`take`), read, pause, resume, seek (`move`). Each one ends with `settle`, which does what comes
+    next; nobody else has to.
     """
 
     __slots__ = (
         "_budget",
         "_epochs",
+        "_fetching",
         "_lost",
+        "_settle",
+        "_timer",
         "ahead",
         "backoff",
-        "backoff_timer",
         "buffered",
         "chunks",
         "epoch",
         "era",
         "error",
         "history",
-        "looking",
         "lost_range",
         "more",
         "partition",
@@ -71,10 +101,19 @@ class PartitionReader:
     )
 
     def __init__(
-        self, partition: TopicPartition, position: int, budget: Budget, epochs: LeaderEpochs
+        self,
+        partition: TopicPartition,
+        position: int,
+        budget: Budget,
+        epochs: LeaderEpochs,
+        settle: Callable[[PartitionReader], None],
     ) -> None:
         self._budget = budget
         self._epochs: LeaderEpochs = epochs
+        self._settle: Callable[[PartitionReader], None] = settle
+        self._fetching: Cycle[FetchState] = _TRANSITIONS.start(
+            FetchState.OPEN, name=f"the fetch of {partition}"
+        )
         self.history: EpochHistory = epochs.add(partition, position)
         self.partition: TopicPartition = partition
         self.position: int = position
@@ -86,13 +125,10 @@ class PartitionReader:
         self.more: bool = False
         # The number, among all of the fetcher, of the last response part that had its records.
         self.served: int = 0
-        # No fetch while its offset range is looked up (`looking`), or during a backoff
-        # (`backoff_timer`).
-        self.looking: bool = False
         # Whether the last fetch was out of range, though its offset was not.
         self.lost_range: bool = False
         self._lost: int | None = None
-        self.backoff_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.backoff: Backoff = Backoff()
         # The loop time since which no broker knows the partition.
         self.unknown_since: float | None = None
@@ -101,8 +137,15 @@ class PartitionReader:
         self.buffered: int = 0
 
     @property
+    def state(self) -> FetchState:
+        """The state of its fetches."""
+        return self._fetching.state
+
+    @property
     def ready(self) -> bool:
-        """Whether there are records or an error to return."""
+        """Whether there are records or an error for its owner, who has not paused it."""
+        if self.paused:
+            return False
         return not self.chunks[0].waits if self.chunks else self.error is not None
 
     @property
@@ -114,13 +157,39 @@ class PartitionReader:
     def wanted(self) -> bool:
         """Whether to fetch more.
 
-        Always true for a partition with an empty buffer, regardless of the budget: its task may
-        need its records before it can process those of others.
+        Always true for an open partition with an empty buffer, regardless of the budget: its task
+        may need its records before it can process those of others.
         """
-        if self.paused or self.looking or self.backoff_timer is not None or self.error is not None:
+        if self.paused or self._fetching.state is not FetchState.OPEN:
             return False
         chunks = self.chunks
         return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read and self._budget.room)
+
+    @property
+    def to_unpack(self) -> Chunk | None:
+        """The chunk whose next piece a thread is to decompress now.
+
+        One thread at a time works for a partition. A pause makes no difference: the pieces to read
+        are bounded, and its owner wants them as soon as it resumes.
+        """
+        for chunk in self.chunks:
+            if chunk.unpacking:
+                return None
+            if chunk.packed:
+                return chunk if chunk.wants_unpacking else None
+        return None
+
+    # --- events of its owner ----------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Fetch nothing more, and hand on nothing, until `resume`."""
+        self.paused = True
+        self._settle(self)
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self.paused = False
+        self._settle(self)
 
     def move(self, position: int) -> None:
         """Continue from another position; drop the buffer and responses under way."""
@@ -136,16 +205,22 @@ class PartitionReader:
             history.begin(position, self._epochs.before(self.partition, position))
         self.epoch = history.before(position)
         self.era += 1
-        self.looking = self.more = self.lost_range = False
-        if self.backoff_timer is not None:
-            self.backoff_timer.cancel()
-            self.backoff_timer = None
+        self.more = self.lost_range = False
         self.backoff.end()
         self.unknown_since = None
-        self.error = None
         self.chunks.clear()
-        self._budget.used -= self.buffered
-        self.buffered = 0
+        self._count()
+        self._go_to(FetchState.OPEN)
+
+    def see_error(self) -> Exception:
+        """Return the error for the owner, and fetch again.
+
+        It comes again if nothing has changed.
+        """
+        error = self.error
+        assert error is not None
+        self._go_to(FetchState.OPEN)
+        return error
 
     def note_lost(self, offset: int) -> None:
         """Note that the owner knows that the log has lost the records from an offset on.
@@ -157,8 +232,17 @@ class PartitionReader:
 
     def end(self) -> None:
         """Stop reading; the epoch of the last record may still be needed for a commit."""
+        self._stop_timer()
         self.history.cut(self.position)
         self._epochs.remove(self.partition, self.history)
+
+    # --- events of fetches ------------------------------------------------------------------------
+
+    def answered(self) -> None:
+        """Note an answer without an error: the topic exists, and the broker leads the partition."""
+        self.unknown_since = None
+        self.lost_range = False
+        self.backoff.end()
 
     def add(self, chunk: Chunk) -> bool:
         """Add a fetched chunk; tell whether it has anything new."""
@@ -170,9 +254,55 @@ class PartitionReader:
         self.ahead, self.epoch = behind, chunk.leader_epoch
         self.more = behind < chunk.end_offset
         self.chunks.append(chunk)
-        self.buffered += chunk.size
-        self._budget.used += chunk.size
+        self._count()
+        self._settle(self)
         return True
+
+    def take(self, chunk: Chunk, unpacked: Unpacked) -> None:
+        """Add what a thread has decompressed, unless a move has dropped the chunk since."""
+        chunk.take(unpacked)
+        if chunk in self.chunks:
+            self._count()
+            self._settle(self)
+
+    def look(self) -> None:
+        """Fetch nothing while its offset range is looked up."""
+        self._go_to(FetchState.LOOKING)
+
+    def rest(self, options: KafkaOptions, *, away: bool = False) -> None:
+        """Fetch nothing for the pause of its backoff."""
+        self._go_to(FetchState.RESTING)
+        self._timer = asyncio.get_running_loop().call_later(
+            self.backoff.pause_s(options, away=away), self._go_to, FetchState.OPEN
+        )
+
+    def fail(self, error: Exception) -> None:
+        """Fetch nothing until its owner has seen an error, behind the records that it has."""
+        self._go_to(FetchState.FAILED, error)
+
+    def forget_epoch(self) -> None:
+        """Fetch on without the leader epoch of the record before, which the log no longer has."""
+        self.epoch = UNKNOWN_EPOCH
+        self._settle(self)
+
+    def _go_to(self, state: FetchState, error: Exception | None = None) -> None:
+        self._fetching.to(state)
+        self._stop_timer()
+        self.error = error
+        self._settle(self)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _count(self) -> None:
+        """Charge the buffer to the budget, with the bytes that decompression has added."""
+        buffered = sum(chunk.size + chunk.grown for chunk in self.chunks)
+        self._budget.used += buffered - self.buffered
+        self.buffered = buffered
+
+    # --- records for its owner --------------------------------------------------------------------
 
     def read(self, limit: int, until: float = inf) -> Fetched | None:
         """Return up to `limit` buffered records and advance; None if there are none.
@@ -204,9 +334,9 @@ class PartitionReader:
                 assert chunk.next_offset is not None
                 position = max(position, chunk.next_offset)
                 self.chunks.popleft()
-                self.buffered -= chunk.size
-                self._budget.used -= chunk.size
-        if end is None or position == self.position:
+        before, self.position = self.position, position
+        self._count()
+        self._settle(self)
+        if end is None or position == before:
             return None
-        self.position = position
         return Fetched(self.partition, columns.batch(), position, end)

@@ -24,28 +24,18 @@ class Unpacking:
 
     Each partition has one piece to read and the one after it. A result that a seek or the end has
     made obsolete is dropped once its thread is done. `begin` runs a coroutine that ends with the
-    fetcher; `on_records` is called with a partition that is readable again.
+    fetcher.
     """
 
-    def __init__(
-        self,
-        begin: Callable[[Coroutine[Any, Any, None]], None],
-        on_records: Callable[[PartitionReader], None],
-    ) -> None:
+    def __init__(self, begin: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self._begin: Callable[[Coroutine[Any, Any, None]], None] = begin
-        self._on_records: Callable[[PartitionReader], None] = on_records
 
     def start_next(self, source: PartitionReader) -> None:
-        """Start decompressing a partition's next piece, unless that is under way."""
-        for chunk in source.chunks:
-            if chunk.unpacking:
-                return
-            if chunk.wants_unpacking:
-                chunk.unpacking = True
-                self._begin(self._unpack(source, chunk))
-                return
-            if chunk.packed:
-                return
+        """Start decompressing a partition's next piece, if one is due."""
+        chunk = source.to_unpack
+        if chunk is not None:
+            chunk.unpacking = True
+            self._begin(self._unpack(source, chunk))
 
     async def _unpack(self, source: PartitionReader, chunk: Chunk) -> None:
         try:
@@ -60,8 +50,4 @@ class Unpacking:
                 error,
             )
             found = Unpacked({}, None)
-        chunk.take(found)
-        if chunk in source.chunks:
-            self.start_next(source)
-            if source.ready:
-                self._on_records(source)
+        source.take(chunk, found)

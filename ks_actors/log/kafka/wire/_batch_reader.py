@@ -33,7 +33,7 @@ from ks_actors.log.kafka.wire._record_reader import (
     offset_behind,
     plain_batches,
 )
-from ks_actors.log.kafka.wire._unpacking import LITTLE, PIECE, is_packed
+from ks_actors.log.kafka.wire._unpacking import GROWN, LITTLE, PIECE, is_packed
 from ks_actors.records import Batch
 
 if TYPE_CHECKING:
@@ -134,6 +134,7 @@ class Chunk:
         "_plain_attributes",
         "_unpacked_to",
         "end_offset",
+        "grown",
         "leader_epoch",
         "limit",
         "next_offset",
@@ -165,6 +166,8 @@ class Chunk:
         # start.
         self.unpacking: bool = False
         self._bodies: dict[int, Body] = {}
+        # The bytes of `_bodies`: a few compressed ones may become many.
+        self.grown: int = 0
         # The start of the next batch in `raw`.
         self._at = 0
         self._aborted: list[tuple[int, int]] | None = (
@@ -185,9 +188,11 @@ class Chunk:
         self._failure: LogError | None = None
 
     def _find_end(self, raw: bytes, *, apart: bool) -> int | None:
-        found = None if apart else offset_behind(raw)
+        found = offset_behind(raw)
         if found is not None:
-            behind, self.leader_epoch = found
+            behind, self.leader_epoch, packed = found
+            if apart and packed:
+                self._unpacked_to = 0
             return behind
         at, following = 0, None
         for at, following in whole_batches(self._partition, raw):  # noqa: B007 - the last one's
@@ -227,8 +232,11 @@ class Chunk:
 
     @property
     def wants_unpacking(self) -> bool:
-        """Whether to decompress the next piece now; much earlier it would only waste memory."""
-        return self.packed and self._unpacked_to - self._at < PIECE // 2
+        """Whether to decompress the next piece now; much earlier it would only waste memory.
+
+        True when less than half a piece is left to read, in compressed and in decompressed bytes.
+        """
+        return self.packed and self._unpacked_to - self._at < PIECE // 2 and self.grown < GROWN // 2
 
     @property
     def unpacked_to(self) -> int:
@@ -239,6 +247,7 @@ class Chunk:
         """Add decompressed batches."""
         self.unpacking = False
         self._bodies.update(unpacked.bodies)
+        self.grown += sum(body.size for body in unpacked.bodies.values())
         self._unpacked_to = inf if unpacked.behind is None else unpacked.behind
 
     @property
@@ -396,8 +405,12 @@ class Chunk:
             self._at = following
             if stored[_MAGIC_AT] < MAGIC:
                 self._open_legacy(stored, base)
-            elif not self._open_columnar(stored, base, self._bodies.pop(at, None)):
-                continue
+            else:
+                body = self._bodies.pop(at, None)
+                if body is not None:
+                    self.grown -= body.size
+                if not self._open_columnar(stored, base, body):
+                    continue
             if self._left:
                 return True
         return False

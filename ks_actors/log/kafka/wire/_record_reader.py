@@ -288,10 +288,11 @@ def plain_batches(
     return PlainBatches(behind, Records(keys, values, timestamps, headers, None), offsets)
 
 
-def offset_behind(raw: bytes) -> tuple[int, int] | None:
+def offset_behind(raw: bytes) -> tuple[int, int, bool] | None:
     """Return the offset after the last whole record batch, and the leader epoch of that batch.
 
-    Returns None without the kernel, and where something needs a closer look.
+    The third value tells whether any whole batch is compressed. Returns None without the kernel,
+    and where something needs a closer look.
     """
     return _kernel.behind_batches(raw) if HAS_KERNEL else None
 

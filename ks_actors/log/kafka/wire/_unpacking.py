@@ -21,7 +21,7 @@ LITTLE: Final = 65_536
 # such piece to read, and the next one.
 PIECE: Final = 262_144
 # Decompressed bytes after which a step ends too: a few bytes may become many.
-_GROWN: Final = 33_554_432
+GROWN: Final = 4_194_304
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
@@ -52,7 +52,7 @@ def unpacked(raw: bytes, at: int, limit: int = MAX_DECOMPRESSED) -> Unpacked:
     bodies: dict[int, Body] = {}
     size = grown = 0
     while len(raw) - at >= HEADER.size:
-        if size >= PIECE or grown >= _GROWN:
+        if size >= PIECE or grown >= GROWN:
             return Unpacked(bodies, at)
         following = at + BEHIND_LENGTH + int(_LENGTH.unpack_from(raw, at + _LENGTH_AT)[0])
         if following > len(raw):
