@@ -32,7 +32,7 @@ from ks_actors.batch.backfill import (
 )
 from ks_actors.batch.spark import SparkSettings, on_spark, ship
 from ks_actors.config import SCHEME, opened, servers
-from ks_actors.lifecycle import run_in_thread
+from ks_actors.lifecycle import in_thread, run_in_thread
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.topology import check_serdes, check_services, check_topology
 
@@ -105,9 +105,7 @@ async def backfill(
     address = _address(config, log) if engine == "spark" else None
     async with opened(config, log) as used:
         place = Path(
-            await asyncio.to_thread(
-                partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory)
-            )
+            await in_thread(partial(tempfile.mkdtemp, prefix="ks-actors-backfill-", dir=directory))
         )
         try:
             plan = await make_plan(
@@ -116,7 +114,7 @@ async def backfill(
             recipe = Recipe(topology, config, plan, "wall_clock" in allow, entered)
             if address is not None:
                 # Before a service is entered here: its connections could not travel.
-                shipped = await asyncio.to_thread(ship, recipe)
+                shipped = await in_thread(ship, recipe)
                 here = WorkLoop()
                 await run_in_thread(partial(_probe, recipe, here), here.give_up)
                 return await on_spark(
@@ -127,7 +125,7 @@ async def backfill(
             return await run_in_thread(partial(local.run, began), local.give_up)
         except BaseException:
             # Only after an error: a result owns its directory until it is closed.
-            await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+            await in_thread(partial(shutil.rmtree, place, ignore_errors=True))
             raise
 
 

@@ -16,6 +16,7 @@ from ks_actors.batch import SparkSettings
 from ks_actors.batch.backfill import CHOICES
 from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of, settings
+from ks_actors.lifecycle import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,7 +193,7 @@ async def _run(
             progress=show,
         )
     with done:
-        counts = {} if parquet is None else await asyncio.to_thread(done.to_parquet, parquet)
+        counts = {} if parquet is None else await in_thread(done.to_parquet, parquet)
         published = {} if job is None else await app.publish(done, job=job)
     for line in _summary(done, counts, published):
         click.echo(line)

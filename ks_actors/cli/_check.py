@@ -14,6 +14,7 @@ from ks_actors.app import plan_app_topics
 from ks_actors.cli._application import of_target
 from ks_actors.cli._output import show
 from ks_actors.config import ProcessingGuarantee, opened
+from ks_actors.lifecycle import in_thread
 from ks_actors.log import ManagesGroups, NewTopic, TellsOperations
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime.shared import check_new_topics
@@ -114,7 +115,7 @@ class _Checks:
             self._note("state", "failed", detail)
         if self._config.snapshot_uri is not None:
             try:
-                place = await asyncio.to_thread(Place.of, self._config.snapshot_uri)
+                place = await in_thread(Place.of, self._config.snapshot_uri)
             except ConfigError as error:
                 self._note("snapshots", "failed", f"snapshot_uri: {error}")
             else:

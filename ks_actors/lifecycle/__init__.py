@@ -14,6 +14,7 @@ from ks_actors.lifecycle._component_log import (
 from ks_actors.lifecycle._shield import run_in_thread, shielded
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, warn_if_slow, with_names
 from ks_actors.lifecycle._state_machine import Cycle, Transitions
+from ks_actors.lifecycle._threads import in_thread
 from ks_actors.lifecycle._timeouts import check_timeout
 from ks_actors.lifecycle._user_code import (
     awaited_by_app,
@@ -44,6 +45,7 @@ __all__ = [
     "elapsed_time",
     "enter_user_code",
     "in_background",
+    "in_thread",
     "leave_user_code",
     "name_client",
     "passes",

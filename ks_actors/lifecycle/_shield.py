@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from ks_actors.lifecycle._threads import in_thread
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -33,4 +35,4 @@ async def run_in_thread(function: Callable[[], T], give_up: Callable[[], None] |
 
     So the resources that the function works on are closed only after its end.
     """
-    return await shielded(asyncio.to_thread(function), give_up)
+    return await shielded(in_thread(function), give_up)

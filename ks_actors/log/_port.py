@@ -72,6 +72,10 @@ class Fetcher(Protocol):
         """
         ...
 
+    def describe(self, partition: TopicPartition, /) -> str:
+        """Return the state of a partition's fetches in one line, for a report of a stall."""
+        ...
+
     async def close(self) -> None:
         """Close; a waiting fetch raises LogClosed."""
         ...

@@ -193,6 +193,7 @@ class _Fetcher:
         self.position = inner.position
         self.pause = inner.pause
         self.resume = inner.resume
+        self.describe = inner.describe
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
         self._assigned = positions

@@ -194,6 +194,9 @@ class _Fetcher:
         if not self._connection.is_cut:
             self._inner.resume(partitions)
 
+    def describe(self, partition: TopicPartition, /) -> str:
+        return self._inner.describe(partition)
+
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
         return await self._connection.through(
             self._inner.fetch, max_wait_ms=max_wait_ms, max_records=max_records

@@ -9,6 +9,7 @@ import msgspec
 
 from ks_actors._errors import ConfigError
 from ks_actors.config import without_login
+from ks_actors.lifecycle import in_thread
 from ks_actors.snapshots import find_snapshots
 from ks_actors.web._answers import Refusal, answer
 
@@ -103,7 +104,7 @@ def list_snapshots(app: App) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _find(uri: str, application_id: str) -> Snapshots:
-    found, refused = await asyncio.to_thread(find_snapshots, uri, application_id)
+    found, refused = await in_thread(find_snapshots, uri, application_id)
     views = tuple(_view(reader.manifest) for reader in found)
     return Snapshots(without_login(uri), views, tuple(str(error) for error in refused))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, final
 from zlib import crc32
@@ -13,6 +12,7 @@ import msgspec
 
 from ks_actors._errors import LogTimeout, PublishRefused, TopicExists, UnknownTopicOrPartition
 from ks_actors.config import opened
+from ks_actors.lifecycle import in_thread
 from ks_actors.log import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TransactionScope
 from ks_actors.records import Batch, TopicPartition
 
@@ -102,7 +102,7 @@ class _Publisher:
         self._timeout_ms: int = max(config.transaction_timeout_ms, _TIMEOUT_MS)
 
     async def run(self) -> dict[str, int]:
-        partitions = await asyncio.to_thread(lambda: self._done.partitions)
+        partitions = await in_thread(lambda: self._done.partitions)
         await self._check_topics(partitions)
         # The new producer fences earlier runs of this job, so its markers are complete.
         name = f"{self._config.application_id}-{self._job}-publish"
@@ -196,7 +196,7 @@ class _Publisher:
                 )
                 raise self._refused(where, why)
             records, checksum, more = (
-                await asyncio.to_thread(self._sum, where, marker.records)
+                await in_thread(self._sum, where, marker.records)
                 if where in there
                 else (0, 0, False)
             )
@@ -239,12 +239,12 @@ class _Publisher:
         if marker.whole:
             return 0
         chunks = _chunks(_from(self._done.read(where), marker.records))
-        written, chunk = 0, await asyncio.to_thread(partial(next, chunks, None))
+        written, chunk = 0, await in_thread(next, chunks, None)
         while chunk is not None:
             # Read one chunk ahead: the last marker says that the partition is complete.
-            after = await asyncio.to_thread(partial(next, chunks, None))
+            after = await in_thread(next, chunks, None)
             count = sum(map(len, chunk))
-            checksum = await asyncio.to_thread(_checksum_of, chunk, marker.checksum)
+            checksum = await in_thread(_checksum_of, chunk, marker.checksum)
             ends = await producer.send([Outgoing(where, part) for part in chunk])
             marker = Marker(marker.records + count, checksum, ends[-1], whole=after is None)
             # The marker is in the transaction of its records: both are committed, or neither.

@@ -14,6 +14,7 @@ from ks_actors.batch.spark._bridge import BatchBridge, run_job
 from ks_actors.batch.spark._messages import JobProgress
 from ks_actors.batch.spark._session import check_packages
 from ks_actors.batch.spark._settings import SparkSettings
+from ks_actors.lifecycle import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ async def on_spark(
 
     Raises a task's own error if it is one of ours, else JobFailed. Cancelling cancels the job.
     """
-    engine = await asyncio.to_thread(_engine)
+    engine = await in_thread(_engine)
     plan, loop = recipe.plan, asyncio.get_running_loop()
 
     def report(done: list[TaskDone]) -> None:
@@ -90,8 +91,8 @@ async def on_spark(
             if isinstance(failed.__cause__, KsActorsError):
                 raise failed.__cause__ from failed.__cause__.__cause__
             raise
-    rows = await asyncio.to_thread(engine.ParquetRows, directory, len(plan.stages))
-    written = await asyncio.to_thread(lambda: rows.partitions)
+    rows = await in_thread(engine.ParquetRows, directory, len(plan.stages))
+    written = await in_thread(lambda: rows.partitions)
     sinks = plan.sinks | (frozenset(where.topic for where in written) - plan.repartitions)
     return Backfill(tuple(run.done), manifest, rows, sinks, directory, time.perf_counter() - began)
 

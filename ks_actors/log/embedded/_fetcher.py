@@ -89,6 +89,13 @@ class EmbeddedFetcher:
         for partition in partitions:
             self._activate(partition)
 
+    def describe(self, partition: TopicPartition, /) -> str:
+        """Return the state of a partition's fetches in one line, for a report of a stall."""
+        return (
+            f"position {self._positions.get(partition)}, paused {partition in self._paused}, "
+            f"with news {partition in self._active}"
+        )
+
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         strange = [
             str(TopicPartition(*partition))

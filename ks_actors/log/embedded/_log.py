@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import ConfigError, LogClosed, LogError, OffsetOutOfRange, TopicExists
+from ks_actors.lifecycle import in_thread
 from ks_actors.log._groups import GroupMember
 from ks_actors.log._types import GroupMetadata, IsolationLevel, TopicDescription
 from ks_actors.log.embedded._broker import Broker
@@ -155,7 +156,7 @@ class EmbeddedLog:
         """
         if self._directory is None:
             return call()
-        future = asyncio.get_running_loop().run_in_executor(None, call)
+        future = in_thread(call)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors._errors import TopologyError
+from ks_actors.lifecycle import in_thread
 from ks_actors.processors.api import (
     AsyncOptions,
     Bound,
@@ -99,7 +100,7 @@ async def _in_thread(
 
     When cancelled, wait for its end, so that it is not called again meanwhile.
     """
-    call = asyncio.ensure_future(asyncio.to_thread(_checked_rows, function, records))
+    call = in_thread(_checked_rows, function, records, name="batch")
     cancelled: asyncio.CancelledError | None = None
     while not call.done():
         try:

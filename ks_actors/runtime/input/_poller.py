@@ -29,6 +29,7 @@ from ks_actors.runtime.input._membership import OffsetCommits, answered, fenced_
 from ks_actors.runtime.input._new_tasks import NewTasks
 from ks_actors.runtime.input._offset_resets import OffsetResets
 from ks_actors.runtime.input._partial_tasks import PartialTasks
+from ks_actors.runtime.input._stalled_fetches import refetch
 from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, missing_sources
 from ks_actors.runtime.shared import WorkerState
 from ks_actors.task import passed_over
@@ -168,6 +169,9 @@ class Poller(Actor[m.PollerMessage]):
                 self._fetcher.pause(high)
             case m.BufferLow():
                 self._resume(message.partitions)
+            case m.RefetchStalled():
+                if message.partition not in self._stopped | self._resets.partitions.keys():
+                    refetch(self._fetcher, self._positions, message)
             case m.TaskReady():
                 # Gathered for a moment: each assignment of partitions drops what the fetcher has in
                 # flight.

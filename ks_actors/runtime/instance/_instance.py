@@ -290,6 +290,7 @@ class Instance(Actor[InstanceMessage]):
             unreachable=partial(outages_text, self._bare_log),
             runs=self._running,
             wall_time=setup.wall_time,
+            poller=wiring._the_poller(),
         )
         await shielded(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
         self._watch = watch

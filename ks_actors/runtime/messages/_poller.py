@@ -89,6 +89,13 @@ class BufferLow(Message, frozen=True):
     partitions: tuple[TopicPartition, ...]
 
 
+class RefetchStalled(Message, frozen=True):
+    """Begin the fetch of a partition anew: the log has records, and no fetch brings them."""
+
+    partition: TopicPartition
+    position: int
+
+
 class TaskReady(Message, frozen=True):
     """A task runs: fetch its partitions from these offsets."""
 
@@ -224,6 +231,7 @@ PollerMessage: TypeAlias = (
     | EndLookupFailed
     | BufferHigh
     | BufferLow
+    | RefetchStalled
     | TaskReady
     | FetchNew
     | SeekAll

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import component_log, in_thread
 from ks_actors.metrics import NOTE_S
 
 if TYPE_CHECKING:
@@ -100,5 +99,5 @@ async def _read(stores: Iterable[RegisteredStores]) -> Mapping[TaskId, Mapping[s
     on_disk = [one for one in stores if one.stores.on_disk]
     if not on_disk:
         return {}
-    found = await asyncio.to_thread(lambda: [one.stores.statistics() for one in on_disk])
+    found = await in_thread(lambda: [one.stores.statistics() for one in on_disk])
     return {one.task: figures for one, figures in zip(on_disk, found, strict=True) if figures}

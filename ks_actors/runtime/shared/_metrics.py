@@ -42,6 +42,7 @@ class Metrics:
         # In seconds.
         self.longest_wait: float = 0.0
         self.stalled_partitions: int = 0
+        self.stalls_mended: int = 0
         self.unreachable_ms: Callable[[], int] = int
         self.failed_workers: int = 0
         self.alive_workers: int = 0
@@ -146,6 +147,7 @@ class Metrics:
             "snapshot-refused-total": self.snapshots_refused,
             "longest-wait-ms": self.longest_wait * 1000,
             "stalled-partitions": self.stalled_partitions,
+            "stalls-mended-total": self.stalls_mended,
             "log-unreachable-ms": self.unreachable_ms(),
             "failed-workers": self.failed_workers,
             "alive-workers": self.alive_workers,

@@ -79,6 +79,10 @@ class TwoFetchers:
         for partition in partitions:
             self._of(partition).resume((partition,))
 
+    def describe(self, partition: TopicPartition, /) -> str:
+        """Return the state of a partition's fetches in one line."""
+        return self._of(partition).describe(partition)
+
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
         """Return records of one fetcher; if both have partitions, they take turns in waiting."""
         busy = self._busy or [self._first]

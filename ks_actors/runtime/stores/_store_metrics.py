@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
+
+from ks_actors.lifecycle import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,7 +46,7 @@ async def task_metrics(store_registry: Iterable[RegisteredStores]) -> dict[TaskI
     caches = [_cache_figures(one.processing) for one in found]
     commits = [one.stores.commit_times.figures() for one in found]
     memory = [one.stores.memory_bytes() for one in found]
-    databases = await asyncio.to_thread(lambda: [one.stores.statistics() for one in found])
+    databases = await in_thread(lambda: [one.stores.statistics() for one in found])
     return {
         one.task: TaskMetrics(databases[place], caches[place], commits[place], memory[place])
         for place, one in enumerate(found)

@@ -8,6 +8,7 @@ from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
+from ks_actors.runtime.messages import RefetchStalled
 from ks_actors.runtime.shared import fixed_sinks
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._held_back import OpenTransactions
@@ -19,9 +20,10 @@ from ks_actors.runtime.watch._waits import Wait, WaitReason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from actors import Signal
+    from actors import Ref, Signal
     from ks_actors.log import Log
     from ks_actors.records import TaskId
+    from ks_actors.runtime.messages import PollerMessage
     from ks_actors.runtime.watch._held_back import HeldBack
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.runtime.watch._standstills import Found
@@ -99,11 +101,13 @@ class Watch(Actor[WatchMessage]):
         unreachable: Callable[[], str],
         runs: Callable[[], bool],
         wall_time: Callable[[], int],
+        poller: Ref[PollerMessage],
     ) -> None:
         self._partition_states = partition_states
         self._log = log
         self._isolation = isolation
         self._runs = runs
+        self._poller = poller
         self._wall_time = wall_time
         self._reasons = Reasons(partition_states, setup.config, unreachable)
         self.coverage: Coverage = Coverage(log, setup, isolation, lambda: partition_states.assigned)
@@ -218,6 +222,7 @@ class Watch(Actor[WatchMessage]):
         for one in due[:_LINES]:
             self._tell(one, now)
         self._tell_of_others(due[_LINES:])
+        self._mend(due)
         self._transactions.tell(held_long, now)
         if self._runs() and not self._asking:
             # Also while the user has paused the app: the lag grows.
@@ -240,6 +245,20 @@ class Watch(Actor[WatchMessage]):
         _log.warning(
             line, place.partition, place.task_id, one.waited(now), reason.value, text, have
         )
+
+    def _mend(self, stalled: Sequence[Found]) -> None:
+        """Have fetches begun anew that bring nothing, though the log answers that it has more.
+
+        This happens as rarely as warnings: a fetch on a slow network may take as long, and what it
+        would bring is dropped.
+        """
+        for one in stalled:
+            place = one.place
+            if place.lag and place.position is not None:
+                reason, _ = self._reasons.of(place, one.call)
+                if reason is WaitReason.NOT_FETCHED:
+                    self._partition_states.metrics.stalls_mended += 1
+                    self._poller.tell(RefetchStalled(place.partition, place.position))
 
     def _tell_of_others(self, others: Sequence[Found]) -> None:
         """Log one line for the partitions beyond those with a line each."""

@@ -5,7 +5,7 @@ from ks_actors.log.kafka.client._client import GROUP, TRANSACTION, KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
 from ks_actors.log.kafka.client._known_topics import TopicMetadata
 from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH, EpochHistory, LeaderEpochs
-from ks_actors.log.kafka.client._loop_thread import LoopThread, begin_in_thread
+from ks_actors.log.kafka.client._loop_thread import LoopThread
 from ks_actors.log.kafka.client._options import KafkaOptions
 from ks_actors.log.kafka.client._shared_lookups import Lookups
 from ks_actors.log.kafka.client._unknown_topics import UnknownTopics
@@ -26,5 +26,4 @@ __all__ = [
     "TopicMetadata",
     "Unavailable",
     "UnknownTopics",
-    "begin_in_thread",
 ]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from ks_actors.lifecycle import in_thread
 from ks_actors.log.kafka.client._racing import NoneAnswered, first_answer
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ async def _addresses(host: str, port: int) -> list[_Address]:
     with suppress(OSError):
         # An address needs no thread to be looked up.
         return look_up(socket.AI_NUMERICHOST)
-    return await asyncio.get_running_loop().run_in_executor(None, look_up, 0)
+    return await in_thread(look_up, 0, name=f"look up {host}")
 
 
 def _in_turns(addresses: Iterable[_Address]) -> Iterable[_Address]:

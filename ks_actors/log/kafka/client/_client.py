@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
 
+from actors.loop import ThreadLane
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._any_server import ask_any
@@ -57,6 +59,8 @@ _SOON_S = 0.003
 # A broker cannot report that it is itself no longer listed.
 _BROKERS_TO_ASK = 2
 _LOOK_LIMIT_S = 3.0
+# More would not decompress faster, and each has a piece in memory.
+_THREADS = min(8, os.cpu_count() or 1)
 
 
 @final
@@ -94,6 +98,8 @@ class KafkaClient:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
+        # For short work alone, such as decompression: what may hang gets a thread of its own.
+        self.threads: ThreadLane = ThreadLane(f"{client_id} work", _THREADS)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -142,6 +148,7 @@ class KafkaClient:
         for task in (self._refreshing, self._leaving):
             if task is not None:
                 task.cancel()
+        self.threads.retire()
         await self._connections.close()
 
     # --- retries ----------------------------------------------------------------------------------

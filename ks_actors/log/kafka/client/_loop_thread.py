@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ks_actors._errors import LogClosed
+from ks_actors.lifecycle import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
 T = TypeVar("T")
 
@@ -92,36 +92,7 @@ class LoopThread:
         self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            await asyncio.get_running_loop().run_in_executor(None, thread.join)
-
-
-def begin_in_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Start a call in a thread of its own; return the future of its outcome, on this loop.
-
-    Neither callers nor the end of the process have to wait for it.
-    """
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[T] = loop.create_future()
-
-    def end(result: T | None, error: BaseException | None) -> None:
-        if not outcome.done():
-            if error is None:
-                outcome.set_result(cast("T", result))
-            else:
-                outcome.set_exception(error)
-
-    def run() -> None:
-        result: T | None = None
-        error: BaseException | None = None
-        try:
-            result = call()
-        except BaseException as raised:  # noqa: BLE001 - the outcome's waiter gets any error
-            error = raised
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(end, result, error)
-
-    Thread(target=run, name=name, daemon=True).start()
-    return outcome
+            await in_thread(thread.join, name=f"end of {self._name}")
 
 
 async def _end_all() -> None:

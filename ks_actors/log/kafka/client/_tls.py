@@ -11,8 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors._errors import ConfigError
-from ks_actors.lifecycle import component_log
-from ks_actors.log.kafka.client._loop_thread import begin_in_thread
+from ks_actors.lifecycle import component_log, in_thread
 from ks_actors.log.kafka.client._options import CA_FILE, CERT_FILE, CHECK_HOSTNAME, TLS
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class TlsFiles:
             return options.ssl_context()
         if self._context is not None and self._clock() < self._look_at:
             return self._context
-        looking = begin_in_thread(self._look, "look at the TLS files")
+        looking = in_thread(self._look, name="look at the TLS files")
         await asyncio.wait([looking], timeout=None if self._context is None else _PATIENCE_S)
         return looking.result() if looking.done() else self._context
 

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import component_log, in_thread
 from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
-from ks_actors.log.kafka.client import GROUP, begin_in_thread
+from ks_actors.log.kafka.client import GROUP
 from ks_actors.log.kafka.group._dead_members import DeadMembers
 from ks_actors.log.kafka.group._member_errors import MemberRemoved, check_member_error
 from ks_actors.log.kafka.wire import (
@@ -434,9 +434,8 @@ class GroupMember:
 
         It must not wait for the owner's loop. Returns nothing if it fails.
         """
-        assigning = begin_in_thread(
-            lambda: self._assignor(members, counts), f"assignor of group {self._group.group_id}"
-        )
+        name = f"assignor of group {self._group.group_id}"
+        assigning = in_thread(self._assignor, members, counts, name=name)
         # A removal ends the wait as well as the assignor does: `_until` watches both.
         assigning.add_done_callback(lambda _: self._changed.set())
         try:

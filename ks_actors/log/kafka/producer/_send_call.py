@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import InvalidRecord, LogError, ProduceFailed, RecordTooLarge
+from ks_actors.lifecycle import in_thread
 from ks_actors.log._types import IsolationLevel
-from ks_actors.log.kafka.client import Unavailable, begin_in_thread
+from ks_actors.log.kafka.client import Unavailable
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class SendCall:
         finish = partial(_finished, encoder, [written for _, written in pending_batches])
         slow = encoder.seconds(size) > _SLOW_S
         # A thread of its own: the app's functions may keep the loop's threads busy for long.
-        done = await begin_in_thread(finish, "compress") if slow else finish()
+        done = await in_thread(finish, name="compress") if slow else finish()
         for (number, _), made in zip(pending_batches, done, strict=True):
             if isinstance(made, RecordTooLarge):
                 self._too_large.setdefault(number, made)
