@@ -77,10 +77,9 @@ def read_batches(
     """
 
 def behind_batches(data: Buffer, /) -> tuple[int, int, bool] | None:
-    """Return the offset after the last whole record batch in `data`, its leader epoch, and whether
-    any whole batch is compressed.
+    """Return the offset after the last whole record batch in `data`, and its leader epoch.
 
-    The batches have format v2 or later. Returns None if there is no such batch, or one that needs a
+    The third value tells whether any whole batch is compressed. The batches have format v2 or later. Returns None if there is no such batch, or one that needs a
     closer look.
     """
 

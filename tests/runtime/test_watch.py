@@ -293,22 +293,29 @@ def test_a_record_that_fails_again_and_again(told: Told) -> None:
     assert len(told.went_on) == 1
 
 
-def test_records_that_no_fetch_brings(told: Told) -> None:
-    """The app asks the log how far it goes, and so finds records that nobody fetches."""
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_records_that_no_fetch_brings(guarantee: str, told: Told, caplog: pytest.LogCaptureFixture) -> None:
+    """The app asks the log how far it goes, finds records that nobody fetches, and fetches them anew, with one error that asks for a report."""
 
     async def test(harness: AppHarness) -> None:
+        # As if the fetcher had lost the resume.
         poller(harness)._fetcher.pause([SECOND])
         await fill(harness, FIRST, 3)
         await fill(harness, SECOND, 7)
-        await harness.kit.clock.advance(17)
+        await harness.kit.clock.advance(9)
+        assert harness.app.metrics()["stalls-mended-total"] == 0
+        await harness.kit.clock.advance(8)
         told.one(SECOND, WaitReason.NOT_FETCHED, "the log has 7 offsets from 0 on, and no fetch brings them")
-        assert harness.app.metrics()["stalled-partitions"] == 1
-        poller(harness)._fetcher.resume([SECOND])
-        await harness.kit.clock.advance(5)
-        assert harness.app.metrics()["stalled-partitions"] == 0
+        figures = harness.app.metrics()
+        assert (figures["stalls-mended-total"], figures["stalled-partitions"]) == (1, 0)
+        await harness.caught_up()
+        assert len(await harness.read("out")) == 10
 
-    run_app(test, echo(), topics=IN_AND_OUT)
+    run_app(test, echo(), topics=IN_AND_OUT, processing_guarantee=guarantee)
     assert len(told.went_on) == 1
+    (error,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert error.startswith("in-1 was not fetched from offset 0 on")
+    assert "please report this with the state of its fetch: position 0, paused True" in error
 
 
 def test_a_log_that_does_not_answer_is_named(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,8 +170,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.BufferLow():
                 self._resume(message.partitions)
             case m.RefetchStalled():
-                if message.partition not in self._stopped | self._resets.partitions.keys():
-                    refetch(self._fetcher, self._positions, message)
+                refetch(self._fetcher, self._positions, self._held(), message)
             case m.TaskReady():
                 # Gathered for a moment: each assignment of partitions drops what the fetcher has in
                 # flight.
@@ -261,7 +260,7 @@ class Poller(Actor[m.PollerMessage]):
             or "fetch" in self.ctx.timers
             # A fetch of only paused partitions would return nothing and block the next one for
             # poll_ms.
-            or self._positions.keys() <= self._stopped | self._resets.partitions.keys()
+            or self._positions.keys() <= self._held()
         ):
             return
         self._fetching = True
@@ -296,6 +295,10 @@ class Poller(Actor[m.PollerMessage]):
                 for one in self._positions
             }
         )
+
+    def _held(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are not to be fetched now."""
+        return frozenset(self._stopped | self._resets.partitions.keys())
 
     def _seek(self, message: m.SeekAll) -> None:
         # New tasks first: their partitions belong to the positions that the rollback names.

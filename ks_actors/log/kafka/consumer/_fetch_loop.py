@@ -90,6 +90,25 @@ class FetchLoop:
         self._changed.update(self._sources)
         self._pump_soon()
 
+    def describe(self, partition: TopicPartition) -> str:
+        """Return who fetches a partition, and how, in one line for a report of a stall."""
+        node = self._nodes.get(partition)
+        changed = ", to be checked" if partition in self._changed else ""
+        leader = self._client.leader(partition)
+        if node is None:
+            return f"in no request{changed}, leader {leader}"
+        broker, now = self._brokers[node], asyncio.get_running_loop().time()
+        lines = ", ".join(
+            f"{'open' if line.out else 'free'} request with offset "
+            f"{line.session.sent_offsets.get(partition)}"
+            for line in broker.lines
+        )
+        return (
+            f"asked of broker {node}{changed}, leader {leader}, {lines}, next request in "
+            f"{max(0.0, broker.not_before - now):.3f} s at the earliest, timer "
+            f"{broker.timer is not None}"
+        )
+
     def _pump_soon(self) -> None:
         if self._pumping is None and not self._stopped:
             # Deferred: an assignment changes thousands of partitions in one turn of the loop.

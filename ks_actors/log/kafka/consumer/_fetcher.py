@@ -114,6 +114,14 @@ class KafkaFetcher:
         for source in self._assigned(partitions):
             source.resume()
 
+    def describe(self, partition: TopicPartition, /) -> str:
+        """Return the state of a partition's fetches in one line, for a report of a stall."""
+        source = self._sources.get(partition)
+        if source is None:
+            return "not assigned"
+        turn = "has a turn to be read" if partition in self._ready else "has no turn to be read"
+        return f"{source.describe()}; {turn}; {self._fetching.describe(partition)}"
+
     def _assigned(self, partitions: Iterable[TopicPartition]) -> list[PartitionReader]:
         partitions = [TopicPartition(*partition) for partition in partitions]
         strange = [str(partition) for partition in partitions if partition not in self._sources]

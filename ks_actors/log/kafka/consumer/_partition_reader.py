@@ -165,6 +165,19 @@ class PartitionReader:
         chunks = self.chunks
         return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read and self._budget.room)
 
+    def describe(self) -> str:
+        """Return its state in one line, for a report of a stall."""
+        chunks = ", ".join(
+            f"{chunk.size} bytes {'packed' if chunk.packed else 'plain'}"
+            f"{' in a thread' if chunk.unpacking else ''}{', waits' if chunk.waits else ''}"
+            for chunk in self.chunks
+        )
+        return (
+            f"position {self.position}, fetched to {self.ahead}, {self.state.name}, "
+            f"paused {self.paused}, wanted {self.wanted}, error {self.error!r}, chunks [{chunks}], "
+            f"budget {self._budget.used} of {self._budget.limit} bytes"
+        )
+
     @property
     def to_unpack(self) -> Chunk | None:
         """The chunk whose next piece a thread is to decompress now.
