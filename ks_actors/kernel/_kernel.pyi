@@ -79,8 +79,8 @@ def read_batches(
 def behind_batches(data: Buffer, /) -> tuple[int, int, bool] | None:
     """Return the offset after the last whole record batch in `data`, and its leader epoch.
 
-    The third value tells whether any whole batch is compressed. The batches have format v2 or later. Returns None if there is no such batch, or one that needs a
-    closer look.
+    The third value tells whether any whole batch is compressed. The batches have format v2 or
+    later. Returns None if there is no such batch, or one that needs a closer look.
     """
 
 def write_records(
