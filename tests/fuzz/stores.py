@@ -68,8 +68,8 @@ class Store:
     def entry(self) -> Any:
         random = self.random
         if random.random() < 0.03:
-            odd = (None, (1,), ("x", 2.5), (b"x", 1 << 70), ("\ud800", 1), (Word("x"), 1), (1 << 70, 1), (None, 1), (True, 1), (Bits(b"x"), 1))
-            return random.choice(odd)
+            odd = ((1,), ("x", 2.5), (1, "t"), (b"x", 1 << 70), ("\ud800", 1), (Word("x"), 1), (1 << 70, 1), (None, 1), (True, 1), (Bits(b"x"), 1))
+            return random.choice((None, b"raw", *odd))
         number = random.randrange(9)
         value = (b"v" * number, "vü"[: number % 3] * number, number * 10 ** random.choice((1, 17)))[self.values]
         return value, random.choice((random.randrange(50), *EDGES))

@@ -21,8 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors.kernel import _kernel
-from ks_actors.records._partitioner import partition
-from ks_actors.serdes import LONG, STRING
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,14 +66,6 @@ def test_written_bytes_equal_those_of_aiokafka(rows: list[Any], with_headers: bo
     assert count == len(rows) or len(by_aiokafka(*columns(rows[: count + 1], with_headers=with_headers))[0]) > limit
     assert count >= by_aiokafka(*given_columns, limit)[1]
     assert (first, highest) == (rows[0][2], max(row[2] for row in rows[:count]))
-
-
-@given(records, st.booleans(), st.data())
-def test_writing_begins_anywhere(rows: list[Any], with_headers: bool, draw: st.DataObject) -> None:
-    """The rest after the first full batch makes the next one, as if it were all there is."""
-    start = draw.draw(st.integers(0, len(rows) - 1))
-    some = _kernel.write_records(*columns(rows, with_headers=with_headers), start, LIMIT, 0)
-    assert some == _kernel.write_records(*columns(rows[start:], with_headers=with_headers), 0, LIMIT, 0)
 
 
 @given(records, st.integers(0, 1 << 40), st.data())
@@ -142,49 +133,6 @@ def test_checksums_are_those_of_aiokafka(content: bytes, start: int) -> None:
     """By the processor's instruction and without it, wherever in memory the bytes are."""
     part = memoryview(content)[start:]
     assert _kernel.crc32c(part) == _kernel.crc32c(part, True) == calc_crc32c(bytes(part))
-
-
-@given(st.lists(st.binary(max_size=40)), st.integers(1, 1 << 31))
-def test_partitions_are_those_of_the_default_partitioner(keys: list[bytes], count: int) -> None:
-    """For any lengths of keys."""
-    assert _kernel.partitions(keys, count) == [partition(key, count) for key in keys]
-
-
-@given(st.integers(1, 20).flatmap(lambda count: st.tuples(st.just(count), st.lists(st.integers(0, count - 1)))))
-def test_columns_are_taken_apart_in_order(drawn: tuple[int, list[int]]) -> None:
-    """Each number gets its own records; numbers that do not occur get none."""
-    count, numbers = drawn
-    first, second = [object() for _ in numbers], [object() for _ in numbers]
-    found = _kernel.scatter(numbers, count, [first, second])
-    for column, parts in zip((first, second), found, strict=True):
-        assert parts == [[value for value, number in zip(column, numbers, strict=True) if number == place] or None for place in range(count)]
-
-
-@given(st.lists(st.none() | st.text()))
-def test_texts_are_converted_as_string_does_it(texts: list[str | None]) -> None:
-    """There and back, or an error for text that is no UTF-8."""
-    encode, decode = STRING.serializer("t"), STRING.deserializer("t")
-    try:
-        expected = [None if text is None else encode(text) for text in texts]
-    except UnicodeEncodeError:
-        with pytest.raises(UnicodeEncodeError):
-            _kernel.encode_texts(texts)
-        return
-    assert _kernel.encode_texts(texts) == expected
-    assert _kernel.decode_texts(expected) == [None if each is None else decode(each) for each in expected] == texts
-
-
-@given(st.lists(st.none() | st.integers(-(1 << 64), 1 << 64)))
-def test_longs_are_converted_as_long_does_it(numbers: list[int | None]) -> None:
-    """There and back, or an error for numbers that do not fit."""
-    encode = LONG.serializer("t")
-    if any(number is not None and not -(1 << 63) <= number < 1 << 63 for number in numbers):
-        with pytest.raises(OverflowError):
-            _kernel.encode_longs(numbers)
-        return
-    encoded = [None if number is None else encode(number) for number in numbers]
-    assert _kernel.encode_longs(numbers) == encoded
-    assert _kernel.decode_longs(encoded) == numbers
 
 
 def test_bytes_pass_as_they_are() -> None:
@@ -367,5 +315,5 @@ def test_large_blocks_are_given_back() -> None:
     for size, error in ((100, ValueError), (1 << 30, ValueError), ("x", TypeError), (1 << 80, OverflowError)):
         with pytest.raises(error):
             _kernel.map_large(size)  # type: ignore[arg-type]
-    told = subprocess.run([sys.executable, "-c", LARGE], check=True, capture_output=True, text=True, timeout=60)  # noqa: S603 - it is the one above
+    told = subprocess.run([sys.executable, "-c", LARGE], check=True, capture_output=True, text=True, timeout=PATIENCE_S)  # noqa: S603 - it is the one above
     assert told.stdout.split() == ["True"] * 3

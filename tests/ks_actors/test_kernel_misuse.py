@@ -414,6 +414,97 @@ def test_each_function_names_its_description() -> None:
     assert all("_kernel.pyi" in getattr(kernel, name).__doc__ for name in dir(kernel) if callable(getattr(kernel, name)) and name.islower())
 
 
+NOTED: Any = ({}, {}, {})
+ODD: Any = (([], {}, {}), ({}, [], {}), ({}, {}, []), ({}, {}))
+OUT: Any = ([], [], [], False)
+NUMBERS = array("q", [1])
+REFUSED: Final[dict[str, list[tuple[Any, ...]]]] = {
+    "absent": [(), ([], [], 0), ({}, (), 0), ({}, [], "a")],
+    "add_places": [({}, [], array("i"), 0, []), ({}, ["a"], array("q"), 0, [0]), ({"a": 9}, ["a"], NUMBERS, 0, [0])],
+    "count_windows": [
+        (),
+        ((*NOTED, None), [], [], 0, OUT, (0, 0, 0, 0, 0, 0)),
+        (NOTED, [], [], 0, OUT, (0, 0, 1, 0, 0, 0)),
+        ((*NOTED, None), ["a"], [], 0, OUT, (0, 0, 1, 0, 0, 0)),
+        (({0: 5}, {}, {0: "w"}, None), ["a"], [0], 0, OUT, (0, 0, 1, 0, 5, 0)),
+    ],
+    "engine_rows": [
+        (),
+        *((noted, [], (0, 0, 0, True, 0), b"") for noted in ODD),
+        (NOTED, (), (0, 0, 0, True, 0), b""),
+        *((NOTED, [], forms, b"") for forms in ((0, 0, 0, True), (3, 0, 0, True, 1), (0, 0, 0, True, 1), (1, 0, 0, True, 0), (2, 0, 0, True, -1))),
+        (NOTED, [], (0, 0, 0, True, 0), "p"),
+        (NOTED, [[]], (0, 0, 0, True, 0), b""),
+    ],
+    "entry_columns": [({}, {}), ({}, [], []), ({}, {}, ("a",))],
+    "expire_windows": [([], [], 0), ({}, [], "a")],
+    "meet": [
+        ([], array("q"), [], [], [], 0, 0, []),
+        ({"a": 0}, NUMBERS, [], ["a"], [1], 0, 0, []),
+        ({"a": 0}, NUMBERS, ["x"], ["a"], ["b"], 0, 0, []),
+    ],
+    "window_keys": [(["a"], [], None), (["a"], ["b"], None)],
+    "window_values": [({}, [], [], True)],
+    "windowed": [(Windowed, ["a"], []), (str, ["a"], ["w"])],
+    "write_changes": [
+        (),
+        (NOTED, (), (0, 0, 0), 1),
+        *((noted, [], (0, 0, 0), 1) for noted in ODD),
+        *((NOTED, [], forms, 1) for forms in ((3, 0, 0), (0, -1, 0), (0, 0, 3), (0, 0, "a"))),
+        (NOTED, [], (0, 0, 0), "a"),
+        (NOTED, [[]], (0, 0, 0), 1),
+    ],
+    "Rows": [(), ("base", True, True), (1 << 64, True, True)],
+    "Rows.add": [
+        (),
+        ("k", 0, 0, "text", 0),
+        ("\ud800", 0, 0, b"", 0),
+        ("k", 1 << 32, 0, b"", 0),
+        ("k", 0, 1 << 31, b"", 0),
+        ("k", 1 << 64, 0, b"", 0),
+    ],
+    "Rows.add_all": [(["k"], [0], [0], []), (("k",), [0], [0], [b""])],
+    "Rows.replace": [(1, b"", 0), (-1, b"", 0), (0, "text", 0)],
+    "Rows.cut": [("all",)],
+    "Rows.places": [("k", 0, "x")],
+    "Rows.column": [(6, 0, 1), (-1, 0, 1)],
+    "Rows.names": [(0,)],
+    "Rows.write": [(0, 1, 100), (0, 1, "x", 0), (0, 0, 100, 0), (1, 2, 100, 0), (0, 1, 100, -1), (0, 1, 100, 1 << 60)],
+    "Rows.meet": [
+        ([], [], 0, 0, None, ()),
+        (["k"], [], 0, 0, None, []),
+        (["k"], [0], 0, 0, [], []),
+        (["k"], [0], -(1 << 63), 0, None, []),
+        (["k"], ["x"], 0, 0, None, []),
+    ],
+    "RestoredRows.put": [([], []), ([b"a"], (b"x",), [0]), ([b"a"], [], [0]), (["a"], [b"x"], [0]), ([b"a"], [b"x"], [1 << 63])],
+    "RestoredRows.get": [("a", None), (b"a",)],
+    "RestoredRows.discard": [("a",)],
+    "RestoredRows.__contains__": [("a",)],
+    "RestoredRows.take_over": [({},)],
+    "RestoredRows.arranged": [(0,), ("a",)],
+    "RestoredRows.rows": [(1, "a", 0), (1, b"a", 9), (-1, b"a", 0), (1, b"a", 0)],
+    "RestoredRows.written": [("a",)],
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_arguments_are_refused(name: str) -> None:
+    """With an error, for any arguments; rows stay as they were, also those that have no order yet."""
+    rows, restored = kernel.Rows(0, True, False), kernel.RestoredRows()
+    rows.add("k", 5, 1, b"v", 5)
+    restored.put([b"there"], [b"x"], [0])
+    owner, _, method = name.rpartition(".")
+    for arguments in REFUSED[name]:
+        with pytest.raises((TypeError, ValueError, OverflowError, IndexError)):
+            getattr({"Rows": rows, "RestoredRows": restored, "": kernel}[owner], method)(*arguments)
+        assert (len(rows), rows.entries("k", 0, 9)) == (1, [(5, (b"v", 5))])
+        assert restored.items() == [(b"there", bytes(8) + b"x")]
+    with pytest.raises(TypeError):
+        restored.take_over(restored)
+
+
 BUILT = find_spec("ks_actors.kernel._kernel") is not None
 
 

@@ -112,18 +112,6 @@ def test_counts_go_on_from_stored_or_restored_rows(tmp_path: Path) -> None:
         task.close()
 
 
-@needs_kernel
-def test_parts_of_entries() -> None:
-    """A row of the undo log counts more than the present one; None as soon as a key is nowhere, or no pair."""
-    view = {f"k{number}": (number, -number) for number in range(40)} | {"gone": None, "three": (1, 2, 3)}
-    columns = kernel.entry_columns(view, {"k3": ("noted", 7)}, [f"k{number}" for number in range(40)])
-    assert columns == ([*range(3), "noted", *range(4, 40)], [0, -1, -2, 7, *range(-4, -40, -1)])
-    assert kernel.entry_columns(view, {}, []) == ([], [])
-    for odd in ("gone", "three", "nowhere"):
-        assert kernel.entry_columns(view, {}, ["k1", *[f"k{number}" for number in range(20)], odd]) is None
-        assert kernel.entry_columns({}, {odd: view.get(odd)}, [odd]) is None
-
-
 class Touchy(str):
     """Text that cannot be compared."""
 

@@ -36,89 +36,6 @@ def text(number: int, *, of_text: bool) -> Any:
     return word if of_text else word.encode()
 
 
-class Both:
-    """The same rows twice, packed and as objects."""
-
-    def __init__(self, random: Random, kinds: tuple[bool, bool]) -> None:
-        self.random = random
-        self.kinds = kinds
-        self.rows = kernel.Rows(1_000, *kinds)
-        self.plain = Segment(0)
-        self.sequence = 0
-
-    def row(self) -> tuple[Any, int, int, Any, int]:
-        self.sequence += 1
-        key, value = text(self.random.randrange(12), of_text=self.kinds[0]), text(self.random.randrange(30), of_text=self.kinds[1])
-        start = self.random.choice((1_000, 1_050, 1_000 + self.sequence, self.random.randrange(1_000, 1_200)))
-        return key, start, self.sequence, None if self.random.random() < 0.1 else value, self.random.choice((start, -1, 1 << 60))
-
-    def step(self) -> None:
-        match self.random.choice(("add", "add", "add_all", "add_all", "cut", "replace", "refuse")):
-            case "add":
-                row = self.row()
-                self.rows.add(*row)
-                self.plain.add(*row)
-            case "add_all":
-                columns: list[list[Any]] = [list(column) for column in zip(*(self.row() for _ in range(self.random.randrange(1, 40))), strict=True)]
-                columns[3] = [text(1, of_text=self.kinds[1]) if value is None else value for value in columns[3]]
-                assert self.rows.take(columns[0], columns[3])
-                self.rows.add_all(*columns[:4])
-                self.plain.add_all(*columns[:4])
-            case "cut":
-                left = self.plain.committed = self.random.randrange(len(self.plain) + 1)
-                self.plain.roll_back()
-                self.rows.cut(left)
-            case "replace":
-                if len(self.plain) and self.plain.values[place := self.random.randrange(len(self.plain))] is not None:
-                    value = text(self.random.randrange(30), of_text=self.kinds[1])
-                    self.rows.replace(place, value, 7)
-                    self.plain.replace(place, value, 7)
-            case _:
-                row = self.row()
-                with pytest.raises(TypeError):
-                    self.rows.add_all([row[0]] * 2, [row[1]] * 2, [1, 2], [row[3], 5])
-
-    def check(self) -> None:
-        rows, plain = self.rows, self.plain
-        columns: list[Any] = [list(column) for column in plain.columns(len(plain))]
-        assert [rows.column(which, 0, 1 << 40) for which in range(5)] == columns
-        assert rows.column(5, 0, 1 << 40) == [value.encode() if isinstance(value, str) else value for value in columns[3]]
-        assert rows.names(3, 9) == kernel.window_keys(*(column[3:9] for column in columns[:3]))
-        first, limit = self.random.randrange(8), self.random.choice((0, 100, 1_000, 1 << 20))
-        if first < len(plain):
-            named: list[bytes | None] = [*rows.names(0, 1 << 40)]
-            assert rows.write(first, 1 << 40, limit, 61) == kernel.write_records(
-                named, rows.column(5, 0, 1 << 40), columns[4], None, first, limit, 61
-            )
-        keys = [text(number, of_text=self.kinds[0]) for number in range(14)]
-        first = self.random.randrange(990, 1_200)
-        last = first + self.random.randrange(100)
-        for key in keys:
-            places = list(plain.places(key, first, last))
-            assert rows.places(key, first, last) == places
-            assert rows.entries(key, first, last) == [(plain.starts[place], (plain.values[place], plain.times[place])) for place in places]
-        times = [self.random.randrange(990, 1_200) for _ in keys]
-        limits = self.random.choice((None, [self.random.randrange(990, 1_200) for _ in keys]))
-        met: list[Any] = []
-        rows.meet(keys, times, 20, 30, limits, met)
-        assert met == [
-            (at, plain.starts[place], plain.values[place])
-            for at, (key, time) in enumerate(zip(keys, times, strict=True))
-            for place in plain.places(key, time - 20, time + 30)
-            if limits is None or plain.starts[place] > limits[at]
-        ]
-
-
-@pytest.mark.parametrize("kinds", KINDS)
-@pytest.mark.parametrize("seed", range(15))
-def test_packed_rows_are_like_objects(seed: int, kinds: tuple[bool, bool]) -> None:
-    """With any additions, replacements and removals: columns, rows by key and time, matches, and the changelog."""
-    both = Both(Random(seed), kinds)
-    for _ in range(40):
-        both.step()
-        both.check()
-
-
 def test_large_values_lie_in_memory_of_their_own() -> None:
     """Values larger than the blocks of memory, and the values behind them; a rollback gives all of it back."""
     rows = kernel.Rows(0, True, False)
@@ -149,52 +66,6 @@ def test_a_packed_row_takes_three_fifths_of_one_of_objects() -> None:
     assert sys.getsizeof(rows) < 0.6 * objects
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "error"),
-    [
-        ("add", (), TypeError),
-        ("add", ("k", 0, 0, "text", 0), TypeError),
-        ("add", (b"k", 0, 0, b"", 0), TypeError),
-        ("add", ("\ud800", 0, 0, b"", 0), UnicodeEncodeError),
-        ("add", ("k", -1, 0, b"", 0), ValueError),
-        ("add", ("k", 1 << 32, 0, b"", 0), ValueError),
-        ("add", ("k", 0, -1, b"", 0), ValueError),
-        ("add", ("k", 0, 1 << 31, b"", 0), ValueError),
-        ("add", ("k", 0.5, 0, b"", 0), TypeError),
-        ("add", ("k", 1 << 64, 0, b"", 0), OverflowError),
-        ("add_all", (["k"], [0], [0], []), ValueError),
-        ("add_all", (("k",), [0], [0], [b""]), TypeError),
-        ("replace", (1, b"", 0), IndexError),
-        ("replace", (-1, b"", 0), IndexError),
-        ("replace", (0, "text", 0), TypeError),
-        ("cut", ("all",), TypeError),
-        ("places", ("k", 0, "x"), TypeError),
-        ("column", (6, 0, 1), ValueError),
-        ("column", (-1, 0, 1), ValueError),
-        ("names", (0,), TypeError),
-        ("write", (0, 1, 100), TypeError),
-        ("write", (0, 1, "x", 0), TypeError),
-        ("write", (0, 0, 100, 0), ValueError),
-        ("write", (1, 2, 100, 0), ValueError),
-        ("write", (0, 1, 100, -1), ValueError),
-        ("write", (0, 1, 100, 1 << 60), ValueError),
-        ("meet", ([], [], 0, 0, None, ()), TypeError),
-        ("meet", (["k"], [], 0, 0, None, []), ValueError),
-        ("meet", (["k"], [0], 0, 0, [], []), ValueError),
-        ("meet", (["k"], [0], -(1 << 63), 0, None, []), ValueError),
-        ("meet", (["k"], ["x"], 0, 0, None, []), TypeError),
-    ],
-)
-def test_packed_rows_refuse_wrong_arguments(name: str, arguments: tuple[Any, ...], error: type[Exception]) -> None:
-    """Packed rows refuse wrong arguments with an error, and stay as they were."""
-    rows = kernel.Rows(0, True, False)
-    rows.add("k", 5, 1, b"v", 5)
-    with pytest.raises(error):
-        getattr(rows, name)(*arguments)
-    assert rows.entries("k", 0, 9) == [(5, (b"v", 5))]
-    assert len(rows) == 1
-
-
 def test_packed_records_are_like_others() -> None:
     """Columns are there when they are looked for; a slice has its part of them; written batches need none."""
     rows = kernel.Rows(0, True, False)
@@ -215,9 +86,6 @@ def test_objects_that_are_no_key_are_absent() -> None:
     rows.add("k", 5, 1, b"v", 5)
     assert [rows.places(key, 0, 9) for key in ("k", b"k", None, "\ud800", 5)] == [[0], [], [], [], []]
     assert [rows.take(keys, values) for keys, values in LOOKS] == [True, False, False, False]
-    for arguments in ((), ("base", True, True), (1 << 64, True, True)):
-        with pytest.raises((TypeError, OverflowError)):
-            kernel.Rows(*arguments)
 
 
 def test_packed_rows_do_not_leak() -> None:

@@ -85,28 +85,6 @@ def test_the_last_row_of_a_key_counts(kind: Callable[[], Any], steps: list[tuple
     assert dict(rows.items()) == expected | {key: entry(value, time) for key, value, time in other}
 
 
-@needs_kernel
-@given(st.integers(0, 2_000), st.randoms(use_true_random=False))
-def test_rows_are_written_in_the_order_of_all_keys(count: int, source: Any) -> None:
-    """By the kernel: also rows written in small parts, and when some are taken over first."""
-    numbers = [source.randrange(1 << 30) for _ in range(count)]
-    made = [b"prefix-%d" % number if number % 3 else number.to_bytes(4, "big") for number in numbers]
-    first, second = kernel.RestoredRows(), kernel.RestoredRows()
-    first.put(made[::2], [b"v"] * len(made[::2]), [1] * len(made[::2]))
-    second.put(made[1::2], [None] * len(made[1::2]), [2] * len(made[1::2]))
-    arrange(first)
-    first.take_over(second)
-    arrange(first)
-    written: list[Any] = []
-    while part := first.rows(source.randrange(1, 300), b"p", 8):
-        written += part
-        first.written(len(part))
-    expected: dict[bytes, bytes | None] = dict.fromkeys(made[::2], b"v")
-    expected.update(dict.fromkeys(made[1::2]))
-    assert written == sorted((b"p" + key, value) for key, value in expected.items())
-    assert len(first) == 0
-
-
 def test_rows_that_could_not_be_written_are_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readable as before, and written by the next attempt, together with rows restored meanwhile."""
     task = Task([key_value(value=LONG)], tmp_path, shared=SharedResources())
@@ -161,54 +139,6 @@ class Odd(bytes):
     """Bytes of a class of their own."""
 
     __slots__ = ()
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("put", ([], [])),
-        ("put", ([b"a"], (b"x",), [0])),
-        ("put", ([b"a"], [], [0])),
-        ("put", ([b"a"], [b"x"], [])),
-        ("put", (["a"], [b"x"], [0])),
-        ("put", ([Odd(b"a")], [b"x"], [0])),
-        ("put", ([b"a"], ["x"], [0])),
-        ("put", ([b"a"], [b"x"], ["0"])),
-        ("put", ([b"a"], [b"x"], [1 << 63])),
-        ("get", ("a", None)),
-        ("get", (b"a",)),
-        ("discard", ("a",)),
-        ("__contains__", ("a",)),
-        ("take_over", ({},)),
-        ("arranged", (0,)),
-        ("arranged", ("a",)),
-        ("rows", (1, "a", 0)),
-        ("rows", (1, b"a", 9)),
-        ("rows", (-1, b"a", 0)),
-        ("rows", (1, b"a", 0)),
-        ("written", ("a",)),
-    ],
-)
-def test_the_kernel_refuses_wrong_arguments(name: str, arguments: tuple[Any, ...]) -> None:
-    """With an error, for any arguments; also rows before they are in order."""
-    rows = kernel.RestoredRows()
-    rows.put([b"there"], [b"x"], [0])
-    with pytest.raises((TypeError, ValueError, OverflowError)):
-        getattr(rows, name)(*arguments)
-    with pytest.raises(TypeError):
-        rows.take_over(rows)
-    assert rows.items() == [(b"there", bytes(8) + b"x")]
-
-
-@needs_kernel
-def test_rows_put_before_a_wrong_one_stay() -> None:
-    """As it does in Python; a key of a class of its own is found by its bytes."""
-    rows = kernel.RestoredRows()
-    with pytest.raises(TypeError, match="keys of rows are bytes, got int"):
-        rows.put([b"a", b"b", 5], [b"1", None, b"3"], [1, 2, 3])
-    assert dict(rows.items()) == {b"a": entry(b"1", 1), b"b": None}
-    assert rows.get(Odd(b"a"), None) == entry(b"1", 1)
 
 
 def test_there_is_one_kind_of_rows_that_stores_use() -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import gc
-from array import array
 from random import Random
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ks_actors import Batch, ProcessingFailed
 from ks_actors.kernel import HAS_KERNEL, kernel
@@ -20,12 +17,13 @@ from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.state import SharedResources
 from ks_actors.state.join_window import _lookups, _rows_by_time, _segment
-from ks_actors.state.join_window._segment import Raw, Segment
+from ks_actors.state.join_window._segment import Raw
 from ks_actors.state.timed import _expiry, _timed_store
 from ks_actors.state.window import _by_start
 from tests.processors.helpers import Node
 from tests.state.helpers import PLACES, Task, window
-from tests.state.test_model import drive
+from tests.state.model import drive
+from tests.state.test_window_model import WindowsAgainstDicts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,9 +41,9 @@ def _without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_without")
 @pytest.mark.parametrize("seed", range(100, 130))
-def test_stores_are_like_dicts_without_a_kernel(seed: int) -> None:
+def test_stores_are_like_dicts_without_a_kernel(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model holds for the Python code too."""
-    drive(seed)
+    drive(WindowsAgainstDicts, seed, monkeypatch)
 
 
 def rows_of(random: Random, time: int) -> list[tuple[str | None, int]]:
@@ -142,46 +140,6 @@ def test_a_closed_store_counts_nothing(tmp_path: Path) -> None:
     assert "store w is closed" in node.failures[0].error
 
 
-steps = st.lists(st.tuples(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9)), max_size=12), st.booleans()), max_size=5)
-
-
-@given(script=steps, before=st.integers(-3, 5), after=st.integers(-3, 5))
-def test_rows_are_found_as_by_python(script: Any, before: int, after: int) -> None:
-    """Index and keys of a segment, for any order of the starts; and rows near a time, which is no less than 0."""
-    columns: list[Any] = []
-    for with_kernel in (True, False):
-        with pytest.MonkeyPatch.context() as patch:
-            if not with_kernel:
-                patch.setattr(_segment, "HAS_KERNEL", False)
-            segment = Segment(0)
-            for rows, roll_back in script:
-                count = len(segment)
-                segment.add_all([row[0] for row in rows], [row[1] for row in rows], range(count, count + len(rows)), [str(row) for row in rows])
-                if roll_back:
-                    segment.roll_back()
-                else:
-                    segment.committed = segment.frozen = len(segment)
-            columns.append((segment.index, segment.keys, list(segment.starts), segment.values))
-    assert columns[0] == columns[1]
-    keys, times = list("abcde"), [0, 3, 5, 7, 9]
-    met: list[Any] = []
-    kernel.meet(segment.index, segment.starts, segment.values, keys, times, before, after, met)
-    expected = []
-    for at, (key, time) in enumerate(zip(keys, times, strict=True)):
-        near = segment.places(key, max(0, time - before), max(0, time + after))
-        expected += [(at, segment.starts[place], segment.values[place]) for place in near]
-    assert met == expected
-
-
-def test_the_largest_times() -> None:
-    """A sum with a time goes no further than to the largest one."""
-    segment, most = Segment(0), 2**63 - 1
-    segment.add_all(["a", "a"], [0, most], range(2), ["first", "last"])
-    met: list[Any] = []
-    kernel.meet(segment.index, segment.starts, segment.values, ["a", "a"], [5, most], most, most, met)
-    assert [(at, value) for at, _, value in met] == [(0, "first"), (0, "last"), (1, "first"), (1, "last")]
-
-
 def test_keys_of_windows_in_a_changelog() -> None:
     """Text and bytes with start and sequence number behind; other keys are for Python."""
     keys: list[Any] = ["a", "ä", b"\0\1", ""]
@@ -213,18 +171,6 @@ def test_keys_with_their_windows() -> None:
     assert found() is None
 
 
-def test_values_of_windows() -> None:
-    """A row of the undo log counts more than the present one; one that is nowhere is for Python to find out about."""
-    tracks: dict[Any, dict[Any, Any]] = {"a": {0: (1, 0), 10: (2, 10)}, "b": {0: None}}
-    panes: dict[Any, dict[Any, Any]] = {0: {"a": (1, 0), "b": None}, 10: {"a": (2, 10)}}
-    for by_start, dicts in enumerate((tracks, panes)):
-        assert kernel.window_values(dicts, {("a", 10): "noted"}, [("a", 0), ("a", 10), ("b", 0)], bool(by_start)) == [(1, 0), "noted", None]
-        assert kernel.window_values(dicts, {}, [("a", 0), ("c", 0)], bool(by_start)) is None
-        assert kernel.window_values(dicts, {}, [("a", 5)], bool(by_start)) is None
-        neither: list[Any] = ["a"]
-        assert kernel.window_values(dicts, {}, neither, bool(by_start)) is None
-
-
 class Tagged(tuple[Any, ...]):  # noqa: SLOT001 - that is the point
     """A tuple with attributes."""
 
@@ -247,39 +193,6 @@ def test_keys_that_are_not_plain_are_logged_all_the_same(tmp_path: Path) -> None
     records = task.commit()
     assert [key[:1] for key, _, _ in (*records["w"], *records["d"])] == [b"a", b"b", b"a"]
     task.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("count_windows", ()),
-        ("count_windows", (({}, {}, {}, None), [], [], 0, ([], [], [], False), (0, 0, 0, 0, 0, 0))),
-        ("count_windows", (({}, {}, {}), [], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0))),
-        ("count_windows", (({}, {}, {}, None), ["a"], [], 0, ([], [], [], False), (0, 0, 1, 0, 0, 0))),
-        ("count_windows", (({0: 5}, {}, {0: "w"}, None), ["a"], [0], 0, ([], [], [], False), (0, 0, 1, 0, 5, 0))),
-        ("entry_columns", ({}, {})),
-        ("entry_columns", ({}, [], [])),
-        ("entry_columns", ({}, {}, ("a",))),
-        ("window_keys", (["a"], [], None)),
-        ("window_keys", (["a"], ["b"], None)),
-        ("windowed", (Windowed, ["a"], [])),
-        ("windowed", (str, ["a"], ["w"])),
-        ("windowed", (Tagged, ["a"], ["w"])),
-        ("window_values", ({}, [], [], True)),
-        ("expire_windows", ([], [], 0)),
-        ("expire_windows", ({}, [], "a")),
-        ("add_places", ({}, [], array("i"), 0, [])),
-        ("add_places", ({}, ["a"], array("q"), 0, [0])),
-        ("add_places", ({"a": 9}, ["a"], array("q", [1]), 0, [0])),
-        ("meet", ([], array("q"), [], [], [], 0, 0, [])),
-        ("meet", ({"a": 0}, array("q", [1]), [], ["a"], [1], 0, 0, [])),
-        ("meet", ({"a": 0}, array("q", [1]), ["x"], ["a"], ["b"], 0, 0, [])),
-    ],
-)
-def test_the_kernel_refuses_wrong_arguments(name: str, arguments: tuple[Any, ...]) -> None:
-    """The kernel refuses wrong arguments with an error, for any arguments."""
-    with pytest.raises((TypeError, ValueError)):
-        getattr(kernel, name)(*arguments)
 
 
 def test_restored_rows_are_decoded_before_they_are_met(tmp_path: Path) -> None:

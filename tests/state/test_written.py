@@ -120,68 +120,6 @@ def test_a_written_batch_is_like_others() -> None:
     assert not hasattr(batch, "others")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        (({}, {}, {}), (), (0, 0, 0), 1),
-        (([], {}, {}), [], (0, 0, 0), 1),
-        (({}, [], {}), [], (0, 0, 0), 1),
-        (({}, {}, []), [], (0, 0, 0), 1),
-        (({}, {}), [], (0, 0, 0), 1),
-        (({}, {}, {}), [], (3, 0, 0), 1),
-        (({}, {}, {}), [], (0, -1, 0), 1),
-        (({}, {}, {}), [], (0, 0, 3), 1),
-        (({}, {}, {}), [], (0, 0, "a"), 1),
-        (({}, {}, {}), [], (0, 0, 0), "a"),
-        (({}, {}, {}), [[]], (0, 0, 0), 1),
-    ],
-)
-def test_the_kernel_refuses_wrong_arguments(arguments: tuple[Any, ...]) -> None:
-    """The kernel refuses wrong arguments with an error, for any arguments."""
-    with pytest.raises((TypeError, ValueError)):
-        kernel.write_changes(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("entries", "handle", "shape"),
-    [
-        ({}, "k", 0),
-        ({"k": None}, "k", 0),
-        ({"k": b"raw"}, "k", 0),
-        ({"k": (1, 2, 3)}, "k", 0),
-        ({"k": (1, "time")}, "k", 0),
-        ({"k": (1, 1 << 70)}, "k", 0),
-        ({"k": (1 << 70, 1)}, "k", 0),
-        ({"k": ("text", 1)}, "k", 0),
-        ({b"k": (1, 1)}, b"k", 0),
-        ({"\ud800": (1, 1)}, "\ud800", 0),
-        ({"k": {0: (1, 1)}}, "k", 1),
-        ({"k": {0: (1, 1)}}, ("k",), 1),
-        ({"k": {"start": (1, 1)}}, ("k", "start"), 1),
-        ({"k": 5}, ("k", 0), 1),
-        ({0: {"other": (1, 1)}}, ("k", 0), 2),
-        ({}, ("k", 0), 2),
-        ({}, (), 1),
-        ({}, "k", 2),
-    ],
-)
-def test_the_kernel_leaves_other_columns_to_others(entries: dict[Any, Any], handle: Any, shape: int) -> None:
-    """One such is enough, wherever it is."""
-    assert kernel.write_changes((entries, {}, {}), [handle], (shape, 1, 2), 1 << 20) is None
-    if shape:
-        assert kernel.write_changes(({}, {handle: (1, "time")}, {}), [handle], (shape, 1, 2), 1 << 20) is None
-
-
-def test_no_more_is_written_than_is_wanted() -> None:
-    """Larger blocks are left to others."""
-    view = {f"k{number}": (number, 0) for number in range(9)}
-    written = kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), 1 << 20)
-    assert written is not None
-    assert kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), len(written[0])) == written
-    assert kernel.write_changes((view, {}, {}), list(view), (0, 1, 2), len(written[0]) - 1) is None
-
-
 @pytest.mark.parametrize("count", [MANY, SLICE + MANY])
 def test_the_last_slice_has_columns_when_its_last_record_is_marked(count: int, tmp_path: Path) -> None:
     """Only that one: to be marked it has to be looked at."""
