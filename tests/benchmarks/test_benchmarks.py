@@ -35,6 +35,7 @@ ALONE: Final = {
 ON_KAFKA: Final = {
     "kafka": "--alone --reps 1 --records 1000 --keys 100 --apps map count --guarantees exactly_once_v2",
     "latency": "--only ours --rates 200 --partitions 1 --guarantees at_least_once --seconds 0.5 --warm-seconds 0.5 --idle-seconds 0.5",
+    "stand": "--runs 2 --records 4000",
     "stalls": "--codecs lz4 --bytes 1000000",
     "turns": f"{ROOT} --apps count --guarantees at_least_once --records 1000 --keys 100 --reps 1",
 }
