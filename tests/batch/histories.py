@@ -17,6 +17,7 @@ from ks_actors.state import TIMESTAMPED, has_rows
 from ks_actors.state.timed import ENDS
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import StoreKind
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +77,7 @@ async def read_committed(log: Log, where: TopicPartition) -> list[Batch]:
     fetcher = log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
     fetcher.assign({where: at})
     found: list[Batch] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while at < end:
             for one in await fetcher.fetch(max_wait_ms=200):
                 at = one.next_offset

@@ -16,13 +16,13 @@ from actors import Actor, Spec, System
 from ks_actors import JobCancelled, JobFailed, SparkUnavailable
 from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings
 from ks_actors.batch.spark import _connect
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors import Ref
 
-PATIENCE = 120
 TASKS = 3
 SAID = [
     "4 of 4",
@@ -79,7 +79,7 @@ async def begun(bridge: Ref[Any], system: System, name: str) -> Any:
     told: asyncio.Queue[JobProgress] = asyncio.Queue()
     listener = await system.spawn(Spec(lambda: Heard(told)), f"listener-{name}")
     job = bridge.ask(RunJob, "long", long, progress=listener)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_S):
         while (seen := await told.get()).known == 0:
             pass
     say(f"a job is at it: {seen.known} tasks")
@@ -91,26 +91,26 @@ async def main(settings: SparkSettings) -> None:
     async with System("reconnecting") as system:
         idle = await system.spawn(BatchBridge.spec(settings), "idle")
         busy = await system.spawn(BatchBridge.spec(settings), "busy")
-        counts = [await each.ask(RunJob, "count", count).within(PATIENCE) for each in (idle, busy)]
+        counts = [await each.ask(RunJob, "count", count).within(PATIENCE_S) for each in (idle, busy)]
         say(" of ".join(map(str, counts)))
         job = await begun(busy, system, "first")
         await told_to_go_on()  # when it has been killed, and is there again
         try:
-            await job.within(PATIENCE)
+            await job.within(PATIENCE_S)
         except JobFailed as failed:
             say(failed)
         for each in (idle, busy):
-            say(await each.ask(RunJob, "count", count).within(PATIENCE))
+            say(await each.ask(RunJob, "count", count).within(PATIENCE_S))
         job = await begun(busy, system, "second")
         await told_to_go_on()  # when it has been killed for good
         _connect.ANSWER_SECONDS = 1.0
-        await busy.ask(CancelJob, "long").within(PATIENCE)
+        await busy.ask(CancelJob, "long").within(PATIENCE_S)
         try:
-            await job.within(PATIENCE)
+            await job.within(PATIENCE_S)
         except JobCancelled as cancelled:
             say(cancelled)
         try:
-            await idle.ask(RunJob, "count", count).within(PATIENCE)
+            await idle.ask(RunJob, "count", count).within(PATIENCE_S)
         except SparkUnavailable as nobody:
             say(type(nobody).__name__)
 

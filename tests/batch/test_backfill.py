@@ -41,6 +41,7 @@ from tests.differential.cases import SEED_1, Case, config_of, read_cases
 from tests.differential.generate import SPECS
 from tests.differential.test_batches import APART, FOREIGN_KEYS
 from tests.differential.topologies import REBUILT, reason_out_of_reach
+from tests.waiting import PATIENCE_S
 
 from .histories import Input, Rows, difference, fill, filled_back, rows_of, streamed, topics_of
 
@@ -575,7 +576,7 @@ async def test_one_that_is_cancelled_ends_and_leaves_nothing(tmp_path: Path) -> 
     def look(value: str) -> str:
         seen.add(value)
         reached.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE_S)
         return value
 
     builder = StreamsBuilder()

@@ -26,6 +26,7 @@ from ks_actors.batch._task_errors import carried, translated
 from ks_actors.batch.spark import _bridge, _connect
 from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import OffsetAndMetadata, TopicPartition
+from tests.waiting import PATIENCE_S
 
 from .conftest import SETTINGS, needs_java
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors.batch.spark._messages import BridgeMessage
-
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -74,18 +73,18 @@ def forever(batches: Iterator[Any]) -> Iterator[Any]:
 
 async def test_a_job_is_done_and_answered_beside_others(bridge: Ref[BridgeMessage]) -> None:
     """Jobs run in threads, at most so many at a time; each is answered with its result."""
-    counts = [bridge.ask(RunJob, f"count-{number}", partial(count, number=number)).within(PATIENCE) for number in range(4)]
+    counts = [bridge.ask(RunJob, f"count-{number}", partial(count, number=number)).within(PATIENCE_S) for number in range(4)]
     assert await asyncio.gather(*counts) == [0, 1, 2, 3]
     with pytest.raises(BatchError, match="job twice already runs"):
-        first = bridge.ask(RunJob, "twice", lambda spark: spark.range(1).count()).within(PATIENCE)
-        await bridge.ask(RunJob, "twice", lambda _: 0).within(PATIENCE)
+        first = bridge.ask(RunJob, "twice", lambda spark: spark.range(1).count()).within(PATIENCE_S)
+        await bridge.ask(RunJob, "twice", lambda _: 0).within(PATIENCE_S)
     assert await first == 1
 
 
 async def test_a_failure_of_a_task_is_told_as_it_was_raised(bridge: Ref[BridgeMessage]) -> None:
     """With its record and its cause, and none of Java's lines."""
     with pytest.raises(JobFailed) as failed:
-        await bridge.ask(RunJob, "fails", lambda spark: spark.range(1).mapInArrow(failing, "n int").collect()).within(PATIENCE)
+        await bridge.ask(RunJob, "fails", lambda spark: spark.range(1).mapInArrow(failing, "n int").collect()).within(PATIENCE_S)
     raised = failed.value.__cause__
     assert isinstance(raised, ProcessingFailed)
     assert (raised.task, raised.node, raised.topic, raised.partition, raised.offset) == (TaskId(0, 3), "map", "in", 3, 17)
@@ -105,7 +104,7 @@ async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[Br
         raise OddError("odd")
 
     with pytest.raises(JobFailed, match=r"job odd failed: OddError: odd$") as failed:
-        await bridge.ask(RunJob, "odd", lambda spark: spark.range(1).mapInArrow(odd, "id long").collect()).within(PATIENCE)
+        await bridge.ask(RunJob, "odd", lambda spark: spark.range(1).mapInArrow(odd, "id long").collect()).within(PATIENCE_S)
     told = str(failed.value.__cause__)
     assert 'raise OddError("odd")' in told
     assert "\tat " not in told
@@ -114,26 +113,26 @@ async def test_a_failure_of_a_users_own_kind_is_told_without_java(bridge: Ref[Br
 async def test_a_failure_of_the_job_itself_is_told(bridge: Ref[BridgeMessage]) -> None:
     """Errors outside of Spark, and Spark's errors about a query, in one line."""
     with pytest.raises(JobFailed, match=r"job divides failed: ZeroDivisionError: ") as failed:
-        await bridge.ask(RunJob, "divides", lambda _: 1 // 0).within(PATIENCE)
+        await bridge.ask(RunJob, "divides", lambda _: 1 // 0).within(PATIENCE_S)
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     with pytest.raises(JobFailed, match=r"TABLE_OR_VIEW_NOT_FOUND") as failed:
-        await bridge.ask(RunJob, "asks", lambda spark: spark.table("nowhere").count()).within(PATIENCE)
+        await bridge.ask(RunJob, "asks", lambda spark: spark.table("nowhere").count()).within(PATIENCE_S)
     assert "\n" not in str(failed.value)
 
 
 async def test_a_job_is_cancelled_and_the_bridge_goes_on(bridge: Ref[BridgeMessage]) -> None:
     """Cancelling ends a running job, and one that waits for its turn; a deadline cancels a late one."""
-    late = bridge.ask(RunJob, "late", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect(), deadline_ms=1).within(PATIENCE)
-    stuck = bridge.ask(RunJob, "stuck", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect()).within(PATIENCE)
-    waits = bridge.ask(RunJob, "waits", lambda _: 0).within(PATIENCE)
+    late = bridge.ask(RunJob, "late", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect(), deadline_ms=1).within(PATIENCE_S)
+    stuck = bridge.ask(RunJob, "stuck", lambda spark: spark.range(1).mapInArrow(forever, "n int").collect()).within(PATIENCE_S)
+    waits = bridge.ask(RunJob, "waits", lambda _: 0).within(PATIENCE_S)
     with pytest.raises(JobTimeout, match="job late was not done within 1 ms"):
         await late
     assert await waits == 0
-    assert await bridge.ask(CancelJob, "stuck").within(PATIENCE)
+    assert await bridge.ask(CancelJob, "stuck").within(PATIENCE_S)
     with pytest.raises(JobCancelled, match="job stuck was cancelled"):
         await stuck
-    assert not await bridge.ask(CancelJob, "stuck").within(PATIENCE)
-    assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE) == 7
+    assert not await bridge.ask(CancelJob, "stuck").within(PATIENCE_S)
+    assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE_S) == 7
 
 
 async def test_nobody_waits_for_a_job_that_nothing_can_interrupt(bridge: Ref[BridgeMessage], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,18 +142,18 @@ async def test_nobody_waits_for_a_job_that_nothing_can_interrupt(bridge: Ref[Bri
 
     def standing(_: Any) -> None:
         begun.set()
-        over.wait(PATIENCE)
+        over.wait(PATIENCE_S)
 
-    stuck = bridge.ask(RunJob, "stuck", standing).within(PATIENCE)
-    assert await asyncio.to_thread(begun.wait, PATIENCE)
-    assert await bridge.ask(CancelJob, "stuck").within(PATIENCE)
+    stuck = bridge.ask(RunJob, "stuck", standing).within(PATIENCE_S)
+    assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+    assert await bridge.ask(CancelJob, "stuck").within(PATIENCE_S)
     with pytest.raises(JobCancelled, match="job stuck was cancelled"):
         await stuck
     assert not over.is_set()
     with pytest.raises(BatchError, match="job stuck already runs"):
-        await bridge.ask(RunJob, "stuck", lambda _: 0).within(PATIENCE)
+        await bridge.ask(RunJob, "stuck", lambda _: 0).within(PATIENCE_S)
     over.set()
-    assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE) == 7
+    assert await bridge.ask(RunJob, "after", lambda spark: spark.range(7).count()).within(PATIENCE_S) == 7
 
 
 def test_a_server_that_nobody_reaches_is_told_soon_and_without_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,25 +210,25 @@ async def test_progress_is_told(session: SparkSession) -> None:
         told: asyncio.Queue[JobProgress] = asyncio.Queue()
         listener = await system.spawn(Spec(lambda: Listener(told)), "listener")
         job = bridge.ask(RunJob, "slow", lambda spark: spark.range(0, 3, 1, 3).mapInArrow(forever, "n int").collect(), progress=listener)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_S):
             while (seen := await told.get()).known == 0:
                 pass
         assert (seen.job, seen.done, seen.known) == ("slow", 0, 3)
-        await bridge.ask(CancelJob, "slow").within(PATIENCE)
+        await bridge.ask(CancelJob, "slow").within(PATIENCE_S)
         with pytest.raises(JobCancelled):
-            await job.within(PATIENCE)
+            await job.within(PATIENCE_S)
 
 
 async def test_jobs_running_at_the_end_of_the_bridge_are_cancelled(session: SparkSession) -> None:
     """The caller of a job gets an error; the session that the bridge did not start stays."""
     async with System("test") as system:
         bridge = await system.spawn(BatchBridge.spec(SETTINGS), "batch")
-        jobs = [bridge.ask(RunJob, f"job-{number}", _block).within(PATIENCE) for number in range(3)]
-        assert await bridge.ask(CancelJob, "job-2").within(PATIENCE)
+        jobs = [bridge.ask(RunJob, f"job-{number}", _block).within(PATIENCE_S) for number in range(3)]
+        assert await bridge.ask(CancelJob, "job-2").within(PATIENCE_S)
         with pytest.raises(JobCancelled):
             await jobs[2]
-        jobs.append(bridge.ask(RunJob, "job-3", _block).within(PATIENCE))
-        await bridge.ask(CancelJob, "nobody").within(PATIENCE)
+        jobs.append(bridge.ask(RunJob, "job-3", _block).within(PATIENCE_S))
+        await bridge.ask(CancelJob, "nobody").within(PATIENCE_S)
         await system.stop(bridge)
         ended = await asyncio.gather(jobs[0], jobs[1], jobs[3], return_exceptions=True)
         assert [str(each) for each in ended] == ["the batch bridge has ended"] * 3

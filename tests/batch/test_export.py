@@ -43,6 +43,7 @@ from ks_actors.batch.tables._arrow_types import decoding_of, shape_of
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import Batch
+from tests.waiting import soon, until
 
 from .histories import fill
 
@@ -203,8 +204,7 @@ def test_a_cancelled_export_ends_though_the_log_does_not_answer(tmp_path: Path, 
         exporting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await exporting
-        while set(log._parts) != fetchers or set(asyncio.all_tasks()) != before:
-            await asyncio.sleep(0)
+        await until(lambda: set(log._parts) == fetchers and set(asyncio.all_tasks()) == before)
         assert [thread.name for thread in threading.enumerate() if thread.name == "ks-batch-log"] == []
         assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
@@ -213,7 +213,7 @@ def test_a_cancelled_export_ends_though_the_log_does_not_answer(tmp_path: Path, 
             await log.create_topics([NewTopic("words", 1)])
             await fill(log, {"words": 1}, WORDS)
             config = StreamsConfig(application_id="app", log=f"embedded://{tmp_path / 'log'}", state_dir=tmp_path / "state")
-            await asyncio.wait_for(cancel(App(topology(), config, log=log if given else None), log), 60)
+            await soon(cancel(App(topology(), config, log=log if given else None), log))
 
     asyncio.run(main())
 

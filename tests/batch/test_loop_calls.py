@@ -17,6 +17,7 @@ from ks_actors.lifecycle import run_in_thread
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.log.helpers import batch
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -76,7 +77,7 @@ async def test_a_read_that_is_given_up_while_it_begins_closes_its_fetcher(monkey
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     # The loop stands still until the thread has asked it for the fetcher.
-    assert submitted.wait(20)
+    assert submitted.wait(PATIENCE_S)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -132,7 +133,7 @@ async def test_a_start_that_is_cancelled_leaves_no_thread_and_ends_at_once() -> 
     builder.stream("t").to("u")
     config = StreamsConfig(application_id="a", bootstrap_servers=f"127.0.0.1:{port}", default_api_timeout_ms=3_600_000)
     exporting = asyncio.create_task(export(builder.build(), config, "/nowhere", None, topics=["t"]))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         await accepted.wait()
         exporting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -177,7 +178,7 @@ def test_calls_after_the_end_are_refused_and_ends_are_run(other_loop: asyncio.Ab
         calls.run(close())
     assert not closed.is_set()
     calls.finish(close())
-    assert closed.wait(20)
+    assert closed.wait(PATIENCE_S)
 
 
 def test_a_closed_loop_is_no_error_for_an_end() -> None:

@@ -131,7 +131,6 @@ async def test_a_run_that_has_failed_half_way_is_gone_on_with(operation: str, af
             assert await written(log) == of(done)
 
 
-@pytest.mark.timeout(120)
 async def test_a_killed_process_doubles_nothing(tmp_path: Path) -> None:
     """Killed again and again between any two of its writes, until a run comes through."""
     records = [("quiet", str(number).encode(), f"v{number}".encode(), number) for number in range(20_000)]

@@ -17,6 +17,7 @@ from ks_actors.batch import QueryEnded, QueryFailed, QueryProgress, QueryStarted
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.waiting import PATIENCE_S
 
 from .conftest import SETTINGS, needs_java
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from actors import Ref
     from ks_actors.batch import QueryEvent
     from ks_actors.batch.spark._session import SparkSession
-
-PATIENCE = 100
 
 
 class Ear(Actor[Any]):
@@ -51,7 +50,7 @@ class Heard:
 
     async def until(self, kind: type[Any]) -> Any:
         """Wait for an event."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_S):
             while not isinstance(event := await self._queue.get(), kind):
                 self.all.append(event)
         self.all.append(event)
@@ -145,7 +144,7 @@ async def test_a_run_that_fails_is_followed_by_another_from_the_checkpoint(sessi
         assert (again.query, again.restarts) == ("fragile", failed.restarts + 1)
         put(4)
         rows: list[str] = []
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_S):
             while len(rows) < 4:
                 await heard.until(QueryProgress)
                 found = await bridge.run(lambda spark: spark.read.parquet(str(tmp_path / "out")).collect())
@@ -252,14 +251,14 @@ async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_
 
     def hold(_: Any, __: int) -> None:
         busy.set()
-        may.wait(PATIENCE)
+        may.wait(PATIENCE_S)
 
     def query(spark: Any) -> Any:
         return spark.readStream.format("rate").load().writeStream.foreachBatch(hold)
 
     async with SparkBridge(SETTINGS) as bridge, listening() as heard:
         await bridge.start_query("stuck", query, str(tmp_path / "checkpoint"), listener=heard.ref, stop_ms=500)
-        await asyncio.to_thread(busy.wait, PATIENCE)
+        await asyncio.to_thread(busy.wait, PATIENCE_S)
         assert await bridge.stop_query("stuck")
         ended = await heard.until(QueryEnded)
         may.set()

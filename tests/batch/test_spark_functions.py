@@ -33,6 +33,7 @@ from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import TestRecord, run_app
 from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts
+from tests.waiting import soon
 
 from .conftest import SETTINGS
 from .histories import fill
@@ -250,7 +251,7 @@ def test_a_cancelled_call_cancels_its_job(session: SparkSession) -> None:
             await asyncio.sleep(0)
             for each in long:
                 each.cancel()
-            assert await asyncio.wait_for(after, 60) == "done"
+            assert await soon(after) == "done"
             assert all(isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*long, return_exceptions=True))
 
     asyncio.run(main())

@@ -21,6 +21,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.state import SharedResources
 from ks_actors.state.disk import _rocksdb
 from tests.log.helpers import batch
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +34,6 @@ SOURCE, SINK = "in", "out"
 SPAN = 50
 """Offsets in a window."""
 FOREVER_MS = 1 << 40
-_PATIENCE_S = 120
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -155,7 +155,7 @@ async def counted(log: EmbeddedLog) -> None:
     counts = dict.fromkeys(fetchers, 0)
     for topic, fetcher in fetchers.items():
         fetcher.assign({TopicPartition(topic, number): 0 for number in range(PARTITIONS)})
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             for topic, fetcher in fetchers.items():
                 found = -1

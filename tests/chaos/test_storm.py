@@ -41,7 +41,6 @@ async def storm(work: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.heavy("a broker, and members that are killed")
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize(("guarantee", "where"), [(EXACTLY_ONCE, []), (EXACTLY_ONCE, ["--apart"]), (AT_LEAST_ONCE, [])])
 async def test_a_short_storm_loses_nothing(guarantee: str, where: list[str], tmp_path: Path) -> None:
     """Killed, frozen, stopped and added members keep the guarantee, and none of them ends by itself."""
@@ -60,7 +59,6 @@ async def test_a_short_storm_loses_nothing(guarantee: str, where: list[str], tmp
 
 @pytest.mark.extended
 @pytest.mark.heavy("two brokers, and Kafka Streams")
-@pytest.mark.timeout(150)
 async def test_kafka_streams_itself_passes(tmp_path: Path) -> None:
     """A peer is checked as the app is: a stopped member and an added one change none of its counts."""
     require_kafka()

@@ -16,6 +16,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from tests.cli.test_run import start
 from tests.log.helpers import by_turns, read_all
 from tests.runtime.helpers import counting
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -285,8 +286,7 @@ async def test_an_interrupted_reset_says_so_and_can_be_done_again(tmp_path: Path
             release = log.hold("delete_topics")
             running = asyncio.create_task(reset(config, log=log, execute=True, to=2))
             assert (tmp_path / "state" / "counter" / "1_0").exists()
-            while (tmp_path / "state" / "counter" / "1_0").exists():
-                await asyncio.sleep(0)
+            await until(lambda: not (tmp_path / "state" / "counter" / "1_0").exists())
             log.inject(operation, LogError("the disk burns"))
             release.set()
         else:
@@ -314,7 +314,7 @@ def test_an_interrupted_command_says_that_it_has_to_be_run_again(tmp_path: Path)
     """
     arguments = ("--application-id", "counter", "-c", f"log=embedded://{tmp_path / 'log'}", "--state-dir", str(tmp_path / "state"), "--execute")
     with start("reset", *arguments, code=textwrap.dedent(code)) as running:
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, said) == (3, "Error: counter: interrupted; run the reset again before you start the application\n")
 
     async def committed() -> dict[TopicPartition, OffsetAndMetadata]:

@@ -50,7 +50,6 @@ async def test_exactly_once_the_tables_are_those_of_polars(tmp_path: Path) -> No
 
 @pytest.mark.extended
 @pytest.mark.heavy("two runs of the job")
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("options", [("--guarantee", "at_least_once"), ("--commit-interval-ms", "10"), ("--in-memory",)], ids=" ".join)
 async def test_undisturbed_the_tables_are_the_same_however_it_runs(tmp_path: Path, options: tuple[str, ...]) -> None:
     """At least once, with commits ten times as often, or in memory, the printed tables are those of exactly once."""

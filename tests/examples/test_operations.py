@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.kafka.broker import require_kafka
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 SECONDS = "40"
@@ -28,15 +29,18 @@ async def test_both_instances_have_pages_and_tasks_and_get_ready() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(ENDS_WITHIN_S), httpx.AsyncClient() as client:
+        async with asyncio.timeout(ENDS_WITHIN_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
             links: list[str] = []
             while len(links) < 2:
                 line = (await process.stdout.readline()).decode()
                 assert line, "it has ended"
                 links += re.findall(r"http://\S+?/(?=#token=)", line)
-            for link in links:
-                while not (await is_ready(client, link) and await has_tasks(client, link)):
-                    assert process.returncode is None, "the demo has ended before"
+
+            async def all_work() -> bool:
+                assert process.returncode is None, "the demo has ended before"
+                return all([await is_ready(client, link) and await has_tasks(client, link) for link in links])
+
+            await until(all_work)
             assert await process.wait() == 0
     finally:
         if process.returncode is None:
@@ -49,7 +53,6 @@ async def is_ready(client: httpx.AsyncClient, link: str) -> bool:
     try:
         return (await client.get(f"{link}ready")).status_code == httpx.codes.OK
     except httpx.TransportError:
-        await asyncio.sleep(0)
         return False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from ks_actors.testing import AppHarness, run_app
 from tests.examples.test_examples import EXAMPLES, client_of, load
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def output_of(name: str) -> str:
     """Run an example as its docstring says, with all warnings as errors; on a machine that is busy it may be told that the loop stood still."""
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)  # noqa: S603 - our own file, by our own interpreter
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)  # noqa: S603 - our own file, by our own interpreter
     assert done.returncode == 0, done.stderr
     assert "Exception ignored" not in done.stderr
     return done.stdout
@@ -83,8 +83,7 @@ async def sold(client: Any, customer: str, cents: int) -> None:
 async def seen(app: Any, customer: str, cents: int) -> None:
     """Turn the loop until the view has come so far."""
     await app.state.streams.wait_until_caught_up()
-    while app.state.view.get(customer) != cents:
-        await asyncio.sleep(0)
+    await until(lambda: app.state.view.get(customer) == cents)
 
 
 async def test_service_sums_orders() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from ks_actors.kernel._native import WITHOUT
 from tests.fuzz.preload import VARIABLE
+from tests.waiting import PATIENCE_S
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = ROOT / "ks_actors" / "kernel/src"
@@ -62,7 +63,7 @@ def _begin(*arguments: str) -> subprocess.Popen[str]:
 
 
 def _end(running: subprocess.Popen[str]) -> None:
-    said, _ = running.communicate(timeout=120)
+    said, _ = running.communicate(timeout=PATIENCE_S)
     if running.returncode != 0:
         raise NoSanitizer(f"{running.args!r} has failed: {said}")
 
@@ -70,7 +71,7 @@ def _end(running: subprocess.Popen[str]) -> None:
 def environment(built: Path) -> dict[str, str]:
     """Return the environment of a process that loads a kernel with sanitizers: each of Python's blocks comes from malloc, so that all are watched."""
     asked = [compiler(), "-print-file-name=libasan.so"]
-    library = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.strip()  # noqa: S603 - as above
+    library = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout.strip()  # noqa: S603 - as above
     if not Path(library).is_absolute():
         raise NoSanitizer(f"{asked[0]} has no libasan.so: install libasan, or name a compiler in CC that has it")
     return {

@@ -13,6 +13,7 @@ from ks_actors.records import TopicPartition
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task.calls import Emptied, Turnover, in_flight_node
 from ks_actors.task.times import IdleNodes
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -226,8 +227,7 @@ async def test_batches_are_waited_for_by_the_moment_of_their_first_record(fails:
         node.process("k", "v", 0, ())
     for _ in range(3):
         assert not node.turnover.passed(mark)
-        async with asyncio.timeout(30):
-            await woken.wait()
+        await soon(woken.wait())
         woken.clear()
         node.emit()
         if node.in_flight == 1:

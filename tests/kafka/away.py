@@ -21,13 +21,13 @@ from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import GUARANTEES
 from tests.kafka.broker import Broker
 from tests.kafka.counting import PARTITIONS, counting
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.kafka.counting import Counting
 
-_PATIENCE_S: Final = 120
 _LATER: Final = b"later"
 
 
@@ -69,10 +69,12 @@ async def be_away(broker: Broker, directory: Path, guarantee: str, seconds: floa
                 await asyncio.to_thread(broker.start)
             back = time.monotonic()
             await here.feed(100, _LATER)
-            async with asyncio.timeout(_PATIENCE_S):
-                while len(seen) < 100 * PARTITIONS:
-                    assert app.state not in {InstanceState.ERROR, InstanceState.NOT_RUNNING}, f"the app has ended: {app.error}"
-                    await asyncio.sleep(0)
+
+            def processed() -> bool:
+                assert app.state not in {InstanceState.ERROR, InstanceState.NOT_RUNNING}, f"the app has ended: {app.error}"
+                return len(seen) >= 100 * PARTITIONS
+
+            await until(processed)
             first, last = seen[0] - back, time.monotonic() - back
         # At its end the app has written what its caches held.
         await here.counted()

@@ -13,10 +13,11 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime.shared._uncaught import shut_down
 from tests.chaos.app import count_topology
 from tests.chaos.checks import Update, check_output, count_of
-from tests.log.helpers import batch, group_name, read_all
+from tests.log.helpers import Read, batch, group_name, read_until
+from tests.waiting import soon
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors import InstanceState
@@ -26,7 +27,24 @@ if TYPE_CHECKING:
     from tests.kafka.cluster import Cluster
 
 PARTITIONS = 2
-PATIENCE_S = 40
+
+
+async def read_updates(log: KafkaLog, partitions: Sequence[TopicPartition], enough: Callable[[list[Read]], object] = lambda _: True) -> list[Update]:
+    """Return the committed output, once there is enough."""
+    return [Update(each.partition.partition, each.key or b"", count_of(each.value), None) for each in await read_until(log, partitions, enough)]
+
+
+def reached(fed: Mapping[bytes, int]) -> Callable[[list[Read]], bool]:
+    """Return whether each key has its count, or more."""
+
+    def there(found: list[Read]) -> bool:
+        finals: Counter[bytes] = Counter()
+        for each in found:
+            key = each.key or b""
+            finals[key] = max(finals[key], count_of(each.value) or 0)
+        return finals >= Counter(fed)
+
+    return there
 
 
 class Counting:
@@ -80,25 +98,16 @@ class Counting:
             uncaught_handler=uncaught,
         )
 
+    def _sinks(self) -> list[TopicPartition]:
+        return [TopicPartition(self.sink, number) for number in range(PARTITIONS)]
+
     async def updates(self) -> list[Update]:
         """Return the committed output."""
-        found: list[Update] = []
-        for number in range(PARTITIONS):
-            records = await read_all(self.log, TopicPartition(self.sink, number))
-            found += [Update(number, key or b"", count_of(value), None) for _, key, value in records]
-        return found
+        return await read_updates(self.log, self._sinks())
 
     async def counted(self) -> None:
         """Wait until all is counted, and committed; check that it was counted as is promised."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                finals: Counter[bytes] = Counter()
-                updates = await self.updates()
-                for update in updates:
-                    finals[update.key] = max(finals[update.key], update.total or 0)
-                if all(finals[key] >= count for key, count in self.fed.items()):
-                    break
-                await asyncio.sleep(0)
+        updates = await read_updates(self.log, self._sinks(), reached(self.fed))
         assert check_output({key: list(range(count)) for key, count in self.fed.items()}, updates, self.guarantee).violations == []
 
 
@@ -112,7 +121,6 @@ async def counting(broker: Broker | Cluster, guarantee: str, directory: Path) ->
 
 async def ended(app: App) -> Exception | None:
     """Wait until an app ends by itself; return its error."""
-    async with asyncio.timeout(PATIENCE_S):
-        (outcome,) = await asyncio.gather(app.run(), return_exceptions=True)
+    (outcome,) = await soon(asyncio.gather(app.run(), return_exceptions=True))
     assert outcome is app.error
     return app.error

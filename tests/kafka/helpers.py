@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.kafka.broker import Broker
 
-T = TypeVar("T")
-PATIENCE_S = 30
+from tests.waiting import until
 
 
-async def soon(awaitable: Awaitable[T]) -> T:
-    """Wait, but not for ever; a broker that starts takes its time."""
-    return await asyncio.wait_for(awaitable, PATIENCE_S)
+async def until_configured(log: KafkaLog, topic: str, name: str, value: str) -> None:
+    """Wait until the broker has heard of a config from the controller."""
+
+    async def heard() -> bool:
+        return (await log.describe_topics([topic]))[topic].configs[name] == value
+
+    await until(heard)
 
 
 async def connect(broker: Broker, options: KafkaOptions | None = None) -> KafkaLog:

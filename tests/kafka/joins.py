@@ -20,6 +20,7 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES
 from tests.kafka.broker import Broker
 from tests.log.helpers import batch, group_name
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,8 +84,11 @@ async def join(log: KafkaLog, directory: Path, partitions: int, *, merge: bool, 
             async with asyncio.TaskGroup() as group:
                 group.create_task(feed(log, left, partitions, records))
                 group.create_task(feed(log, right, partitions, records))
-            while await written(log, out, partitions) < wanted:
-                await asyncio.sleep(0)
+
+            async def joined() -> bool:
+                return await written(log, out, partitions) >= wanted
+
+            await until(joined, within=patience)
     except TimeoutError:
         told = "\n".join(map(str, app.waiting())) or "nothing"
         done = await written(log, out, partitions)

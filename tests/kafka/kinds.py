@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import App, Consumed, Materialized, Processor, Produced, SessionWindows, StateStore, StreamsBuilder, StreamsConfig, stores
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
+from tests.waiting import SESSION_MS
 
 if TYPE_CHECKING:
     from ks_actors import Batch, ProcessorContext, Record, StateStoreContext
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 KINDS = ("session-rocksdb", "session-in_memory", "custom")
 GAP_MS = 3_600_000
-SESSION_MS = 1_500
 
 
 class Totals(StateStore):

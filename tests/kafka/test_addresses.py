@@ -15,7 +15,7 @@ from ks_actors.log.kafka.client._addresses import connect_to_any
 from ks_actors.log.kafka.client._client import KafkaClient
 from tests.kafka.broker import PASSWORD, USER, free_ports
 from tests.kafka.certificates import pass_on
-from tests.kafka.helpers import soon
+from tests.waiting import PATIENCE_S, soon, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,9 +84,7 @@ async def test_tls_checks_the_name_whichever_address_answers(secure_broker: Brok
     """The certificate must be for the name of the broker, not for the address that was connected."""
     port = int(secure_broker.address("SASL_SSL").split(":")[1])
     addresses += [REFUSING, LIVING]
-    options = KafkaOptions(
-        tls=True, tls_ca_file=secure_broker.certificate, sasl_mechanism="PLAIN", sasl_username=USER, sasl_password=PASSWORD, api_timeout_ms=2_000
-    )
+    options = KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, sasl_mechanism="PLAIN", sasl_username=USER, sasl_password=PASSWORD)
     client = KafkaClient(f"{NAME}:{port}", options, client_id="test")
     with pytest.raises(NotAuthorized, match=rf"{NAME}.*not valid for '{NAME}'"):
         await client.start()
@@ -172,7 +170,7 @@ async def closed(connection: socket.socket) -> None:
 async def test_the_next_bootstrap_server_is_asked_while_the_first_is_silent(kafka_broker: Broker, mute: socket.socket) -> None:
     """A silent server does not hold up the start, and its connection is closed when another one has answered."""
     before = asyncio.all_tasks()
-    async with asyncio.timeout(30), KafkaLog(f"127.0.0.1:{port_of(mute)},{kafka_broker.bootstrap}", options=PATIENT) as log:
+    async with asyncio.timeout(PATIENCE_S), KafkaLog(f"127.0.0.1:{port_of(mute)},{kafka_broker.bootstrap}", options=PATIENT) as log:
         assert "nowhere" not in await log.describe_topics()
         mute.setblocking(False)
         accepted, _ = mute.accept()
@@ -187,9 +185,8 @@ async def test_a_server_that_comes_back_is_found_while_another_one_is_silent(kaf
     log = KafkaLog(f"127.0.0.1:{port_of(mute)},127.0.0.1:{port}", options=PATIENT)
     starting = asyncio.create_task(log.start())
     asked = log._client._connections.outages
-    async with asyncio.timeout(30):
-        while not any(str(port) in outage.reason for outage in asked.now()):
-            await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        await until(lambda: any(str(port) in outage.reason for outage in asked.now()))
         server = await answering(port, int(kafka_broker.bootstrap.split(":")[1]))
         await starting
     await log.close()

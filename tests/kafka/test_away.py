@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_with_default_settings_goes_on(own_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """A broker that is stopped and started again under a count costs no record; exactly once no result is doubled."""

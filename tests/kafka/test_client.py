@@ -18,7 +18,8 @@ from ks_actors.batch._reading import LogReader, address_of
 from ks_actors.config._open_log import opened
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka.client._client import TRANSACTION, KafkaClient
+from ks_actors.log.kafka.client import TRANSACTION
+from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._tls import certificate_remedy, tls_remedy
 from ks_actors.log.kafka.wire import MetadataRequest
@@ -26,9 +27,10 @@ from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire._requests import Pinned, check_aiokafka, init_producer_id
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
 from tests.kafka.certificates import Authority
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect
 from tests.kafka.tampering import Tampering
 from tests.log.helpers import UNCOMMITTED, group_name, new_topic, values_of, write
+from tests.waiting import soon, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,8 +253,7 @@ async def test_a_leader_is_found_though_others_are_being_looked_up(kafka_broker:
     await client.start()
     asked = Tampering(monkeypatch).asked
     under_way = asyncio.ensure_future(client.refresh())
-    while not asked:
-        await asyncio.sleep(0)
+    await until(lambda: asked)
     assert await client.find_leader(partition) == 1
     await under_way
     await client.close()
@@ -326,7 +327,7 @@ async def test_a_refused_login_is_an_error_at_once(secure_broker: Broker, protoc
 
 async def test_the_wrong_protocol_is_told(secure_broker: Broker) -> None:
     """By deadline, as a broker that starts may look the same."""
-    wrong = KafkaLog(secure_broker.bootstrap, options=KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, api_timeout_ms=2_000))
+    wrong = KafkaLog(secure_broker.bootstrap, options=KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, api_timeout_ms=4_000))
     with pytest.raises(LogTimeout, match=r"TLS|SSL"):
         await wrong.start()
     await wrong.close()
@@ -448,7 +449,7 @@ async def test_a_refused_client_certificate_is_told_by_both_names_of_its_setting
     context.maximum_version = version
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
     for certificate in (None, stranger.put(tmp_path / "client.pem")):
-        options = KafkaOptions(tls=True, tls_ca_file=authority.certificate, tls_cert_file=certificate, api_timeout_ms=500)
+        options = KafkaOptions(tls=True, tls_ca_file=authority.certificate, tls_cert_file=certificate, api_timeout_ms=2_000)
         log = KafkaLog(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", options=options)
         with pytest.raises(
             LogTimeout, match=r"by SSL: \w+.*; the broker may want a client certificate: check tls_cert_file \(ssl_keystore_location\)"

@@ -12,7 +12,8 @@ from ks_actors import App, NotRunning, StreamsConfig
 from ks_actors.runtime import InstanceState
 from tests.chaos.app import count_topology
 from tests.chaos.checks import GUARANTEES
-from tests.kafka.counting import PATIENCE_S, counting
+from tests.kafka.counting import counting
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,8 +67,7 @@ async def test_an_app_is_closed_in_time_while_it_looks_for_its_broker(tmp_path: 
         app = App(count_topology("in", "out"), StreamsConfig(application_id="app", state_dir=tmp_path, bootstrap_servers=servers))
         starting = asyncio.ensure_future(app.start())
         async with asyncio.timeout(PATIENCE_S):
-            while not app.waiting():
-                await asyncio.sleep(0)
+            await until(app.waiting)
             await app.close(timeout_ms=500)
             with pytest.raises(NotRunning, match="was closed before it was started"):
                 await starting

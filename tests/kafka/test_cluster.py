@@ -10,20 +10,12 @@ import pytest
 from ks_actors import InstanceState
 from tests.kafka.cluster import Cluster, cluster
 from tests.kafka.counting import counting
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["cluster"]
-
-PATIENCE_S = 60
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 @pytest.mark.extended

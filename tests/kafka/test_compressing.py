@@ -12,8 +12,9 @@ from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.wire._batch_writer import Encoder
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect
 from tests.log.helpers import batch, new_topic, values_of, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

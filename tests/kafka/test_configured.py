@@ -12,7 +12,7 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition, op
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import STRING
 from tests.kafka.broker import PASSWORD, USER
-from tests.kafka.helpers import soon
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,6 @@ async def test_a_log_by_url_is_a_kafka(kafka_broker: Broker) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 async def test_an_app_logs_in_by_config(secure_broker: Broker, tmp_path: Path, mechanism: str) -> None:
     """By TLS, with a name and a password."""

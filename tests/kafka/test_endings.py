@@ -23,7 +23,7 @@ from ks_actors.runtime.shared._state_directory import StateDirectory
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.broker import Broker, require_kafka
 from tests.kafka.counting import PARTITIONS, counting
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect
 from tests.kafka.tampering import Tampering
 from tests.log.helpers import COMMITTED, UNCOMMITTED, assigned, by_turns, group_name, new_topic, outgoing, values_of, write
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
     from ks_actors.log.kafka.producer._partition_queue import Identity
     from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
+
+
+from tests.waiting import soon, until
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +81,11 @@ class Left:
     async def ended(self) -> None:
         """Wait until each partition has its marker: the offsets' one may be there before."""
         places = [self.one, self.two]
-        while await self.log.end_offsets(places, COMMITTED) != await self.log.end_offsets(places, UNCOMMITTED):
-            await asyncio.sleep(0)
+
+        async def marked() -> bool:
+            return await self.log.end_offsets(places, COMMITTED) == await self.log.end_offsets(places, UNCOMMITTED)
+
+        await until(marked)
 
     async def check(self, *, commit: bool) -> None:
         """Wait until it is ended, and see that it is so as the rest was."""

@@ -18,7 +18,8 @@ from ks_actors.log.kafka.client._connections import Unavailable
 from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_sender import Slow, sending
-from tests.log.helpers import fetch_one, soon
+from tests.log.helpers import fetch_one
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

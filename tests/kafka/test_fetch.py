@@ -12,7 +12,8 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.consumer import _fetch_broker
 from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
-from tests.log.helpers import COMMITTED, PATIENCE_MS, batch, fetch_one, group_name, new_topic, soon, write
+from tests.log.helpers import COMMITTED, PATIENCE_MS, batch, fetch_one, group_name, new_topic, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +135,7 @@ async def test_a_broker_may_go_and_come_again(own_broker: Broker, kill: bool) ->
         assert len((await fetch_one(fetcher, max_records=40)).batch) == 40
         await asyncio.to_thread(own_broker.restart, kill=kill)
         await (await log.producer(client_id="p")).send([numbered(partition, 100, 200)])
-        found = await asyncio.wait_for(read(fetcher, {partition: 160}), 30)
+        found = await soon(read(fetcher, {partition: 160}))
         assert numbers(found[partition]) == list(range(40, 200))
 
 

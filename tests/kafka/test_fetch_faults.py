@@ -12,7 +12,8 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.consumer import _fetcher
 from tests.kafka.tampering import Tampering, damaged, fetch_answer, fetch_code, setting
-from tests.log.helpers import COMMITTED, PATIENCE_MS, fetch_one, new_topic, soon, write
+from tests.log.helpers import COMMITTED, PATIENCE_MS, fetch_one, new_topic, write
+from tests.waiting import soon, until
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
@@ -34,8 +35,7 @@ def reading(log: KafkaLog, *partitions: TopicPartition) -> KafkaFetcher:
 
 
 async def until_ready(fetcher: KafkaFetcher, count: int) -> None:
-    while len(fetcher._ready) < count:
-        await asyncio.sleep(0)
+    await until(lambda: len(fetcher._ready) >= count)
 
 
 @pytest.mark.parametrize("code", [-1, 3, 5, 6, 9, 56, 74, 75, 78, TOO_FAR])
@@ -177,8 +177,7 @@ async def test_requests_from_before_a_seek_are_void(log: KafkaLog, tampering: Ta
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     tampering.add("Fetch", fetch_code(29))
     fetcher.assign({partition: 0})
-    while "FetchRequest" not in tampering.asked:
-        await asyncio.sleep(0)
+    await until(lambda: "FetchRequest" in tampering.asked)
     fetcher.seek(partition, 1)
     assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
     fetcher.assign({})
@@ -266,8 +265,7 @@ async def test_a_client_that_is_closed_is_asked_no_more(log: KafkaLog, tampering
     if kind == "Metadata":
         log._client._topics.found.pop(partition.topic, None)
     fetcher.assign({partition: 9 if kind == "Offset" else 0})
-    while tampering.left:
-        await asyncio.sleep(0)
+    await until(lambda: not tampering.left)
     assert list(await fetcher.fetch(max_wait_ms=50)) == []
 
 
@@ -291,8 +289,7 @@ async def test_a_range_that_is_wanted_no_more_is_no_error(log: KafkaLog, tamperi
     partition = await filled(log)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({partition: 9})
-    while "OffsetRequest" not in tampering.asked:
-        await asyncio.sleep(0)
+    await until(lambda: "OffsetRequest" in tampering.asked)
     fetcher.assign({partition: 1})
     assert (await soon(fetch_one(fetcher))).batch.values == [b"b", b"c"]
 
@@ -306,8 +303,7 @@ async def test_records_for_a_paused_partition_are_kept(log: KafkaLog) -> None:
     fetcher.resume([partition])
     await asyncio.sleep(0)
     fetcher.pause([partition])
-    while not fetcher._sources[partition].chunks:
-        await asyncio.sleep(0)
+    await until(lambda: fetcher._sources[partition].chunks)
     assert list(await fetcher.fetch(max_wait_ms=1)) == []
     fetcher.resume([partition])
     assert len((await soon(fetch_one(fetcher))).batch) == 3

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ks_actors.log import TopicPartition
     from tests.kafka.broker import Broker
 
+from tests.kafka.helpers import until_configured
+
 NOBODY = GroupMetadata("nobody", -1, "")
 NOT_COORDINATOR = 16
 
@@ -50,9 +52,7 @@ async def test_a_transaction_into_described_topics_asks_only_for_its_own_parts(k
 async def limit(log: KafkaLog, partition: TopicPartition) -> None:
     """Set the topic's limit to 2,000 bytes. A broker learns of it from the controller, a moment later."""
     await log.set_configs({partition.topic: {"max.message.bytes": "2000"}})
-    async with asyncio.timeout(20):
-        while (await log.describe_topics([partition.topic]))[partition.topic].configs["max.message.bytes"] != "2000":
-            await asyncio.sleep(0)
+    await until_configured(log, partition.topic, "max.message.bytes", "2000")
 
 
 async def test_limits_are_learned_while_a_producer_gets_its_id(log: KafkaLog, tampering: Tampering) -> None:

@@ -16,6 +16,7 @@ from ks_actors.records._partitioner import partition
 from ks_actors.serdes import STRING
 from tests.kafka.count_app import command
 from tests.kafka.helpers import connect
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 SIZES = {"left": 3, "right": 2, "out": 2}
 CHANGES = 400
-PATIENCE_S = 120
 
 
 def foreign_key(value: str) -> str | None:
@@ -149,7 +149,6 @@ class Stage:
             await said
 
 
-@pytest.mark.timeout(120)
 async def test_an_inner_join_is_that_of_both_tables_exactly_once(kafka_broker: Broker, tmp_path: Path) -> None:
     """Tables with different numbers of partitions, changed before and while the app runs, which is started again."""
     log = await connect(kafka_broker)

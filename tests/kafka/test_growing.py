@@ -13,8 +13,9 @@ from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from ks_actors.serdes import BYTES
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.counting import PATIENCE_S, counting, ended
-from tests.log.helpers import batch, read_all
+from tests.kafka.counting import counting, ended
+from tests.log.helpers import batch, read_all, read_until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_input_with_state_that_grows_ends_every_member_committed(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """By one error that names both topics, both numbers and the remedy, with any handler; all input before is committed."""
@@ -60,7 +60,6 @@ def passing_on(source: str, sink: str) -> Topology:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_topics_without_state_grow_under_an_app(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Partitions added to the input are read, and those added to the output are written to, by a partitioner that chooses among all."""
@@ -70,13 +69,14 @@ async def test_topics_without_state_grow_under_an_app(kafka_broker: Broker, tmp_
     ):
         await here.log.create_partitions({here.source: 3, here.sink: 4})
         producer = await here.log.producer(client_id="feeder")
-        found: list[bytes | None] = []
         sent = 0
-        async with asyncio.timeout(PATIENCE_S):
-            while not found:
-                await producer.send([Outgoing(TopicPartition(here.source, 2), batch(b"%d" % sent))])
-                sent += 1
-                found = [value for _, _, value in await read_all(here.log, TopicPartition(here.sink, 3))]
-            while sum([len(await read_all(here.log, TopicPartition(here.sink, number))) for number in range(4)]) < sent:
-                await asyncio.sleep(0)
+
+        async def passed_on() -> bool:
+            nonlocal sent
+            await producer.send([Outgoing(TopicPartition(here.source, 2), batch(b"%d" % sent))])
+            sent += 1
+            return bool(await read_all(here.log, TopicPartition(here.sink, 3)))
+
+        await until(passed_on)
+        await read_until(here.log, [TopicPartition(here.sink, number) for number in range(4)], lambda found: len(found) >= sent)
         await producer.close()

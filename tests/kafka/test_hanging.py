@@ -14,9 +14,10 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import BYTES, LONG
-from tests.chaos.checks import EXACTLY_ONCE, Update, check_output, count_of
-from tests.kafka.helpers import soon
-from tests.log.helpers import batch, group_name, read_all
+from tests.chaos.checks import EXACTLY_ONCE, check_output
+from tests.kafka.counting import read_updates
+from tests.log.helpers import batch, group_name
+from tests.waiting import PATIENCE_S, SESSION_MS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from tests.kafka.broker import Broker
 
-SESSION_MS = 1_000
 PARTITIONS = 2
 
 
@@ -85,16 +85,9 @@ class World:
 
     async def counted(self) -> None:
         """Wait until all is counted; it is counted once."""
-        async with asyncio.timeout(30):
-            while True:
-                found: list[Update] = []
-                for number in range(PARTITIONS):
-                    records = await read_all(self.log, TopicPartition(f"out-{self.name}", number))
-                    found += [Update(number, key or b"", count_of(value), None) for _, key, value in records]
-                if len(found) >= sum(self.fed.values()):
-                    assert check_output({key: list(range(count)) for key, count in self.fed.items()}, found, EXACTLY_ONCE).violations == []
-                    return
-                await asyncio.sleep(0)
+        sinks = [TopicPartition(f"out-{self.name}", number) for number in range(PARTITIONS)]
+        found = await read_updates(self.log, sinks, lambda found: len(found) >= sum(self.fed.values()))
+        assert check_output({key: list(range(count)) for key, count in self.fed.items()}, found, EXACTLY_ONCE).violations == []
 
     def elsewhere(self, function: Callable[[bytes], bytes], max_poll_ms: int) -> Elsewhere:
         return Elsewhere(self, self._bootstrap, function, max_poll_ms)
@@ -131,15 +124,12 @@ class Elsewhere:
             self.error = app.error
 
     async def until(self, state: InstanceState) -> None:
-        async with asyncio.timeout(30):
-            while not self.states or self.states[-1] is not state:
-                await asyncio.sleep(0)
+        await until(lambda: self.states[-1:] == [state])
 
     async def end(self) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-        while self._thread.is_alive():
-            await asyncio.sleep(0)
+        await until(lambda: not self._thread.is_alive())
 
 
 @asynccontextmanager
@@ -165,7 +155,6 @@ async def test_a_processor_that_blocks_the_loop_keeps_its_membership(kafka_broke
         assert states[seen:] == []
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("thread", [False, True])
 async def test_a_processor_that_hangs_loses_its_tasks(kafka_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, thread: bool) -> None:
     """After max_poll_interval_ms others get them, and it is said why; when it returns, the member comes back."""
@@ -179,7 +168,7 @@ async def test_a_processor_that_hangs_loses_its_tasks(kafka_broker: Broker, tmp_
                 await here.counted()
                 trap.armed = True
                 await here.feed()
-                assert await soon(asyncio.to_thread(trap.caught.wait, 20))
+                assert await asyncio.to_thread(trap.caught.wait, PATIENCE_S)
                 await here.counted()
                 assert "has not returned for" in caplog.text
                 trap.release.set()
@@ -192,7 +181,6 @@ async def test_a_processor_that_hangs_loses_its_tasks(kafka_broker: Broker, tmp_
         assert away.error is None
 
 
-@pytest.mark.timeout(120)
 async def test_a_static_member_that_hung_has_its_tasks_again(kafka_broker: Broker, tmp_path: Path) -> None:
     """It was thrown out and comes back within its session: the group gives it its place again, by the same generation."""
     trap = Trap()
@@ -207,10 +195,8 @@ async def test_a_static_member_that_hung_has_its_tasks_again(kafka_broker: Broke
                 seen = len(states)
                 trap.armed = True
                 await here.feed()
-                assert await soon(asyncio.to_thread(trap.caught.wait, 20))
-                async with asyncio.timeout(30):
-                    while len(states) == seen:
-                        await asyncio.sleep(0)
+                assert await asyncio.to_thread(trap.caught.wait, PATIENCE_S)
+                await until(lambda: len(states) != seen)
                 trap.release.set()
                 await here.counted()
                 await here.feed()
@@ -221,7 +207,6 @@ async def test_a_static_member_that_hung_has_its_tasks_again(kafka_broker: Broke
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(120)
 async def test_a_processor_that_hangs_for_good_ends_its_app(kafka_broker: Broker, tmp_path: Path) -> None:
     """With an error that says so, since nobody can end a thread; the others have its tasks."""
     trap = Trap()

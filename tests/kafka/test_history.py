@@ -78,7 +78,6 @@ async def test_a_stream_over_all_records_is_as_on_the_embedded_log(kafka_broker:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(180)
 async def test_the_output_is_published_once_by_killed_processes(kafka_broker: Broker) -> None:
     """Killed between any two of its transactions, or in one: records and markers are in one transaction, so the next run goes on where it was."""
     async with KafkaLog(kafka_broker.bootstrap) as log:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("merge", [False, True])
 async def test_a_join_of_many_partitions_does_not_stand_still(kafka_broker: Broker, tmp_path: Path, *, merge: bool) -> None:
     """With the default settings, and more input than is fetched at once, all results are there in time."""
@@ -23,7 +22,6 @@ async def test_a_join_of_many_partitions_does_not_stand_still(kafka_broker: Brok
         await join(log, tmp_path, 12, merge=merge, records=100)
 
 
-@pytest.mark.timeout(60)
 async def test_a_join_that_takes_too_long_is_told_of(kafka_broker: Broker, tmp_path: Path) -> None:
     """A run that has not ended in time fails with the number of results, and the reason for which the app waits."""
     async with KafkaLog(kafka_broker.bootstrap) as log:

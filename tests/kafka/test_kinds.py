@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 import uuid
@@ -14,20 +13,22 @@ import pytest
 from ks_actors import App, Batch
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
-from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, Update, check_output, count_of
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, check_output, count_of
+from tests.kafka.counting import read_updates
 from tests.kafka.helpers import module_process
 from tests.kafka.kinds import KINDS, config_of, topology_of
 from tests.kafka.test_standby import Heard
-from tests.log.helpers import COMMITTED, read_all
 
 if TYPE_CHECKING:
+    import asyncio
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from tests.kafka.broker import Broker
+    from tests.log.helpers import Read
 
 PARTITIONS = 2
-PATIENCE_S = 90
+
 KEYS = [b"k%d" % number for number in range(300)]
 
 
@@ -56,25 +57,18 @@ class Stage:
         self.fed.update(KEYS)
         await producer.close()
 
-    async def updates(self) -> list[Update]:
-        return [
-            Update(number, key or b"", count_of(value), None)
-            for number in range(PARTITIONS)
-            for _, key, value in await read_all(self.log, TopicPartition(self.sink, number), COMMITTED)
-        ]
-
     async def counted(self) -> None:
         """Wait until all that was fed is counted, and check that it is: each once, in order, under exactly once.
 
         At least once what a killed member had written, and not committed, is counted again: then counts are higher.
         """
         exact = self.guarantee == EXACTLY_ONCE
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                updates = await self.updates()
-                last = {update.key: update.total for update in updates}
-                if len(updates) >= self.fed.total() and (last == self.fed if exact else self.fed <= Counter(last)):
-                    break
+
+        def there(found: list[Read]) -> bool:
+            last = {each.key or b"": count_of(each.value) or 0 for each in found}
+            return len(found) >= self.fed.total() and (last == self.fed if exact else self.fed <= Counter(last))
+
+        updates = await read_updates(self.log, [TopicPartition(self.sink, number) for number in range(PARTITIONS)], there)
         inputs = {key: list(range(count)) for key, count in self.fed.items()}
         assert check_output(inputs, updates, self.guarantee).violations == []
 

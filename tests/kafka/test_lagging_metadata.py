@@ -22,9 +22,10 @@ from ks_actors.runtime.shared import unlisted_topics
 from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.cluster import Cluster, cluster
-from tests.kafka.counting import PATIENCE_S, counting
+from tests.kafka.counting import counting
 from tests.kafka.lagging import UNKNOWN, Lagging
 from tests.log.helpers import group_name, new_topic
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,9 +47,7 @@ def lagging(monkeypatch: pytest.MonkeyPatch) -> Lagging:
 
 async def until_none_is_left(lagging: Lagging) -> None:
     """Wait until the app has been told wrong things."""
-    async with asyncio.timeout(PATIENCE_S):
-        while lagging.left:
-            await asyncio.sleep(0)
+    await until(lambda: not lagging.left)
 
 
 def count_by_pattern(prefix: str, sink: str) -> Topology:
@@ -145,7 +144,6 @@ async def test_all_brokers_have_heard_of_a_topic_that_was_created_or_deleted(clu
         assert set(await known()) != {None}
 
 
-@pytest.mark.timeout(120)
 async def test_an_app_starts_beside_a_broker_that_does_not_know_its_topics_yet(kafka_broker: Broker, tmp_path: Path, lagging: Lagging) -> None:
     """They may have been created a moment before: a listing without them does not end the start."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
@@ -164,7 +162,6 @@ async def test_an_app_without_its_topics_ends_with_their_names(kafka_broker: Bro
             await here.app("app").start()
 
 
-@pytest.mark.timeout(120)
 async def test_a_group_whose_leader_asks_a_broker_that_lags_goes_on(kafka_broker: Broker, tmp_path: Path, lagging: Lagging) -> None:
     """A topic that exists ends none of its members."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here, here.app("one") as one:
@@ -180,7 +177,6 @@ async def test_a_group_whose_leader_asks_a_broker_that_lags_goes_on(kafka_broker
             assert (one.state, two.state) == (InstanceState.RUNNING, InstanceState.RUNNING)
 
 
-@pytest.mark.timeout(120)
 async def test_an_app_with_a_pattern_starts_with_all_topics_that_match(kafka_broker: Broker, tmp_path: Path, lagging: Lagging) -> None:
     """Its changelog has as many partitions as the largest one, though the first broker that lists topics does not know that one yet."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
@@ -192,7 +188,6 @@ async def test_an_app_with_a_pattern_starts_with_all_topics_that_match(kafka_bro
             assert described[here.changelog].partitions == 4
 
 
-@pytest.mark.timeout(120)
 async def test_a_topic_that_matches_is_given_up_only_when_no_broker_knows_it(
     kafka_broker: Broker, tmp_path: Path, lagging: Lagging, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,13 +209,10 @@ async def test_a_topic_that_matches_is_given_up_only_when_no_broker_knows_it(
             assert "no longer exists" not in caplog.text
             caplog.set_level("INFO", "ks_actors")
             await here.log.delete_topics([other])
-            async with asyncio.timeout(PATIENCE_S):
-                while f"topic {other} matches a pattern and no longer exists" not in caplog.text:
-                    await asyncio.sleep(0)
+            await until(lambda: f"topic {other} matches a pattern and no longer exists" in caplog.text)
             assert app.error is None
 
 
-@pytest.mark.timeout(120)
 async def test_a_reset_deletes_a_changelog_that_one_broker_does_not_know(kafka_broker: Broker, tmp_path: Path, lagging: Lagging) -> None:
     """It would be restored else, and its records counted twice."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:

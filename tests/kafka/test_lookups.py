@@ -9,8 +9,8 @@ import pytest
 
 from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.log import TopicPartition
-from tests.kafka.helpers import soon
 from tests.log.helpers import COMMITTED, UNCOMMITTED, new_topic, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog

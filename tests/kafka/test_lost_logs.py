@@ -27,12 +27,12 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.cluster import Cluster, cluster
-from tests.kafka.counting import PARTITIONS, PATIENCE_S, counting, ended
+from tests.kafka.counting import PARTITIONS, counting, ended
 from tests.kafka.test_truncation import lose_disk
 from tests.log.helpers import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.topology import Topology
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from tests.kafka.counting import Counting
 
 __all__ = ["cluster"]
+
+
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -58,16 +61,13 @@ async def rows(app: App, store: str) -> dict[Any, Any]:
     return {key: value async for key, value in app.store(store, stale=True).all()}
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0)
+async def until_rows(store: str, *expected: Mapping[Any, Any], apps: Sequence[App]) -> None:
+    """Wait until each app has its rows."""
 
+    async def there() -> bool:
+        return [await rows(app, store) for app in apps] == list(expected)
 
-async def until_rows(app: App, store: str, expected: Mapping[Any, Any]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while await rows(app, store) != expected:
-            await asyncio.sleep(0)
+    await until(there)
 
 
 def told(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
@@ -116,15 +116,15 @@ async def test_a_standby_begins_anew_when_the_changelog_was_lost(fresh_broker: B
         await until(lambda: all(int(each.metrics()[name]) == 1 for each in (one, two) for name in ("active-tasks", "standby-tasks")))
         await here.feed()
         await here.counted()
-        for each in (one, two):
-            await until_rows(each, "counts", {b"k0": 10, b"k1": 10})
+        await until_rows("counts", *[{b"k0": 10, b"k1": 10}] * 2, apps=(one, two))
         await lose(fresh_broker, here.changelog)
         for number in range(PARTITIONS):
             await until(lambda number=number: told(caplog, f"{here.changelog}-{number} has lost records from offset 0 on", "is deleted"))  # type: ignore[misc]
-        left = [{b"k0": 10}, {b"k1": 10}]
-        async with asyncio.timeout(PATIENCE_S):
-            while sorted([await rows(one, "counts"), await rows(two, "counts")], key=repr) != left:
-                await asyncio.sleep(0)
+
+        async def only_theirs() -> bool:
+            return sorted([await rows(one, "counts"), await rows(two, "counts")], key=repr) == [{b"k0": 10}, {b"k1": 10}]
+
+        await until(only_theirs)
         assert [one.state, two.state] == [InstanceState.RUNNING] * 2
 
 
@@ -230,9 +230,7 @@ async def test_an_app_goes_on_behind_an_unclean_leader_election(
         made = await admin.create_topics([new])
         assert [code for _, code, *_ in made.topic_errors] == [0], made
         await admin.close()
-        async with asyncio.timeout(PATIENCE_S):
-            while not await here.log.describe_topics([topic]):
-                await asyncio.sleep(0)
+        await until(lambda: here.log.describe_topics([topic]))
         here.source = topic
         async with here.app("app", auto_offset_reset="earliest", own_log=True, bootstrap_servers=cluster.bootstrap, replication_factor=3) as app:
             await here.feed()

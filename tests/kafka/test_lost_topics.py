@@ -28,7 +28,6 @@ async def committed(here: Counting) -> dict[int, int]:
     return {partition.partition: offset.offset for partition, offset in found.items()}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_input_topic_that_is_deleted_ends_the_app(kafka_broker: Broker, tmp_path: Path, guarantee: str, idle: bool) -> None:
@@ -49,7 +48,6 @@ async def test_an_input_topic_that_is_deleted_ends_the_app(kafka_broker: Broker,
         assert await committed(here) == {}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("which", ["sink", "changelog"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_topic_that_is_written_to_and_deleted_ends_the_app(kafka_broker: Broker, tmp_path: Path, guarantee: str, which: str) -> None:
@@ -84,7 +82,6 @@ async def test_a_topic_that_is_written_to_and_deleted_ends_the_app(kafka_broker:
                 assert totals == [*range(totals[0], totals[0] + 10)], updates
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_changelog_that_is_made_anew_ends_the_app(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """By ProductionFailed before a commit, though the broker takes each record: the new topic lacks the rows that do not change."""

@@ -17,10 +17,11 @@ from ks_actors.log.kafka.client._loop_thread import LoopThread
 from ks_actors.log.kafka.group._group_member import GroupMember
 from ks_actors.log.kafka.group._membership import KafkaMembership
 from tests.kafka.tampering import Tampering, error_code, setting
-from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle, soon
+from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle
+from tests.waiting import PATIENCE_S, soon, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from ks_actors.log import Membership
     from tests.kafka.broker import Broker
@@ -114,12 +115,6 @@ async def test_the_lease_is_over_when_the_machine_has_slept_for_the_session_time
     await member.leave()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 async def test_a_member_without_partitions_loses_none(log: KafkaLog, tampering: Tampering) -> None:
     """A member that is removed before it has read its assignment rejoins by itself, and no partition is given up."""
     (partition,) = await new_topic(log)
@@ -127,8 +122,7 @@ async def test_a_member_without_partitions_loses_none(log: KafkaLog, tampering: 
     lease, losses = Lease(), list[bool]()
     lease.lost = lambda: losses.append(lease.holds())
     member = await enter(log, group_name(), partition.topic, lease=lease)
-    while tampering.left or tampering.count("JoinGroupRequest") < 3:
-        await asyncio.sleep(0)
+    await until(lambda: not tampering.left and tampering.count("JoinGroupRequest") >= 3)
     event = await assigned(member)
     await member.commit({partition: OffsetAndMetadata(1)})
     assert event.assignment.partitions == (partition,)
@@ -180,11 +174,9 @@ async def test_heartbeats_that_do_not_get_through_cost_nothing_by_themselves(
     member = await enter(log, group_name(), partition.topic)
     before = await assigned(member)
     tampering.add("Heartbeat", LogTimeout("no way"), Unavailable("no way"))
-    while tampering.left:
-        await asyncio.sleep(0)
+    await until(lambda: not tampering.left)
     beats = tampering.count("HeartbeatRequest_v3")
-    while tampering.count("HeartbeatRequest_v3") < beats + 2:
-        await asyncio.sleep(0)
+    await until(lambda: tampering.count("HeartbeatRequest_v3") >= beats + 2)
     await member.commit({partition: OffsetAndMetadata(1)})
     assert member.group == before.group
     assert "heartbeats to group" in caplog.text
@@ -228,8 +220,7 @@ async def test_a_log_that_cannot_be_entered_leaves_nothing_behind(log: KafkaLog,
     with monkeypatch.context() as patched:
         patched.setattr(GroupMember, "start", endless)
         joining = asyncio.ensure_future(enter(log, group_name(), "topic"))
-        while threading.active_count() == threads:
-            await asyncio.sleep(0)
+        await until(lambda: threading.active_count() != threads)
         await asyncio.sleep(0)
         joining.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -246,17 +237,16 @@ async def test_a_join_cancelled_when_it_is_in_leaves_no_member(log: KafkaLog, mo
     async def start(self: GroupMember) -> None:
         made.append(self)
         held.set()
-        assert let.wait(30)
+        assert let.wait(PATIENCE_S)
         await real(self)
         entered.set()
 
     (partition,) = await new_topic(log)
     monkeypatch.setattr(GroupMember, "start", start)
     joining = asyncio.ensure_future(enter(log, group_name(), partition.topic))
-    while not held.is_set():
-        await asyncio.sleep(0)
+    await until(held.is_set)
     let.set()
-    assert entered.wait(30)  # this loop has not heard of it
+    assert entered.wait(PATIENCE_S)  # this loop has not heard of it
     joining.cancel()
     with pytest.raises(asyncio.CancelledError):
         await joining

@@ -10,11 +10,12 @@ import pytest
 
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from ks_actors.log.kafka.client._client import GROUP
+from ks_actors.log.kafka.client import GROUP
 from ks_actors.log.kafka.wire import COORDINATOR_LOAD_IN_PROGRESS, MetadataRequest
 from ks_actors.log.kafka.wire._requests import offset_fetch
 from tests.kafka.broker import Broker, require_kafka
 from tests.log.helpers import COMMITTED, assigned, batch, by_turns, group_name, settle
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,6 @@ _REPLICATED = {
     # An unclean end is noticed by the controller after this time.
     "broker.session.timeout.ms": "2000",
 }
-_PATIENCE_S = 40
 
 
 @pytest.fixture
@@ -53,7 +53,6 @@ def two_brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
         first.kill()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 async def test_partitions_of_a_broker_that_is_away_go_on_elsewhere(two_brokers: tuple[Broker, Broker], how: str) -> None:
     """Readers, writers and members of groups find the new leaders and coordinators; nothing is lost, nothing comes twice.
@@ -90,15 +89,15 @@ async def test_partitions_of_a_broker_that_is_away_go_on_elsewhere(two_brokers: 
             group, NewMember(client_id="c", topics=[topic], user_data=b"", assignor=by_turns, session_timeout_ms=30_000, rebalance_timeout_ms=30_000)
         )
         before = await assigned(member)
-        await asyncio.wait_for(write_and_read(0, 100), _PATIENCE_S)
+        await soon(write_and_read(0, 100))
         assert {log._client.leader(partition) for partition in partitions} == {1, 2}
         await member.commit(dict.fromkeys(partitions, OffsetAndMetadata(100)))
 
         (second.kill if how == "killed" else second.pause)()
-        await asyncio.wait_for(write_and_read(100, 200), _PATIENCE_S)
+        await soon(write_and_read(100, 200))
         assert log._client.nodes == (1,), "its clients share the list of brokers"
         assert {log._client.leader(partition) for partition in partitions} == {1}
-        await asyncio.wait_for(member.commit(dict.fromkeys(partitions, OffsetAndMetadata(200))), _PATIENCE_S)
+        await soon(member.commit(dict.fromkeys(partitions, OffsetAndMetadata(200))))
         assert member.group == before.group
         assert await member.committed(partitions) == dict.fromkeys(partitions, OffsetAndMetadata(200))
         member.rejoin(b"")
@@ -106,11 +105,10 @@ async def test_partitions_of_a_broker_that_is_away_go_on_elsewhere(two_brokers: 
         assert after.group.member_id == before.group.member_id
 
         await asyncio.to_thread(second.start if how == "killed" else second.resume)
-        await asyncio.wait_for(write_and_read(200, 300), _PATIENCE_S)
+        await soon(write_and_read(200, 300))
         assert all(numbers == list(range(300)) for numbers in found.values())
 
 
-@pytest.mark.timeout(180)
 async def test_what_one_broker_refuses_for_now_is_sent_to_another(two_brokers: tuple[Broker, Broker], caplog: pytest.LogCaptureFixture) -> None:
     """A request that any broker can answer goes to each in turn until one accepts it."""
     first, second = two_brokers

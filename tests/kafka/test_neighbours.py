@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -16,10 +15,12 @@ import pytest
 from ks_actors import LogError
 from ks_actors.log.kafka.group._local_members import LocalMembers
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.counting import PATIENCE_S, counting
+from tests.kafka.counting import counting
 from tests.kafka.helpers import module_process
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
@@ -232,9 +233,7 @@ def test_without_a_place_for_temporary_files_nobody_is_seen(monkeypatch: pytest.
 
 async def tasks_of(app: App, count: int) -> None:
     """Wait until an app has so many tasks."""
-    async with asyncio.timeout(PATIENCE_S):
-        while int(app.metrics()["active-tasks"]) != count:
-            await asyncio.sleep(0)
+    await until(lambda: int(app.metrics()["active-tasks"]) == count)
 
 
 def victim(here: Counting, broker: Broker, directory: Path) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
@@ -246,7 +245,6 @@ def victim(here: Counting, broker: Broker, directory: Path) -> AbstractAsyncCont
     return module_process("tests.chaos.app", *[word for name, value in told.items() for word in (f"--{name}", value)], log=directory / "victim.log")
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_tasks_of_a_killed_process_go_to_its_neighbours_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Long before its session is over, or the transaction that it may have left open."""
@@ -262,7 +260,6 @@ async def test_tasks_of_a_killed_process_go_to_its_neighbours_at_once(kafka_brok
         await here.counted()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_member_that_joins_when_all_have_died_has_their_tasks_at_once(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """The tasks come at once also in another place, where nothing tells of a former process."""

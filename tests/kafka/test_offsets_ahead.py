@@ -12,9 +12,9 @@ from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionScope
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.transactions import _transactional_producer
 from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
-from tests.kafka.helpers import soon
 from tests.kafka.tampering import error_code
 from tests.log.helpers import COMMITTED, UNCOMMITTED, group_name, join, new_topic, values_of, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

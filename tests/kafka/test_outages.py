@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,11 @@ from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._outages import Line, Outages, Refusals
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 from ks_actors.records._batch import Batch
+from tests.kafka.broker import free_ports
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from tests.kafka.broker import Broker
@@ -163,12 +164,6 @@ def test_calls_refused_for_long_are_logged(caplog: pytest.LogCaptureFixture) -> 
     assert lines(caplog)[0] == "the client has failed to create orders for 5 s, and retries: the controller answered NOT_CONTROLLER"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @asynccontextmanager
 async def frozen() -> AsyncIterator[int]:
     """A server that takes connections, reads, and never answers; the port that it has."""
@@ -187,15 +182,9 @@ async def frozen() -> AsyncIterator[int]:
         await server.wait_closed()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 async def test_a_port_that_nobody_listens_on_is_told_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
     """The first attempt that fails has a WARNING with host, port and reason; the log says since when, also before it has started."""
-    port = free_port()
+    (port,) = free_ports(1)
     log = KafkaLog(f"127.0.0.1:{port}", options=KafkaOptions(api_timeout_ms=2_500))
     starting = asyncio.ensure_future(log.start())
     await until(lambda: lines(caplog))
@@ -224,7 +213,7 @@ async def test_a_broker_that_never_answers_is_told_of_before_the_request_is_give
 
 async def test_an_app_reports_its_wait_before_its_log_is_there(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """Its one line is about the log, with host and port, and its figure says for how long that has not answered."""
-    port = free_port()
+    (port,) = free_ports(1)
     builder = StreamsBuilder()
     builder.stream("in").to("out")
     serde = "ks_actors.serdes.STRING"
@@ -242,7 +231,6 @@ async def test_an_app_reports_its_wait_before_its_log_is_there(caplog: pytest.Lo
     await asyncio.wait([starting])
 
 
-@pytest.mark.timeout(180)
 async def test_a_broker_that_freezes_under_a_running_app_is_told_of(own_broker: Broker, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """Long before a request is given up there are a WARNING and a figure; when the broker goes on that is told, and the figure is 0."""
     caplog.set_level(logging.INFO, "ks_actors.log.kafka")
@@ -267,7 +255,6 @@ async def test_a_broker_that_freezes_under_a_running_app_is_told_of(own_broker: 
         await until(lambda: app.metrics()["log-unreachable-ms"] == 0)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 async def test_markers_of_transactions_are_no_waiting_records(
     kafka_broker: Broker, caplog: pytest.LogCaptureFixture, tmp_path: Path, guarantee: str

@@ -12,8 +12,9 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.web import serve_page
 from tests.kafka.helpers import module_process
+from tests.waiting import SESSION_MS
 from tests.web.browser import browsing
-from tests.web.helpers import SESSION_MS, TOKEN, Visits, create_topics, visit, visiting
+from tests.web.helpers import TOKEN, Visits, create_topics, visit, visiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.extended
 EXACTLY_ONCE = "exactly_once_v2"
 
 
-@pytest.mark.timeout(180)
 async def test_the_page_shows_an_instance_that_is_killed(fresh_broker: Broker, tmp_path: Path) -> None:
     """It joins with its tasks; killed, it has left when its session is over, and its tasks are with the other one again."""
     async with KafkaLog(fresh_broker.bootstrap) as log:
@@ -46,7 +46,6 @@ async def test_the_page_shows_an_instance_that_is_killed(fresh_broker: Broker, t
                 await seen.text("#health", "^ready")
 
 
-@pytest.mark.timeout(180)
 async def test_the_page_shows_a_broker_that_stands_still(fresh_broker: Broker, tmp_path: Path) -> None:
     """The app is not ready, with the broker's address; the members last known stay, with the reason. All is well when it answers."""
     async with KafkaLog(fresh_broker.bootstrap) as log:
@@ -65,7 +64,6 @@ async def test_the_page_shows_a_broker_that_stands_still(fresh_broker: Broker, t
             await seen.page.wait_for_selector("#group-error", state="hidden")
 
 
-@pytest.mark.timeout(120)
 async def test_a_dead_letter_is_redriven_once(fresh_broker: Broker, tmp_path: Path) -> None:
     """In one transaction with its marker, under the app's own exactly once: its record is counted, and others at once find it done."""
     visits = Visits()

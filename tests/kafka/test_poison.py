@@ -25,9 +25,9 @@ from ks_actors.log.kafka.wire._error_codes import STALE_METADATA
 from ks_actors.log.kafka.wire._produce_request import ProduceRequest
 from ks_actors.serdes import STRING
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.helpers import soon
 from tests.kafka.poisons import LIMIT, Poison, made, poisons, record
 from tests.log.helpers import group_name, read_all
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from typing import Any
@@ -101,7 +101,6 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_no_record_that_a_broker_takes_stops_a_partition(
     kafka_broker: Broker, tmp_path: Path, guarantee: str, caplog: pytest.LogCaptureFixture

@@ -28,9 +28,10 @@ from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.wire._batch_header import HEADER
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.records._batch import Batch
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect, until_configured
 from tests.kafka.tampering import setting
 from tests.log.helpers import NOBODY, batch, group_name, new_topic, outgoing, read_all, values_of, write
+from tests.waiting import soon, until
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
@@ -187,8 +188,7 @@ async def test_nothing_is_lost_and_nothing_doubled_when_the_broker_is_killed(own
     sending = asyncio.ensure_future(send_on())
     for kill in (True, False, True):
         before = sent
-        while sent < before + 100:
-            await asyncio.sleep(0)
+        await until(lambda before=before: sent >= before + 100)  # type: ignore[misc]
         await asyncio.to_thread(lambda kill=kill: own_broker.restart(kill=kill))  # type: ignore[misc]
     stop.set()
     await soon(sending)
@@ -230,10 +230,7 @@ async def test_a_topic_that_takes_less_than_before_gets_smaller_batches(log: Kaf
     await write(producer, partition, b"first")
     entry = log._admin._limits[partition.topic]
     await log.set_configs({partition.topic: {"max.message.bytes": "300"}})
-    # A broker learns of it from the controller, a moment later.
-    async with asyncio.timeout(20):
-        while (await log.describe_topics([partition.topic]))[partition.topic].configs["max.message.bytes"] != "300":
-            await asyncio.sleep(0)
+    await until_configured(log, partition.topic, "max.message.bytes", "300")
     log._admin._limits[partition.topic] = entry
     values = [b"%d" % number * 20 for number in range(64)]
     assert await soon(write(producer, partition, *values)) == 65
@@ -248,7 +245,7 @@ async def test_a_topic_that_takes_less_than_before_gets_smaller_batches(log: Kaf
 @pytest.mark.extended
 async def test_a_broker_that_stays_away_ends_in_a_timeout(own_broker: Broker) -> None:
     """ProduceFailed says that the outcome is unknown; when it is back the producer goes on, and does not send them again."""
-    options = KafkaOptions(delivery_timeout_ms=600, request_timeout_ms=300, api_timeout_ms=20_000)
+    options = KafkaOptions(delivery_timeout_ms=3_000, request_timeout_ms=1_000)
     log = await connect(own_broker, options)
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
@@ -373,13 +370,8 @@ async def test_configs_are_set_one_by_one(log: KafkaLog) -> None:
     (partition,) = await new_topic(log, cleanup_policy="compact")
     await log.set_configs({partition.topic: {"retention.ms": "12345"}})
 
-    async def learned() -> str:
-        # A broker learns of it a little later.
-        while (configs := (await log.describe_topics([partition.topic]))[partition.topic].configs)["retention.ms"] != "12345":
-            await asyncio.sleep(0)
-        return configs["cleanup.policy"]
-
-    assert await soon(learned()) == "compact"
+    await until_configured(log, partition.topic, "retention.ms", "12345")
+    assert (await log.describe_topics([partition.topic]))[partition.topic].configs["cleanup.policy"] == "compact"
     with pytest.raises(ConfigError, match=partition.topic):
         await log.set_configs({partition.topic: {"retention.ms": "much"}})
     with pytest.raises(UnknownTopicOrPartition):

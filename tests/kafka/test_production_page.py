@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.log.helpers import group_name
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.kafka.broker import Broker
@@ -24,7 +25,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "production.md"
 PROGRAM = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.timeout(120)
 def test_the_first_program_runs_and_is_probed(own_broker: Broker, tmp_path: Path) -> None:
     """Its topics are created, it is checked and run as the page says, and it adds up what was sent."""
     program = PROGRAM.search(PAGE.read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def test_the_first_program_runs_and_is_probed(own_broker: Broker, tmp_path: Path
 
     def run(*arguments: str) -> str:
         done = subprocess.run(  # noqa: S603 - our own
-            command(*arguments), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
+            command(*arguments), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -67,7 +67,7 @@ def test_the_first_program_runs_and_is_probed(own_broker: Broker, tmp_path: Path
         with pytest.raises(HTTPError, match="404"):
             urlopen(f"{address}api/stores")  # noqa: S310 - likewise
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     values = [
         json.loads(line)["value"]

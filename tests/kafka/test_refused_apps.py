@@ -14,8 +14,8 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.counting import PARTITIONS, Counting, counting, ended
-from tests.kafka.helpers import soon
 from tests.log.helpers import batch, values_of
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,6 @@ async def feed_values(here: Counting, *values: bytes) -> None:
     await producer.close()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_record_that_is_too_large(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """It ends the app by ProductionFailed, unless the handler goes on: then it is left out, and all others are written."""
@@ -68,7 +67,6 @@ async def test_a_record_that_is_too_large(kafka_broker: Broker, tmp_path: Path, 
             assert written == [b"a", b"b", b"c"]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", ["no topic's name", "nobody-made-it"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_record_for_a_topic_that_there_is_not(kafka_broker: Broker, tmp_path: Path, guarantee: str, name: str) -> None:
@@ -94,7 +92,6 @@ async def test_a_record_for_a_topic_that_there_is_not(kafka_broker: Broker, tmp_
             assert written == [b"a", b"b", b"c"]
 
 
-@pytest.mark.timeout(120)
 async def test_a_producer_that_is_fenced(kafka_broker: Broker, tmp_path: Path) -> None:
     """The app gives up uncommitted work, takes its transactional id back, and goes on."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
@@ -117,7 +114,6 @@ async def test_a_producer_that_is_fenced(kafka_broker: Broker, tmp_path: Path) -
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(120)
 async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) -> None:
     """Its work is done again, and the app goes on: a function may block for longer than a transaction may be open."""
     caught = threading.Event()
@@ -147,7 +143,6 @@ async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) 
             assert app.state is InstanceState.RUNNING
 
 
-@pytest.mark.timeout(120)
 async def test_a_changelog_that_forgets(kafka_broker: Broker, tmp_path: Path) -> None:
     """Made by hand with the broker's own settings it deletes old records: no app starts on it, and the error names the remedy."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:

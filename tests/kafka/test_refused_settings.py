@@ -11,7 +11,8 @@ from ks_actors._errors import LogError, LogTimeout
 from ks_actors.log import NewMember
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from tests.kafka.tampering import error_code
-from tests.log.helpers import by_turns, group_name, new_topic, soon
+from tests.log.helpers import by_turns, group_name, new_topic
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from ks_actors.log import Membership
@@ -64,7 +65,7 @@ async def test_a_transaction_timeout_that_the_broker_refuses_is_named(log: Kafka
 
 async def test_a_coordinator_that_cannot_be_made_is_named(kafka_broker: Broker, tampering: Tampering) -> None:
     """Too few brokers for an internal topic look like a coordinator that is away: the error names the setting."""
-    async with KafkaLog(kafka_broker.bootstrap, options=KafkaOptions(api_timeout_ms=500)) as log:
+    async with KafkaLog(kafka_broker.bootstrap, options=KafkaOptions(api_timeout_ms=2_000)) as log:
         tampering.add("FindCoordinator", *[error_code(15)] * 1_000)
         with pytest.raises(LogTimeout, match=r"no coordinator of transactional id .*transaction\.state\.log\.replication\.factor"):
             await log.transactional_producer(group_name(), client_id="t", timeout_ms=10_000)

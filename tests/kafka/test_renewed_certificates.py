@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from typing import TYPE_CHECKING
@@ -15,8 +14,8 @@ from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._tls import TlsFiles
 from tests.kafka.broker import Broker, free_ports, require_kafka
 from tests.kafka.certificates import Authority, Issued, Listener
-from tests.kafka.helpers import soon
 from tests.log.helpers import UNCOMMITTED, fetch_one, group_name, join, new_topic, settle, write
+from tests.waiting import soon, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,10 +101,8 @@ async def test_all_clients_of_a_log_show_a_renewed_certificate_on_new_connection
             assert (await soon(fetch_one(fetcher))).batch.values == [b"b"]
             await soon(member.commit({partition: OffsetAndMetadata(1)}))
             await soon(log.describe_topics())
-            async with asyncio.timeout(30):
-                # The member's heartbeats come from another thread.
-                while not {name for name, _ in listener.came} >= {"log", "writes", "reads", "client"}:
-                    await asyncio.sleep(0)
+            # The member's heartbeats come from another thread.
+            await until(lambda: {name for name, _ in listener.came} >= {"log", "writes", "reads", "client"})
             assert {serial for _, serial in listener.came} == {3}
             assert said(caplog) == [("INFO", f"{files.certificate}, {files.key} changed: new connections use the new certificates")]
             await member.leave()

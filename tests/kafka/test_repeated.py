@@ -11,9 +11,10 @@ import pytest
 from ks_actors import ProduceFailed
 from ks_actors.log import Outgoing
 from ks_actors.log.kafka.client._connections import Unavailable
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect
 from tests.kafka.tampering import fetch_code
 from tests.log.helpers import NOBODY, batch, group_name, new_topic, values_of
+from tests.waiting import soon, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,15 +49,12 @@ async def forgotten(
     await soon(write_now(producer, partition, b"a"))
     tampering.add("Produce", lost, lost, lost, *[Unavailable("not now")] * 10_000)
     sending = [asyncio.ensure_future(write_now(producer, partition, value, value)) for value in (b"b", b"c", b"d")]
-    async with asyncio.timeout(30):
-        while tampering.left > 10_000:
-            await asyncio.sleep(0)
+    await until(lambda: tampering.left <= 10_000)
     await asyncio.to_thread(broker.restart)
     tampering.clear()
     return partition, sending
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("transactional", [False, True])
 async def test_written_batches_are_found_though_their_leader_has_forgotten_the_producer(
     own_broker: Broker, tampering: Tampering, transactional: bool
@@ -75,7 +73,6 @@ async def test_written_batches_are_found_though_their_leader_has_forgotten_the_p
     await log.close()
 
 
-@pytest.mark.timeout(120)
 async def test_a_missing_right_to_look_for_records_is_reported(own_broker: Broker, tampering: Tampering) -> None:
     """A writer may lack the right to read: it gets an error, nothing is written twice, and later records are written."""
     log = await connect(own_broker)

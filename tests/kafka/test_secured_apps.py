@@ -14,9 +14,9 @@ from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.wire._requests import Pinned
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER
-from tests.kafka.counting import PATIENCE_S, Counting, counting, ended
-from tests.kafka.helpers import soon
+from tests.kafka.counting import Counting, counting, ended
 from tests.log.helpers import group_name, join, new_topic, settle
+from tests.waiting import soon, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,6 @@ async def test_members_share_partitions_behind_tls_and_passwords(secure_broker: 
         assert await second.committed(one.assignment.partitions) == dict.fromkeys(one.assignment.partitions, OffsetAndMetadata(3))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, tmp_path: Path, protocol: str, mechanism: str | None) -> None:
     """Two members come to know each other, one leaves, the broker comes and goes: all is counted exactly once."""
@@ -90,9 +89,7 @@ async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, 
         async with here.app("goes", own_log=True, **told) as goes:
             await here.feed()
             await here.counted()
-            async with asyncio.timeout(PATIENCE_S):
-                while not len(stays._metrics.tasks) == len(goes._metrics.tasks) == 1:
-                    await asyncio.sleep(0)
+            await until(lambda: len(stays._metrics.tasks) == len(goes._metrics.tasks) == 1)
             await asyncio.to_thread(secure_broker.restart, kill=True)
             await here.feed()
             await here.counted()
@@ -102,7 +99,6 @@ async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, 
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_that_may_nothing_does_not_start(secure_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """It gets an error that names the forbidden part, as soon as it is found out."""
@@ -115,7 +111,6 @@ async def test_an_app_that_may_nothing_does_not_start(secure_broker: Broker, tmp
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(
     ("kind", "operation", "expected"), [("source", READ, NotAuthorized), ("sink", WRITE, ProductionFailed), ("changelog", WRITE, ProductionFailed)]

@@ -14,8 +14,9 @@ from ks_actors import App, Batch, SnapshotRefused, StreamsConfig, TopicExists
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Shape, SnapshotWriter, SourcePosition
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect
 from tests.runtime.helpers import counting
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +71,6 @@ def history(uri: str, application_id: str, until: int) -> None:
         snapshot.commit()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 async def test_a_snapshot_is_handed_over_taken_and_begun_with(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """History from a file, the tail live, then a lost disk: the counts are those of all records, and only the tail is read."""

@@ -16,6 +16,7 @@ from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Qu
 from tests.log.helpers import UNCOMMITTED, batch
 from tests.runtime.helpers import GUARANTEES
 from tests.runtime.standing import Heard
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from tests.kafka.broker import Broker
 
-PATIENCE_S = 60
 ROWS = 200
 
 
@@ -33,6 +33,18 @@ async def rows_of(app: App) -> dict[str, Any]:
 
 async def ask(app: App, store: str, bound: PositionBound) -> QueryResult[Any]:
     return (await app.query(StateQueryRequest(store=store, query=KeyQuery("k7"), bound=bound))).partition_results[0]
+
+
+async def answered(app: App, store: str, bound: PositionBound) -> Any:
+    """Return the value once the store is at the bound."""
+
+    async def there() -> bool:
+        failure = (await ask(app, store, bound)).failure
+        assert failure in {None, FailureReason.NOT_UP_TO_BOUND, FailureReason.NOT_PRESENT}
+        return failure is None
+
+    await until(there)
+    return (await ask(app, store, bound)).value
 
 
 @pytest.mark.timeout(240)
@@ -66,10 +78,7 @@ async def test_a_table_and_its_copy_follow_the_topic(kafka_broker: Broker, tmp_p
                 written = await write([b"v%d" % turn] * (ROWS - 10) + [None] * 10)
                 for each in (one, two):
                     for store, value in (("rows", f"v{turn}"), ("changes", turn + 2)):
-                        while (answer := await ask(each, store, PositionBound.at(written))).failure is not None:
-                            assert answer.failure in {FailureReason.NOT_UP_TO_BOUND, FailureReason.NOT_PRESENT}
-                            await asyncio.sleep(0)
-                        assert answer.value == value
+                        assert await answered(each, store, PositionBound.at(written)) == value
             expected = {f"k{place}": "v2" for place in range(ROWS - 10)}
             assert await rows_of(one) == await rows_of(two) == expected
             assert [topic for topic in await log.describe_topics() if number in topic and topic.startswith("app-")] == [

@@ -6,8 +6,6 @@ from datetime import timedelta
 from time import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.serdes import BYTES
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.timeout(120)
 async def test_a_source_starts_at_the_first_record_of_at_most_some_age(kafka_broker: Broker, tmp_path: Path) -> None:
     """Older records are passed over; a partition whose records are all older is read from its end."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:

@@ -11,7 +11,8 @@ import pytest
 from ks_actors import FencedInstanceId, InstanceState
 from ks_actors.log.kafka import KafkaLog
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.counting import PATIENCE_S, counting, ended
+from tests.kafka.counting import counting, ended
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +28,9 @@ def tasks(app: App) -> set[str]:
 
 
 async def shared(*apps: App) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while any(len(tasks(app)) != 1 for app in apps):
-            await asyncio.sleep(0)
+    await until(lambda: all(len(tasks(app)) == 1 for app in apps))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_static_member_that_is_restarted_has_its_tasks_again(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Within the session timeout: the other one goes on all the time, and nothing is lost or counted twice."""
@@ -59,7 +57,6 @@ async def test_a_static_member_that_is_restarted_has_its_tasks_again(kafka_broke
                 assert tasks(stays) == mine | theirs
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_second_process_of_an_instance_id_ends_the_first(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """In ERROR, with FencedInstanceId; the second has the tasks, and the first one's uncommitted work is done again."""
@@ -80,7 +77,6 @@ async def test_a_second_process_of_an_instance_id_ends_the_first(kafka_broker: B
             assert len(tasks(second)) == 2
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_static_member_that_was_killed_has_its_tasks_again(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Started again on the same directory, within the session timeout: the other one is not asked for anything, and nothing is lost."""

@@ -18,6 +18,7 @@ from ks_actors.records._partitioner import partition
 from ks_actors.serdes import BYTES, LONG
 from tests.kafka.count_app import command
 from tests.kafka.helpers import connect
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 RECORDS = 2_000
-PATIENCE_S = 120
 SESSION_BYTES = 16
 
 

@@ -118,7 +118,6 @@ def test_a_response_is_read_as_aiokafka_would(
             _MetadataResponse.decode(BytesIO(raw[:cut]))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, pytest.param(AT_LEAST_ONCE, marks=pytest.mark.extended)])
 async def test_an_app_restores_its_stores_from_a_changelog_that_was_made_anew(
     kafka_broker: Broker, tmp_path: Path, guarantee: str, caplog: pytest.LogCaptureFixture

@@ -12,8 +12,9 @@ from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing, TopicParti
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.records._batch import Batch
-from tests.kafka.helpers import connect, soon
+from tests.kafka.helpers import connect
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, group_name, join, new_topic, outgoing, values_of, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
@@ -101,7 +102,7 @@ async def test_a_new_producer_that_aborts_is_not_taken_for_a_timeout(log: KafkaL
 async def test_a_timeout_is_not_the_end(log: KafkaLog, call: str) -> None:
     """TransactionAborted, from any call; afterwards the producer goes on."""
     one, two = await new_topic(log, 2)
-    producer = await transactional(log, timeout_ms=1_000)
+    producer = await transactional(log, timeout_ms=2_000)
     await write(producer, one, b"late")
     await until_aborted(log, one, 2)
     group = GroupMetadata(group_name(), -1, "")
@@ -114,7 +115,7 @@ async def test_a_timeout_is_not_the_end(log: KafkaLog, call: str) -> None:
     if call == "abort":
         await producer.abort()
     else:
-        with pytest.raises(TransactionAborted, match="1000 ms"):
+        with pytest.raises(TransactionAborted, match="2000 ms"):
             await calls[call]()
         if "send" in call:
             with pytest.raises(TransactionAborted):
@@ -130,7 +131,7 @@ async def test_a_producer_that_timed_out_and_was_fenced_is_fenced(log: KafkaLog)
     """A newer producer is in charge, also when the transaction was aborted for its time before that."""
     (partition,) = await new_topic(log)
     name = group_name()
-    old = await transactional(log, name, timeout_ms=50)
+    old = await transactional(log, name, timeout_ms=1_000)
     await write(old, partition, b"late")
     await until_aborted(log, partition, 2)
     with pytest.raises(TransactionAborted):

@@ -367,7 +367,6 @@ async def test_a_reader_hears_of_a_log_that_is_empty_now(fresh_broker: Broker) -
     await log.close()
 
 
-@pytest.mark.timeout(180)
 async def test_records_that_nobody_has_read_are_not_deleted(fresh_broker: Broker) -> None:
     """By an offset of a log that was lost since, whether the reader knows of it or not; those of a log that has only grown are."""
     log = await connect(fresh_broker)
@@ -483,7 +482,6 @@ def epoch_code(code: int) -> Any:
     return fault
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("guarantee", "running"),
     [
@@ -518,7 +516,6 @@ async def test_an_app_processes_what_was_written_since(
         await app.close()
 
 
-@pytest.mark.timeout(120)
 async def test_an_app_without_a_policy_ends(fresh_broker: Broker, tmp_path: Path) -> None:
     """It is for its owner to choose where to go on."""
     async with counting(fresh_broker, AT_LEAST_ONCE, tmp_path) as here:

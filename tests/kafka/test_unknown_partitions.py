@@ -8,8 +8,8 @@ import pytest
 
 from ks_actors import ProduceFailed
 from ks_actors._errors import UnknownTopicOrPartition
-from tests.kafka.helpers import soon
 from tests.log.helpers import COMMITTED, NOBODY, group_name, new_topic, values_of, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog

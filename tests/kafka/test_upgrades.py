@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,9 @@ import pytest
 from ks_actors import Consumed, Produced, StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.serdes import BYTES
-from tests.kafka.counting import PATIENCE_S, counting
+from tests.kafka.counting import counting
 from tests.kafka.upgrades import CHANGES, GUARANTEES, upgrade
-from tests.log.helpers import batch, read_all
+from tests.log.helpers import batch, read_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("change", "order"), list(zip(CHANGES, ("012", "210", "120"), strict=True)))
 async def test_a_rolling_upgrade_reads_everything_once(kafka_broker: Broker, tmp_path: Path, change: str, order: str, guarantee: str) -> None:
@@ -29,7 +27,6 @@ async def test_a_rolling_upgrade_reads_everything_once(kafka_broker: Broker, tmp
     await upgrade(kafka_broker, tmp_path, change, order, guarantee)
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_pattern_follows_the_topics(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """None at the start, then one, then another one; one that is deleted leaves, and the app goes on."""
@@ -38,10 +35,9 @@ async def test_a_pattern_follows_the_topics(kafka_broker: Broker, tmp_path: Path
         builder.stream(re.compile(f"{here.name}-part-.*"), Consumed(BYTES, BYTES)).to(here.sink, Produced(BYTES, BYTES))
 
         async def come(*values: bytes) -> None:
-            found: list[bytes | None] = []
-            async with asyncio.timeout(PATIENCE_S):
-                while not set(values) <= set(found):
-                    found = [value for number in range(2) for _, _, value in await read_all(here.log, TopicPartition(here.sink, number))]
+            sinks = [TopicPartition(here.sink, number) for number in range(2)]
+            read = await read_until(here.log, sinks, lambda found: set(values) <= {each.value for each in found})
+            found = [each.value for each in read]
             # At least once a commit that fails, as it has a topic that is gone, is done again with all that was in it.
             assert sorted(set(found) if guarantee == "at_least_once" else found, key=str) == sorted(values)
 

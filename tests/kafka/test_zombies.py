@@ -22,16 +22,17 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime import RestoreListener
 from tests.chaos.app import count_topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, Update, check_output, count_of
+from tests.kafka.counting import reached, read_updates
 from tests.log.helpers import COMMITTED, UNCOMMITTED, batch, read_all
+from tests.waiting import PATIENCE_S, SESSION_MS, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.kafka.broker import Broker
 
-SESSION_S = 1.5
 PARTITIONS = 2
-PATIENCE_S = 40
+
 KEYS = [b"k%d" % number for number in range(6)]
 
 
@@ -69,14 +70,7 @@ class World:
 
     async def counted(self) -> None:
         """Wait until all that was fed is counted, and committed."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                finals: Counter[bytes] = Counter()
-                for update in await self.updates():
-                    finals[update.key] = max(finals[update.key], update.total or 0)
-                if all(finals[key] >= count for key, count in self.fed.items()):
-                    return
-                await asyncio.sleep(0)
+        await read_updates(self.log, self.sinks, reached(self.fed))
 
     async def check(self) -> None:
         """Check that the output is as expected."""
@@ -87,7 +81,7 @@ class World:
         """Return another member, in this process."""
         config = StreamsConfig(
             application_id=self.app_id, state_dir=self._directory / "heir", processing_guarantee=self.guarantee, commit_interval_ms=100,
-            session_timeout_ms=int(SESSION_S * 1000), transaction_timeout_ms=10_000,
+            session_timeout_ms=SESSION_MS, transaction_timeout_ms=10_000,
         )  # fmt: skip
         return App(count_topology(self.sources[0].topic, self.sinks[0].topic), config, log=self.log, restore_listener=listener)
 
@@ -95,7 +89,7 @@ class World:
         """Return the command line of a zombie."""
         told = {
             "point": point, "bootstrap": self._bootstrap, "guarantee": self.guarantee, "input": self.sources[0].topic, "output": self.sinks[0].topic,
-            "app-id": self.app_id, "session-timeout": str(SESSION_S), "state-dir": str(self._directory / "zombie"),
+            "app-id": self.app_id, "session-timeout": str(SESSION_MS / 1000), "state-dir": str(self._directory / "zombie"),
             "transaction-ms": str(self._transaction_ms),
         }  # fmt: skip
         return [word for name, value in told.items() for word in (f"--{name}", value)]
@@ -118,9 +112,7 @@ class Zombie:
     async def frozen(self) -> None:
         """Wait until it stands still."""
         await self.heard("frozen")
-        async with asyncio.timeout(PATIENCE_S):
-            while self._state() != "T":
-                await asyncio.sleep(0)
+        await until(lambda: self._state() == "T")
 
     def _state(self) -> str:
         return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -194,7 +186,6 @@ async def heirs_end(app: App, starting: asyncio.Task[Any]) -> None:
     await app.close()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("guarantee", "point"), [(EXACTLY_ONCE, "commit"), (EXACTLY_ONCE, "keep"), (AT_LEAST_ONCE, "commit"), (AT_LEAST_ONCE, "keep")]
 )
@@ -219,7 +210,6 @@ async def test_a_member_that_was_overtaken_commits_nothing_more(kafka_broker: Br
         assert "all tasks are given up without a commit" in undead.log()
 
 
-@pytest.mark.timeout(120)
 async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
     """Thawed while its transaction is still open: it fails by the group's generation, and the new owner has waited for that."""
     async with world(kafka_broker, EXACTLY_ONCE, tmp_path, transaction_ms=60_000) as here, zombie(here, "commit", tmp_path) as undead:
@@ -239,7 +229,6 @@ async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Bro
         assert "cannot be committed for group" in undead.log()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_a_member_that_was_thrown_out_in_a_rebalance_has_lost_its_tasks(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Frozen when it had agreed to a rebalance: it comes back as another member, and commits nothing for the tasks that it had as the former one."""
@@ -264,7 +253,6 @@ async def test_a_member_that_was_thrown_out_in_a_rebalance_has_lost_its_tasks(ka
         assert "all tasks are given up without a commit" in undead.log()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_a_member_that_was_overtaken_while_it_restored_counts_nothing(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Its restored state is of no use any more when it is thawed: it begins anew."""

@@ -20,17 +20,18 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
 from tests.kafka.broker import Broker
-from tests.log.helpers import batch, group_name, read_all
+from tests.log.helpers import batch, group_name, read_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ks_actors.topology import Topology
 
+from tests.waiting import PATIENCE_S
+
 GUARANTEES = ("at_least_once", "exactly_once_v2")
 ORDERS = ["".join(map(str, order)) for order in itertools.permutations(range(3))]
 PARTITIONS = 3
-PATIENCE_S = 60
 
 
 class Upgrade:
@@ -75,21 +76,11 @@ class Upgrade:
                 await producer.send([Outgoing(TopicPartition(topic, number), batch(value, keys=[b"k%d" % number]))])
         await producer.close()
 
-    async def found(self) -> Counter[bytes]:
-        """Return how often each value has come out, and is committed."""
-        return Counter([value or b"" for number in range(PARTITIONS) for _, _, value in await read_all(self._log, TopicPartition(self.out, number))])
-
-    async def read(self, topics: Sequence[str]) -> Counter[bytes]:
-        """Wait until all that was sent to the topics has come out; return all that has."""
+    async def read(self, topics: Sequence[str] = ()) -> Counter[bytes]:
+        """Wait until all that was sent to the topics has come out; return how often each value has, and is committed."""
         wanted = {value for topic in topics for value in self._sent[topic]}
-        found: Counter[bytes] = Counter()
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while wanted - (found := await self.found()).keys():
-                    await asyncio.sleep(0)
-        except TimeoutError:
-            raise AssertionError(f"not read within {PATIENCE_S} s: {sorted(wanted - found.keys())}") from None
-        return found
+        outs = [TopicPartition(self.out, number) for number in range(PARTITIONS)]
+        return Counter([each.value or b"" for each in await read_until(self._log, outs, lambda found: wanted <= {each.value for each in found})])
 
     async def run(self, order: str) -> None:
         """Restart the members in this order. Raises AssertionError when a record was not read, or came out twice."""
@@ -108,7 +99,7 @@ class Upgrade:
                 await self.send(self.after)
             # One member knows of all others whether they are done.
             await members[int(order[0])].wait_until_caught_up(PATIENCE_S * 1_000)
-            found = await self.found()
+            found = await self.read()
             unread = {value for topic in self.after for value in self._sent[topic]} - found.keys()
             assert not unread, f"caught up, and not read: {sorted(unread)}"
         finally:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewMember, NewTopic, Outgoing, Revoked, TopicPartition
 from ks_actors.records._batch import Batch
+from tests.waiting import PATIENCE_S, soon
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors.log import Fetched, Fetcher, Log, MemberInfo, Membership, Writer
     from ks_actors.log.embedded import EmbeddedLog
 
-T = TypeVar("T")
-
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 NOBODY = GroupMetadata("", -1, "")
-PATIENCE_MS = 10_000
+PATIENCE_MS = PATIENCE_S * 1_000
+
+
+class Read(NamedTuple):
+    """A record, and its place."""
+
+    partition: TopicPartition
+    offset: int
+    key: bytes | None
+    value: bytes | None
 
 
 def batch(*values: bytes | None, keys: Sequence[bytes | None] | None = None, timestamps: Sequence[int] | None = None) -> Batch:
@@ -30,11 +38,6 @@ def batch(*values: bytes | None, keys: Sequence[bytes | None] | None = None, tim
 
 def outgoing(partition: TopicPartition, *values: bytes | None) -> Outgoing:
     return Outgoing(partition, batch(*values))
-
-
-async def soon(awaitable: Awaitable[T]) -> T:
-    """Wait, but not for ever."""
-    return await asyncio.wait_for(awaitable, PATIENCE_MS / 1000)
 
 
 async def new_topic(log: Log, partitions: int = 1, **configs: str) -> list[TopicPartition]:
@@ -68,6 +71,32 @@ async def read_all(
         fetched = await fetch_one(fetcher)
         found += zip(fetched.batch.offsets, fetched.batch.keys, fetched.batch.values, strict=True)
         begin = fetched.next_offset
+    await fetcher.close()
+    return found
+
+
+async def read_until(log: Log, partitions: Sequence[TopicPartition], enough: Callable[[list[Read]], object]) -> list[Read]:
+    """Read committed records until they are enough, and then all that there are by then."""
+    places = dict(await log.begin_offsets(partitions))
+    fetcher = log.fetcher(client_id="reader", isolation=COMMITTED)
+    fetcher.assign(places)
+    found: list[Read] = []
+
+    async def read_on() -> None:
+        for fetched in await fetcher.fetch(max_wait_ms=PATIENCE_MS):
+            records = fetched.batch
+            found.extend(Read(fetched.partition, *each) for each in zip(records.offsets, records.keys, records.values, strict=True))
+            places[fetched.partition] = fetched.next_offset
+
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not enough(found):
+                await read_on()
+            ends = await log.end_offsets(partitions, COMMITTED)
+            while any(places[partition] < end for partition, end in ends.items()):
+                await read_on()
+    except TimeoutError as error:
+        raise AssertionError(f"not enough records within {PATIENCE_S} s, but {len(found)}; the last ones: {found[-5:]}") from error
     await fetcher.close()
     return found
 
@@ -139,7 +168,7 @@ async def settle(*members: Membership) -> list[Assigned]:
     followers = [asyncio.ensure_future(follow(index, member)) for index, member in enumerate(members)]
     try:
         waited: list[asyncio.Future[Any]] = [settled, *followers]
-        await asyncio.wait(waited, timeout=PATIENCE_MS / 1000, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waited, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         for follower in followers:
             if follower.done():
                 follower.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,13 @@ import pytest
 
 from ks_actors import IllegalGeneration, UnknownTopicOrPartition
 from ks_actors.log import Assigned, ManagesGroups, NewMember, OffsetAndMetadata, TopicPartition
-from tests.log.helpers import by_turns, new_topic, soon
+from tests.log.helpers import by_turns, new_topic
 
 if TYPE_CHECKING:
     from ks_actors.log import Log, Membership
+
+
+from tests.waiting import soon, until
 
 
 async def joined(log: Log, group: str, topic: str) -> Membership:
@@ -73,6 +75,8 @@ async def test_offsets_of_a_deleted_topic_go_with_it(log: Log) -> None:
     group = f"group-{uuid.uuid4().hex}"
     await log.set_group_offsets(group, {one: OffsetAndMetadata(0)})
     await log.delete_topics([one.topic])
-    async with asyncio.timeout(30):
-        while await log.group_offsets(group):
-            await asyncio.sleep(0)
+
+    async def gone() -> bool:
+        return not await log.group_offsets(group)
+
+    await until(gone)

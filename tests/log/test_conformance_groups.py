@@ -10,12 +10,15 @@ import pytest
 from ks_actors._errors import IllegalGeneration, LogClosed
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, TopicPartition
 from ks_actors.log._groups import ManagesGroups
-from tests.log.helpers import PATIENCE_MS, assigned, by_turns, group_name, join, lost, new_topic, revoked, settle, soon
+from tests.log.helpers import assigned, by_turns, group_name, join, lost, new_topic, revoked, settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ks_actors.log import Log, MemberAssignment, MemberInfo
+
+
+from tests.waiting import soon, until
 
 
 async def test_one_member_gets_everything(log: Log) -> None:
@@ -68,10 +71,12 @@ async def test_a_member_that_has_not_read_its_assignment_holds_up_nobody(log: Lo
     partitions = await new_topic(log, 2)
     group = group_name()
     first = await join(log, group, partitions[0].topic)
-    assert isinstance(log, ManagesGroups)
-    async with asyncio.timeout(PATIENCE_MS / 1000):
-        while [member.partitions for member in await log.group_members(group)] != [frozenset(partitions)]:
-            await asyncio.sleep(0)
+
+    async def dealt() -> bool:
+        assert isinstance(log, ManagesGroups)
+        return [member.partitions for member in await log.group_members(group)] == [frozenset(partitions)]
+
+    await until(dealt)
     second = await join(log, group, partitions[0].topic)
     two, one = await assigned(second), await assigned(first)
     assert sorted(one.assignment.partitions + two.assignment.partitions) == partitions
@@ -137,9 +142,9 @@ async def test_a_member_that_does_not_let_go_is_thrown_out(log: Log) -> None:
     """After the rebalance timeout it hears that its partitions are lost, and the others go on without it; it may come again."""
     (partition,) = await new_topic(log)
     group = group_name()
-    slow = await join(log, group, partition.topic, rebalance_timeout_ms=100)
+    slow = await join(log, group, partition.topic, rebalance_timeout_ms=1_000)
     await assigned(slow)
-    other = await join(log, group, partition.topic, rebalance_timeout_ms=100)
+    other = await join(log, group, partition.topic, rebalance_timeout_ms=1_000)
     await revoked(slow)
     event = await assigned(other)
     assert event.assignment.partitions == (partition,)

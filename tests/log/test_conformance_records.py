@@ -10,7 +10,8 @@ import pytest
 from ks_actors._errors import LogClosed, OffsetOutOfRange, ProduceFailed, RecordTooLarge, TopicExists, UnknownTopicOrPartition
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.records._batch import Batch
-from tests.log.helpers import COMMITTED, PATIENCE_MS, UNCOMMITTED, batch, fetch_one, new_topic, outgoing, read_all, soon, values_of, write
+from tests.log.helpers import COMMITTED, PATIENCE_MS, UNCOMMITTED, batch, fetch_one, new_topic, outgoing, read_all, values_of, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from ks_actors.log import Fetcher, Log

@@ -9,7 +9,8 @@ import pytest
 
 from ks_actors._errors import LogError, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
-from tests.log.helpers import COMMITTED, assigned, fetch_one, group_name, join, new_topic, read_all, revoked, soon, write
+from tests.log.helpers import COMMITTED, assigned, fetch_one, group_name, join, new_topic, read_all, revoked, write
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from ks_actors.log.embedded import EmbeddedLog

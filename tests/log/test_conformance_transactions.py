@@ -21,10 +21,10 @@ from tests.log.helpers import (
     outgoing,
     read_all,
     settle,
-    soon,
     values_of,
     write,
 )
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from ks_actors.log import Log, TransactionalProducer
@@ -193,7 +193,7 @@ async def test_transactional_ids_do_not_meddle_with_each_other(log: Log) -> None
 async def test_a_transaction_has_its_time(log: Log) -> None:
     """After its timeout it is aborted: a commit raises TransactionAborted, and the next transaction is as good as any."""
     (partition,) = await new_topic(log)
-    producer = await transactional(log, group_name(), timeout_ms=1_000)
+    producer = await transactional(log, group_name(), timeout_ms=2_000)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({partition: 0})
     await write(producer, partition, b"a")
@@ -209,7 +209,7 @@ async def test_a_transaction_has_its_time(log: Log) -> None:
 async def test_a_void_transaction_takes_no_more_records(log: Log) -> None:
     """Each send raises TransactionAborted until the producer has taken note, so that nothing gets into the next transaction by mistake."""
     (partition,) = await new_topic(log)
-    producer = await transactional(log, group_name(), timeout_ms=1_000)
+    producer = await transactional(log, group_name(), timeout_ms=2_000)
     fetcher = log.fetcher(client_id="r", isolation=COMMITTED)
     fetcher.assign({partition: 0})
     await write(producer, partition, b"a")

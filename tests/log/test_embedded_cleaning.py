@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tests.log.helpers import Clock
 
 
+from tests.waiting import until
+
+
 async def put(producer: Writer, partition: TopicPartition, **pairs: str | None) -> None:
     values = [None if value is None else value.encode() for value in pairs.values()]
     await producer.send([Outgoing(partition, batch(*values, keys=[key.encode() for key in pairs]))])
@@ -226,9 +229,11 @@ async def test_large_partitions_are_cleaned_without_being_asked(embedded: Embedd
         for partition in (small, large):
             value = b"x" * (1 << 20 if partition == large else 1)
             await producer.send([Outgoing(partition, batch(value, keys=[b"%d" % (index % 2)], timestamps=[index]))])
-    async with asyncio.timeout(60):
-        while len(await read_all(embedded, large)) > 6:
-            await asyncio.sleep(0)
+
+    async def cleaned() -> bool:
+        return len(await read_all(embedded, large)) <= 6
+
+    await until(cleaned)
     assert len(await read_all(embedded, small)) == 12
     assert [offset for offset, _, _ in await read_all(embedded, large)] == [6, 7, 8, 9, 10, 11]
 

@@ -31,6 +31,7 @@ from tests.log.helpers import (
     values_of,
     write,
 )
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -276,6 +277,19 @@ async def test_records_that_could_not_be_wiped_are_wiped_later(tmp_path: Path) -
     rdict.close()
 
 
+async def until_free(directory: Path) -> None:
+    """Wait until nobody has a log's directory."""
+
+    async def free() -> bool:
+        try:
+            async with EmbeddedLog(directory):
+                return True
+        except LogError:
+            return False
+
+    await until(free)
+
+
 async def test_a_cancelled_start_leaves_the_directory_to_others(tmp_path: Path) -> None:
     """A log that opens in a thread is closed when it is open."""
     starting = asyncio.ensure_future(EmbeddedLog(tmp_path).start())
@@ -284,12 +298,7 @@ async def test_a_cancelled_start_leaves_the_directory_to_others(tmp_path: Path) 
     with pytest.raises(asyncio.CancelledError):
         await starting
     await asyncio.get_running_loop().run_in_executor(None, int)
-    while True:
-        try:
-            async with EmbeddedLog(tmp_path):
-                return
-        except LogError:
-            await asyncio.sleep(0)
+    await until_free(tmp_path)
 
 
 async def test_a_cancelled_close_closes_all_the_same(tmp_path: Path) -> None:
@@ -301,9 +310,4 @@ async def test_a_cancelled_close_closes_all_the_same(tmp_path: Path) -> None:
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    while True:
-        try:
-            async with EmbeddedLog(tmp_path):
-                return
-        except LogError:
-            await asyncio.sleep(0)
+    await until_free(tmp_path)

@@ -41,6 +41,7 @@ from ks_actors.runtime.metrics._log import log_source
 from ks_actors.runtime.shared import Metrics
 from ks_actors.testing import AppHarness, run_app
 from tests.state.test_custom import InMemory
+from tests.waiting import until
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
 
@@ -112,11 +113,14 @@ def all_of_them() -> list[Metric]:
         # A member of another process is in the group until its session is over.
         await harness.kit.clock.advance(harness.config.session_timeout_ms / 1000)
         starting = asyncio.create_task(harness.restart())
-        while not starting.done():
-            # At each moment of a start.
+
+        def look() -> bool:
+            nonlocal found
             if harness._app is not None:
                 found += harness._app.metrics()
-            await asyncio.sleep(0)
+            return starting.done()
+
+        await until(look)  # at each moment of a start
         await starting
         return found
 

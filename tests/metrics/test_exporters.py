@@ -9,7 +9,6 @@ import math
 import re
 import socket
 import sys
-import time
 from typing import TYPE_CHECKING, Any, cast
 from urllib.request import urlopen
 
@@ -268,17 +267,16 @@ def periodic(out: io.StringIO) -> MeterProvider:
     return MeterProvider([PeriodicExportingMetricReader(ConsoleMetricExporter(out=out), export_interval_millis=1e6)])
 
 
-async def test_a_provider_is_shut_down_on_the_loop_of_its_app_after_the_app(tmp_path: Path) -> None:
+async def test_a_provider_is_shut_down_on_the_loop_of_its_app_after_the_app(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The last values are exported, although the loop waits for the thread that reads them."""
     out = io.StringIO()
     provider = periodic(out)
     config = StreamsConfig(application_id="app", log="memory://", state_dir=tmp_path)
     async with App(counting(), config, topics={"in": 1, "out": 1}) as app:
         OtelMetrics(app, provider)
-    began = time.monotonic()
     provider.shutdown()
-    assert time.monotonic() - began < _otel._PATIENCE_S
     assert '"NOT_RUNNING"' in out.getvalue()
+    assert caplog.messages == []
 
 
 async def test_a_provider_is_shut_down_on_the_loop_of_its_app_before_the_app(
@@ -286,12 +284,11 @@ async def test_a_provider_is_shut_down_on_the_loop_of_its_app_before_the_app(
 ) -> None:
     """All instruments together wait once for the loop, which waits for them; one warning tells of the missing values."""
     monkeypatch.setattr(_otel, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(_otel, "_FRESH_S", 1e6)  # however long the instruments take
     out = io.StringIO()
     provider = periodic(out)
     OtelMetrics(Tagged("one", 1), provider)
-    began = time.monotonic()
     provider.shutdown()
-    assert time.monotonic() - began < 5
     assert [record.getMessage() for record in caplog.records] == [
         "metrics of an app are missing in an export: the event loop of the app did not answer within 0.2 s: a function holds it up"
     ]

@@ -38,6 +38,7 @@ from ks_actors.task.calls._thread_guard import ThreadGuard
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put
 from tests.runtime.helpers import GUARANTEES, Bomb, counting
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -270,8 +271,7 @@ def test_a_task_that_restores_is_not_up_to_date(engine: Literal["rocksdb", "in_m
         starting = asyncio.ensure_future(harness.start())
         await harness.turns(1)
         app = harness.app
-        while app.state is InstanceState.CREATED:
-            await asyncio.sleep(0)
+        await until(lambda: app.state is not InstanceState.CREATED)
         with pytest.raises(QueryFailed) as failed:
             await app.store("counts").get("k0001")
         assert failed.value.reason is FailureReason.NOT_PRESENT
@@ -461,7 +461,7 @@ class Gate:
         def hold(value: str) -> str:
             if value == "hold":
                 self.inside.set()
-                assert self.open.wait(30)
+                assert self.open.wait(PATIENCE_S)
             return value
 
         builder = StreamsBuilder()
@@ -490,11 +490,13 @@ async def test_a_task_in_a_thread_is_visited_between_two_slices(tmp_path: Path, 
     config = StreamsConfig(application_id="app", state_dir=tmp_path, poll_ms=5)
     async with EmbeddedLog() as log, App(gate.topology(), config, log=log, topics={"in": 1}) as app:
         await send(log, "v0", "v1")
-        while await app.store("table").all() != [("k0", "v0"), ("k1", "v1")]:
-            await asyncio.sleep(0)
+
+        async def there() -> bool:
+            return await app.store("table").all() == [("k0", "v0"), ("k1", "v1")]
+
+        await until(there)
         await send(log, "hold")
-        while not gate.inside.is_set():
-            await asyncio.sleep(0)
+        await until(gate.inside.is_set)
         for ask in (lambda: app.store("table", timeout_ms=30).get("k0"), lambda: app.store("table", timeout_ms=30).all()):
             with pytest.raises(QueryFailed, match="is in a thread, which did not return within 30 ms") as failed:
                 await ask()

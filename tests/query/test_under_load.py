@@ -14,6 +14,7 @@ from ks_actors.query import StateQueryRequest, _scan
 from ks_actors.query._requests import RangeQuery
 from ks_actors.testing import TestRecord, run_app
 from tests.query.helpers import COMMITTED, ENGINES, UNCOMMITTED
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,20 +192,21 @@ def test_queries_go_on_while_a_commit_does(engine: StoreType, monkeypatch: pytes
         await harness.caught_up()
         old = await app.store("stamps", isolation=COMMITTED).get("k0")
         await harness.produce("in", "k0", "0 1")
-        turns = 0
         while await app.store("stamps", isolation=UNCOMMITTED).get("k0") == old:
             await asyncio.sleep(0.001)
         new = await app.store("stamps", isolation=UNCOMMITTED).get("k0")
         commit = asyncio.ensure_future(app.commit())
         levels: list[tuple[Any, Any]] = []
-        while not commit.done():
-            turns += 1
+
+        async def look() -> bool:
             levels.append((await app.store("stamps", isolation=COMMITTED).get("k0"), await app.store("stamps").get("k0")))
             result = await app.query(StateQueryRequest(store="stamps", query=RangeQuery(), isolation=UNCOMMITTED))
             assert any(result.value == [("k0", new)] for result in result.partition_results.values())
-            await asyncio.sleep(0)
+            return commit.done()
+
+        await until(look)
         await commit
-        assert turns > 5
+        assert len(levels) > 5
         assert (old, old) in levels
         assert set(levels) <= {(old, old), (new, new)}
         assert await app.store("stamps", isolation=COMMITTED).get("k0") == new

@@ -19,6 +19,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, own_threads, states
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,8 +300,7 @@ def test_run_ends_when_it_is_cancelled() -> None:
             app = App(echo(), harness.config, log=harness.log, system=harness.kit)
             running = asyncio.ensure_future(app.run())
             await harness.produce("in", "a", "1")
-            while app.metrics()["process-total"] < 1:
-                await asyncio.sleep(0)
+            await until(lambda: app.metrics()["process-total"] >= 1)
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
@@ -320,8 +320,7 @@ def test_run_returns_behind_the_end_of_a_close_in_another_task(seed: int, caplog
         app = App(echo(), harness.config, log=harness.log, system=harness.kit)
         running = asyncio.ensure_future(app.run())
         await harness.produce("in", "a", "1")
-        while app.metrics()["process-total"] < 1:
-            await asyncio.sleep(0)
+        await until(lambda: app.metrics()["process-total"] >= 1)
         closing = asyncio.ensure_future(app.close())
         await running
         assert closing.done()
@@ -339,8 +338,7 @@ def test_a_close_that_is_cancelled_comes_to_its_end_in_quiet(turns: int, caplog:
         app = App(echo(), harness.config, log=harness.log, system=harness.kit)
         await app.start()
         await harness.produce("in", "a", "1")
-        while app.metrics()["process-total"] < 1:
-            await asyncio.sleep(0)
+        await until(lambda: app.metrics()["process-total"] >= 1)
         closing = asyncio.ensure_future(app.close())
         await harness.turns(turns)
         closing.cancel()
@@ -418,8 +416,7 @@ def test_a_second_signal_ends_a_program_at_once(tmp_path: Path, caplog: pytest.L
 
     async def call(value: str) -> str:
         signal.raise_signal(signal.SIGTERM)
-        while not apps[0]._closing.begun:
-            await asyncio.sleep(0)
+        await until(lambda: apps[0]._closing.begun)
         # The app waits for this call while its other tasks go on.
         assert apps[0].state is InstanceState.RUNNING
         signal.raise_signal(signal.SIGTERM)

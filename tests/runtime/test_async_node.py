@@ -16,6 +16,7 @@ from ks_actors.processors.stateless._stateless import MapValues
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task.calls._async_node import AsyncNode
 from ks_actors.task.calls._batch_node import BatchNode
+from tests.waiting import PATIENCE_S, soon
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -219,14 +220,14 @@ async def test_a_plain_function_of_many_records_is_leaving_until_it_returns(fail
 
     def blocks(records: list[Any]) -> list[Any]:
         entered.set()
-        if not may.wait(30) or fails:
+        if not may.wait(PATIENCE_S) or fails:
             raise ValueError("not at all")
         return records
 
     work = _Work()
     node = BatchNode(cast("NodeWork", work), Batched(blocks, 1, 0, AsyncOptions(order="partition")), current=RecordContextHolder(), wake=woken.set)
     node.process("k", "v", 0, ())
-    assert await asyncio.to_thread(entered.wait, 30)
+    assert await asyncio.to_thread(entered.wait, PATIENCE_S)
     (call,) = node._calls._running
     assert call.task is not None
     for _ in range(2):
@@ -236,8 +237,7 @@ async def test_a_plain_function_of_many_records_is_leaving_until_it_returns(fail
             await asyncio.sleep(0)
         assert (node.in_flight, node.leaving, woken.is_set()) == (0, True, False)
     may.set()
-    async with asyncio.timeout(30):
-        await woken.wait()
+    await soon(woken.wait())
     assert (node.leaving, node.has_results, work.out, work.failures) == (False, False, [], [])
     node.close()
 

@@ -29,6 +29,7 @@ from ks_actors.records import Batch
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver, run_app
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +137,7 @@ async def test_the_task_that_has_started_an_app_is_not_cancelled_by_such_an_erro
         app = App(builder.build(), StreamsConfig(application_id="a"), log=log)
         await asyncio.create_task(app.start())
         await _write(log, "bad")
-        await asyncio.wait_for(app._ended.wait(), 10)
+        await soon(app._ended.wait())
         assert app.state is InstanceState.ERROR
         with pytest.raises(ProcessingFailed, match="index out of bounds"):
             await app.close()

@@ -42,6 +42,7 @@ from ks_actors.records._batch import Batch
 from ks_actors.task.calls._blocking import needs_thread
 from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -282,7 +283,7 @@ class Gate:
     def __call__(self, value: str) -> str:
         self.threads.add(threading.current_thread().name)
         self.entered.set()
-        assert self.may.wait(60)
+        assert self.may.wait(PATIENCE_S)
         if value == "bad":
             raise ValueError("bad value")
         return value.upper()
@@ -301,15 +302,6 @@ class _Running:
         batch = Batch([b"k"] * count, [value.encode() for value in values], list(range(count)))
         await producer.send([Outgoing(TopicPartition("in", 0), batch)])
         await producer.close()
-
-    async def until(self, ready: Callable[[], bool]) -> int:
-        """Let the loop go round until something is so; return how often it did."""
-        rounds = 0
-        async with asyncio.timeout(60):
-            while not ready():
-                await asyncio.sleep(0)
-                rounds += 1
-        return rounds
 
     async def values(self) -> list[bytes | None]:
         fetcher = self.log.fetcher(client_id="test", isolation=IsolationLevel.READ_COMMITTED)
@@ -350,7 +342,7 @@ def test_the_loop_is_free_while_code_blocks(guarantee: str, tmp_path: Path) -> N
     gate = Gate()
 
     async def while_blocked(running: _Running) -> asyncio.Future[None]:
-        await running.until(gate.entered.is_set)
+        await until(gate.entered.is_set)
         await running.write("c", "d")
         commit = asyncio.ensure_future(running.app.commit())
         for _ in range(1000):
@@ -443,7 +435,7 @@ def test_sinks_may_block(kind: str, guarantee: str, tmp_path: Path) -> None:
 
     async def test(running: _Running) -> None:
         await running.write("a", "b")
-        await running.until(gate.entered.is_set)
+        await until(gate.entered.is_set)
         for _ in range(1000):
             await asyncio.sleep(0)
         gate.may.set()

@@ -17,6 +17,7 @@ from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,9 +139,12 @@ def test_processors_are_closed_when_the_app_ends_in_error() -> None:
         Stubborn.failures[1][:] = []
         await harness.produce("in", "a", "1")
         ended = asyncio.ensure_future(harness.ended())
-        while harness.app.state is InstanceState.RUNNING:
+
+        def ends() -> bool:
             Stubborn.failures[1][:] = ["at the close"] if not Stubborn.failures[0] else []
-            await asyncio.sleep(0)
+            return harness.app.state is not InstanceState.RUNNING
+
+        await until(ends)
         error = await ended
         assert error is not None
 

@@ -12,6 +12,7 @@ from ks_actors import ConfigError, Consumed, Materialized, ProcessingFailed, Pro
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -118,7 +119,7 @@ def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None
     def fail(value: str) -> str:
         if value == "bad":
             entered.set()
-            assert go_on.wait(20)
+            assert go_on.wait(PATIENCE_S)
             raise RuntimeError("by its own fault")
         return value
 
@@ -131,8 +132,7 @@ def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None
         await harness.produce("in", "a", "bad", 0, partition=0)
         await asyncio.to_thread(entered.wait, 20)
         closing = asyncio.create_task(harness.app.close())
-        while harness.app.state is not InstanceState.PENDING_SHUTDOWN:
-            await asyncio.sleep(0)
+        await until(lambda: harness.app.state is InstanceState.PENDING_SHUTDOWN)
         began = harness.kit.clock.time()
         go_on.set()
         with pytest.raises(ProcessingFailed, match="by its own fault"):

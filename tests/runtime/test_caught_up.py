@@ -18,7 +18,7 @@ from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from tests.log.helpers import batch
 from tests.runtime.helpers import GUARANTEES
-from tests.runtime.test_threads import until
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from ks_actors.topology import Topology

@@ -21,6 +21,7 @@ from ks_actors.testing._connection import Connection
 from tests.examples_of import examples
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, by_key, check_counts, counting, echo, own_threads, states
 from tests.runtime.outages import Line, Weather
+from tests.waiting import soon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -295,9 +296,8 @@ async def test_a_directory_is_free_when_an_app_was_closed_while_it_started(tmp_p
             running = asyncio.ensure_future(app.run())
             for _ in range(turns):
                 await asyncio.sleep(0)
-            async with asyncio.timeout(60):
-                await app.close()
-                await running
+            await soon(app.close())
+            await soon(running)
         async with App(counting("rocksdb"), config, log=log) as app:
             assert app.state is InstanceState.RUNNING
     assert asyncio.all_tasks() == {asyncio.current_task()}

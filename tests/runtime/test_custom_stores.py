@@ -16,11 +16,13 @@ from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, by_key, check_counts
 from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+
 DECODE, ENCODE = serdes.LONG.deserializer(""), serdes.LONG.serializer("")
 
 
@@ -253,8 +255,12 @@ def test_a_store_answers_queries_of_its_own() -> None:
         assert "not known apart" in told.message
         assert last(told) == at
         await harness.produce("in", "b", "v")
-        while (answer := await ask(harness, Count())).value == 1:
-            await asyncio.sleep(0)
+
+        async def counted() -> bool:
+            return bool((await ask(harness, Count())).value != 1)
+
+        await until(counted)
+        answer = await ask(harness, Count())
         assert answer.value == 2
         now = last(answer)
         assert now is not None

@@ -29,6 +29,7 @@ from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,8 +125,7 @@ def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
                 await harness.start()
             await until_came(harness, 600 * (part + 1))
             # RocksDB writes in a thread of its own, for which virtual time does not wait; what is asked of it meanwhile is put off.
-            while Keeps.store.engine._lags():
-                await asyncio.sleep(0)
+            await until(lambda: not Keeps.store.engine._lags())
         whole = await held(harness)
         assert len(whole) == 2600
         await harness.crash()

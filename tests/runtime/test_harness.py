@@ -14,6 +14,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, explore_app, run_app
 from ks_actors.testing._disk import copy_as_is
 from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,8 +83,7 @@ def test_a_crash_leaves_the_state_of_a_killed_process() -> None:
     async def test(harness: AppHarness) -> None:
         many = 5_000  # little would not be written before the commit
         await harness.produce_all("in", [TestRecord("a", "1", 0)] * many)
-        while harness.app.metrics()["produced-records-total"] < many:
-            await asyncio.sleep(0)
+        await until(lambda: harness.app.metrics()["produced-records-total"] >= many)
         app = harness.app
         await harness.crash()
         with pytest.raises(NotRunning):

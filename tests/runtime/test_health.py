@@ -16,6 +16,7 @@ from ks_actors.task import RecordQueue
 from ks_actors.testing import TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,15 +147,14 @@ def test_a_task_that_restores_makes_an_app_not_ready() -> None:
         harness.wipe_state()
         seen: list[Health] = []
 
-        async def look() -> None:
-            while not seen or not seen[-1].ready:
-                seen.append(harness.app.health())
-                await asyncio.sleep(0)
+        def look() -> bool:
+            seen.append(harness.app.health())
+            return seen[-1].ready
 
         async with asyncio.TaskGroup() as group:
             restarted = group.create_task(harness.restart())
             await asyncio.sleep(0)
-            group.create_task(look())
+            group.create_task(until(look))
             await restarted
         told = {problem.task for health in seen for problem in health.problems if problem.reason is HealthReason.RESTORING}
         assert told == {TaskId(0, 0), TaskId(0, 1)}
@@ -236,8 +236,7 @@ async def test_another_thread_learns_of_a_blocked_loop(tmp_path: Path) -> None:
         assert instance is not None
         watch = instance.watch
         assert watch is not None
-        while watch.looked_ms is None:
-            await asyncio.sleep(0)
+        await until(lambda: watch.looked_ms is not None)
         seen: list[Health] = []
 
         def look() -> None:
@@ -344,14 +343,13 @@ def test_restores_tell_their_positions_and_ends() -> None:
         harness.wipe_state()
         seen: set[tuple[str, int, int | None]] = set()
 
-        async def look(restarted: asyncio.Task[None]) -> None:
-            while not restarted.done():
-                seen.update((str(one.changelog), one.position, one.end) for task in harness.app.tasks() for one in task.restores)
-                await asyncio.sleep(0)
+        def look() -> bool:
+            seen.update((str(one.changelog), one.position, one.end) for task in harness.app.tasks() for one in task.restores)
+            return restarted.done()
 
         restarted = asyncio.ensure_future(harness.restart())
         await asyncio.sleep(0)
-        await look(restarted)
+        await until(look)
         assert {(name, position) for name, position, _ in seen} == {("app-counts-changelog-1", 0)}
         assert all(end is not None and end >= 30 for _, _, end in seen)
         assert [task.restores for task in harness.app.tasks()] == [(), ()]

@@ -14,7 +14,8 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records._batch import Batch
 from ks_actors.runtime.commit import _drains
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
-from tests.runtime.test_threads import gated, until
+from tests.runtime.test_threads import gated
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,8 +60,7 @@ async def test_calls_are_left_out_when_a_slow_cache_is_at_rest(guarantee: str, t
             for _ in range(1000):
                 await asyncio.sleep(0)
             gate.opened.set()
-            async with asyncio.timeout(20):
-                await until(lambda: COUNTED in log._groups.get("app").committed())
+            await until(lambda: COUNTED in log._groups.get("app").committed())
             assert CALLED not in log._groups.get("app").committed()
             assert not commit.done()
             returns.set()

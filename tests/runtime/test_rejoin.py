@@ -18,6 +18,7 @@ from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.instance import _wiring
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from ks_actors.log import MembershipEvent
@@ -159,8 +160,7 @@ def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monk
             if isinstance(membership._events[0], Assigned) and not met:
                 met.append(membership._events[0])
                 instance._wiring._poller.tell(m.Rejoin(StreamsError("fenced")))
-                while not poller._following:
-                    await asyncio.sleep(0)
+                await until(lambda: poller._following)
             found: MembershipEvent = await wait()
             return found
 

@@ -14,6 +14,7 @@ from ks_actors import ProcessingFailed, WorkerState
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, Bomb, counting, echo
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from ks_actors import App
@@ -99,8 +100,7 @@ def test_a_removed_worker_is_shown_until_it_has_ended(caplog: pytest.LogCaptureF
 
     async def test(harness: AppHarness) -> None:
         removing = asyncio.ensure_future(harness.remove_worker())
-        while len(shown(harness)) == 2 and WorkerState.PENDING_SHUTDOWN not in shown(harness):
-            await asyncio.sleep(0)
+        await until(lambda: len(shown(harness)) != 2 or WorkerState.PENDING_SHUTDOWN in shown(harness))
         assert shown(harness) == [WorkerState.RUNNING, WorkerState.PENDING_SHUTDOWN]
         assert harness.app.metrics()["alive-workers"] == 1
         assert await removing == "app-Worker-2"
@@ -145,8 +145,7 @@ def test_a_worker_that_comes_in_a_rebalance_begins_as_the_others_are(caplog: pyt
     async def test(harness: AppHarness) -> None:
         async with harness.another(client_id="other", start=False) as other:
             joining = asyncio.ensure_future(other.start())
-            while harness.app.state is not InstanceState.REBALANCING:
-                await asyncio.sleep(0)
+            await until(lambda: harness.app.state is InstanceState.REBALANCING)
             assert await harness.add_worker() == "app-Worker-2"
             added.append(shown(harness))
             await joining

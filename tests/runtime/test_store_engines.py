@@ -70,7 +70,7 @@ def test_counts_in_an_engine_of_ones_own_survive_crashes(seed: int, guarantee: s
 async def test_an_engine_is_opened_in_one_thread_and_used_in_another(tmp_path: Path) -> None:
     """An app opens stores in a thread of their own, in real time too; a second start goes on from what the engine has."""
     config = StreamsConfig(application_id="engines", state_dir=tmp_path)
-    async with EmbeddedLog() as log, asyncio.timeout(60):
+    async with EmbeddedLog() as log:
         for start in (1, 2):
             async with App(counting(), config, log=log, topics={"in": 2, "other": 2, "out": 1, "joined": 1}) as app:
                 producer = await log.producer(client_id="test")

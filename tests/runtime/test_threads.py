@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ks_actors import ProcessorContext
     from ks_actors.topology import StoreType
 
+from tests.waiting import PATIENCE_S, until
+
 IN, OUT = TopicPartition("in", 0), TopicPartition("out", 0)
 
 
@@ -85,7 +87,7 @@ class Gate:
     def __call__(self, value: str) -> str:
         self.threads.add(threading.current_thread().name)
         self.entered.set()
-        assert self.opened.wait(30)
+        assert self.opened.wait(PATIENCE_S)
         return value
 
 
@@ -97,12 +99,6 @@ def gated() -> tuple[Gate, Callable[[str], str]]:
         return gate(value)
 
     return gate, pass_gate
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something has happened in another thread."""
-    while not condition():
-        await asyncio.sleep(0)
 
 
 async def test_records_waiting_beside_a_thread_count(tmp_path: Path) -> None:
@@ -271,7 +267,7 @@ async def test_a_processor_that_holds_the_loop_is_told_of(tmp_path: Path) -> Non
 
     def hold_the_loop(value: str) -> str:
         # Held until the watch has looked, however slow this machine is.
-        assert looked.wait(30)
+        assert looked.wait(PATIENCE_S)
         return value
 
     async with System("real", stall_after=0.01) as system:

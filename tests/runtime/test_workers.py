@@ -12,6 +12,7 @@ from ks_actors import ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import run_app
 from tests.runtime.helpers import GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, states
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -69,8 +70,7 @@ def test_a_worker_may_come_during_a_rebalance() -> None:
     async def test(harness: AppHarness) -> None:
         async with harness.another(client_id="other", start=False) as other:
             joining = asyncio.ensure_future(other.start())
-            while harness.app.state is not InstanceState.REBALANCING:
-                await asyncio.sleep(0)
+            await until(lambda: harness.app.state is InstanceState.REBALANCING)
             assert await harness.add_worker() == "app-Worker-2"
             seen.append(harness.app.state)
             await joining

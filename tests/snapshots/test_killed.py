@@ -16,13 +16,13 @@ from ks_actors.snapshots import find_snapshots
 from tests.snapshots.seeding import CHANGELOG, app_of, contents, counted, put, table, totals_of
 from tests.snapshots.test_taking import counts_in
 from tests.snapshots.victim import KEYS, SETTINGS, key_of, settings_of
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TAKES = 8
 HAND_OVERS = 8
-DEADLINE = 100
 
 
 async def killed(what: str, directory: Path, lines: int, seconds: float) -> list[str]:
@@ -36,7 +36,7 @@ async def killed(what: str, directory: Path, lines: int, seconds: float) -> list
     assert process.stdout is not None
     ended = asyncio.ensure_future(process.wait())
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(PATIENCE_S):
             told = [(await process.stdout.readline()).decode() for _ in range(lines)]
         assert told[0] == "begun\n"
         await asyncio.wait([ended], timeout=seconds)

@@ -20,6 +20,7 @@ from ks_actors.snapshots import Place, find_snapshots
 from tests.runtime.helpers import EOS
 from tests.snapshots.seeding import app_of, counted, put, totals_of
 from tests.snapshots.test_taking import Heard
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ if not os.environ.get("CI"):  # there, what cannot run fails
     pytest.importorskip("moto")
 boto3: Any = import_module("boto3")
 s3fs: Any = import_module("s3fs")
-pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
 KEYS = [f"k{number % 300:04d}" for number in range(2_000)]
 
@@ -49,7 +49,7 @@ def endpoint() -> Iterator[str]:
     port = int(server.stdout.readline())
     yield f"http://127.0.0.1:{port}"
     server.stdin.close()
-    server.wait(30)
+    server.wait(PATIENCE_S)
     server.stdout.close()
 
 

@@ -30,6 +30,7 @@ from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.snapshots.helpers import in_memory
 from tests.snapshots.seeding import CHANGELOG, COUNTS, app_of, contents, counted, put, table, totals_of
 from tests.snapshots.test_taking import Heard
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -293,12 +294,10 @@ def test_a_member_that_joins_meanwhile_waits(tmp_path: Path, monkeypatch: pytest
 
         monkeypatch.setattr(log, "transactional_producer", wait_and_make)
         seeding = asyncio.ensure_future(app.seed(place))
-        while not members(log):
-            await asyncio.sleep(0)
+        await until(lambda: members(log))
         other = app_of(log, tmp_path / "two")
         starting = asyncio.ensure_future(other.start())
-        while len(members(log)) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(members(log)) >= 2)
         if thrown_out:
             members(log)[0].expire()
         gate.set()

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources
+from tests.waiting import PATIENCE_S
 
 from .helpers import Task, key_value
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SECONDS = 30
 
 
 def test_a_flush_is_put_off_while_another_one_waits(tmp_path: Path) -> None:
@@ -21,7 +20,7 @@ def test_a_flush_is_put_off_while_another_one_waits(tmp_path: Path) -> None:
     task = Task([key_value(value=LONG)], tmp_path, shared=SharedResources(memtable_bytes=64 << 10, write_buffer_bytes=4 << 20))
     engine: Any = task.stores._engine
     assert not task.stores.wants_flush(idle=False)
-    until, written = perf_counter() + SECONDS, 0
+    until, written = perf_counter() + PATIENCE_S, 0
     while not engine._owed:
         engine.write([(b"\x01%09d" % number, bytes(50)) for number in range(written, written + 400)])
         written += 400

@@ -53,7 +53,6 @@ def fill(directory: Path) -> None:
 
 
 @pytest.mark.unmeasured
-@pytest.mark.timeout(120)
 def test_a_full_disk_holds_up_no_write() -> None:
     """Each write ends, with StateFull if there is no room: RocksDB itself would wait for some, and the event loop with it."""
     if not can_mount():

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.async_api import async_playwright
 
+from tests.waiting import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from playwright.async_api import Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-PATIENCE_MS = 30_000
 
 
 def find_browser() -> str | None:
@@ -43,7 +44,7 @@ class Seen:
         self.errors: list[str] = []
         page.on("console", lambda message: self.errors.append(message.text) if message.type in {"error", "warning"} else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.set_default_timeout(PATIENCE_MS)
+        page.set_default_timeout(PATIENCE_S * 1000)
 
     async def text(self, selector: str, pattern: str) -> None:
         """Wait until the text of an element matches a regular expression."""

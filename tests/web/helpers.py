@@ -16,7 +16,7 @@ from ks_actors.serdes import LONG, STRING
 from ks_actors.web import create_app
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from ks_actors.log import Log
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 TOKEN = "a token for tests"  # noqa: S105 - it guards nothing
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
 PARTITIONS = 2
-SESSION_MS = 2_000
 
 
 class Visits:
@@ -101,10 +100,3 @@ async def client_of(app: App, **options: Any) -> AsyncIterator[httpx.AsyncClient
     transport = httpx.ASGITransport(create_app(app, **options))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait, on a loop that turns, until something is true."""
-    async with asyncio.timeout(30):
-        while not true():
-            await asyncio.sleep(0)

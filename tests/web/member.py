@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from ks_actors.log import open_log
-from tests.web.helpers import SESSION_MS, Visits, visiting
+from tests.waiting import SESSION_MS
+from tests.web.helpers import Visits, visiting
 
 
 async def main() -> None:

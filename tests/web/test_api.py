@@ -23,7 +23,8 @@ from ks_actors.serdes import json as json_of
 from ks_actors.web import create_app
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
-from tests.web.helpers import AUTHORIZED, TOKEN, Visits, client_of, fresh_log, until, visit, visiting
+from tests.waiting import until
+from tests.web.helpers import AUTHORIZED, TOKEN, Visits, client_of, fresh_log, visit, visiting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log
     from ks_actors.web import PageServer
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.unmeasured]
+pytestmark = pytest.mark.unmeasured
 STUCK_MS = 500
 
 

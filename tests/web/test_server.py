@@ -14,19 +14,18 @@ import httpx
 import pytest
 
 from ks_actors.web import serve_page, serve_probes
-from tests.web.helpers import TOKEN, Visits, fresh_log, until, visiting
+from tests.waiting import PATIENCE_S, until
+from tests.web.helpers import TOKEN, Visits, fresh_log, visiting
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-ENDS_WITHIN_S = 10
 
 
 async def test_a_reader_of_events_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:
     """Its stream has a view each second, and ends when the page does; the program's signal handlers are left alone."""
     log = await fresh_log()
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    async with visiting(log, tmp_path, Visits()) as app, httpx.AsyncClient(timeout=ENDS_WITHIN_S) as client:
+    async with visiting(log, tmp_path, Visits()) as app, httpx.AsyncClient(timeout=PATIENCE_S) as client:
         async with serve_page(app) as page:
             assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
             async with client.stream("GET", f"{page.url}api/events") as events:
@@ -39,7 +38,7 @@ async def test_a_reader_of_events_does_not_keep_the_server_from_ending(tmp_path:
                     if len(views) == 2:
                         break
                 assert views[1]["at_ms"] - views[0]["at_ms"] >= 900
-                async with asyncio.timeout(ENDS_WITHIN_S):
+                async with asyncio.timeout(PATIENCE_S):
                     await page.close()
                     assert [line async for line in lines if line.startswith("data: ")] == []
         with pytest.raises(httpx.ConnectError):
@@ -54,13 +53,12 @@ async def test_a_reader_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> 
     try:
         async with visiting(log, tmp_path, Visits()) as app, serve_page(app) as page:
             for _ in range(2):
-                async with httpx.AsyncClient() as client, client.stream("GET", f"{page.url}api/events") as events:
+                async with httpx.AsyncClient(timeout=PATIENCE_S) as client, client.stream("GET", f"{page.url}api/events") as events:
                     async for line in events.aiter_lines():
                         if line.startswith("data: "):
                             break
                     assert _tasks_of_events()
-                async with asyncio.timeout(ENDS_WITHIN_S):
-                    await until(lambda: not _tasks_of_events())
+                await until(lambda: not _tasks_of_events())
     finally:
         gc.enable()
     await log.close()
@@ -75,7 +73,7 @@ def _tasks_of_events() -> list[str]:
 async def test_it_listens_on_loopback_and_for_loopback_names_alone(tmp_path: Path) -> None:
     """Port 0 is any free one; its link has the token behind a hash; a foreign host name is refused there, and not elsewhere."""
     log = await fresh_log()
-    async with visiting(log, tmp_path, Visits()) as app, httpx.AsyncClient() as client:
+    async with visiting(log, tmp_path, Visits()) as app, httpx.AsyncClient(timeout=PATIENCE_S) as client:
         async with serve_page(app, token="a+b&c=/ d\n") as page:  # noqa: S106 - it guards nothing
             assert parse_qs(urlsplit(page.link).fragment) == {"token": ["a+b&c=/ d"]}
         async with serve_page(app, token=TOKEN) as page:
@@ -111,7 +109,7 @@ async def test_too_many_readers_are_refused(tmp_path: Path, monkeypatch: pytest.
     async with (
         visiting(log, tmp_path, Visits()) as app,
         serve_page(app) as page,
-        httpx.AsyncClient() as client,
+        httpx.AsyncClient(timeout=PATIENCE_S) as client,
         client.stream("GET", f"{page.url}api/events") as first,
     ):
         assert first.status_code == 200
@@ -128,7 +126,7 @@ async def test_probes_are_served_before_the_start_and_show_no_records(tmp_path: 
     """An orchestrator asks from the first moment, from another host, by any name; the rest of the API is not there."""
     log = await fresh_log()
     app = visiting(log, tmp_path, Visits())
-    async with serve_probes(app) as address, httpx.AsyncClient(base_url=address, headers={"host": "pod-7"}) as client:
+    async with serve_probes(app) as address, httpx.AsyncClient(base_url=address, headers={"host": "pod-7"}, timeout=PATIENCE_S) as client:
         assert [(await client.get(path)).status_code for path in ("health", "ready")] == [200, 503]
         async with app:
             await app.wait_until_caught_up()

@@ -21,6 +21,7 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.web import serve_page
 from ks_actors.web._answers import Refusal
 from ks_actors.web._typed_keys import typed_keys
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -58,7 +59,7 @@ async def table(tmp_path: Path, serde: serdes.Serde[Any], *keys: Any, **settings
 
 async def ask(url: str, **asked: str) -> list[Any]:
     """Return the keys of the rows of an answer."""
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
         answer = await client.get("api/stores/table", params=asked)
         assert answer.status_code == 200, answer.text
         return [row["key"] for row in answer.json()["rows"]]

@@ -17,7 +17,11 @@ def config(description: str | None, application: str, **settings: Any) -> Stream
     parser.add_argument("--standbys", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--session-timeout", type=float, required=True, help="seconds")
+    parser.add_argument("--hours-back", type=int, default=0, help="how much older records are taken for than they are")
     options = parser.parse_args()
+    if options.hours_back:
+        # What the app reads again from a topic of its own is older once more: no windows are behind those.
+        settings["default_timestamp_extractor"] = lambda record, _: record.timestamp - options.hours_back * 3_600_000
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     return StreamsConfig(
         application_id=application,

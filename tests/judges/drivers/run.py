@@ -38,13 +38,14 @@ class Driver:
 
     The class in `source` is called with `topics`, to print their names; with the broker's address and `arguments`, to write records and to judge;
     and with the address and `afterwards`, unless that is empty, to judge once more when all members have closed. `partitions` has the counts of the
-    topics that have not PARTITIONS. `app` is a module that runs one member.
+    topics that have not PARTITIONS. `app` is a module that runs one member, with `member_arguments`.
     """
 
     source: Path
     app: str
     arguments: Sequence[str]
     afterwards: Sequence[str] = ()
+    member_arguments: Sequence[str] = ()
     partitions: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -119,7 +120,7 @@ class Run:
     def _member(self, number: int) -> Member:
         options = self._options
         arguments = ["--bootstrap", self.broker.bootstrap, "--guarantee", options.guarantee, "--standbys", str(options.standbys)]
-        arguments += ["--workers", str(options.workers), "--session-timeout", str(options.session_timeout)]
+        arguments += ["--workers", str(options.workers), "--session-timeout", str(options.session_timeout), *self._driver.member_arguments]
         how = MemberOptions(app_cmd=f"{sys.executable} -m {self._driver.app}")
         return Member(number, how, self._work, arguments, lambda: time.monotonic() - self._began)
 

@@ -35,9 +35,9 @@ class Verdict(Protocol):
     def words(self) -> Sequence[str]: ...
 
 
-def command(options: Options, judge: Callable[[Path], Awaitable[Verdict]], trouble: str | None = None) -> int:
-    """Do one run, unless there is trouble, and tell how it ended; return the exit code. The files of a run that failed stay."""
-    trouble = missing_tools() or missing_tests() or trouble
+def command(options: Options, judge: Callable[[Path], Awaitable[Verdict]]) -> int:
+    """Do one run, unless something is missing, and tell how it ended; return the exit code. The files of a run that failed stay."""
+    trouble = missing_tools() or missing_tests()
     if trouble is not None:
         print(f"no run: {trouble}", file=sys.stderr)  # noqa: T201 - for the user of the command
         return _TROUBLE

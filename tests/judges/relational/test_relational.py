@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 @pytest.mark.extended
 @pytest.mark.heavy("brokers, members and a judge in Java")
 @pytest.mark.unmeasured
-@pytest.mark.timeout(150)
 async def test_kafkas_own_relations_hold_after_kills_and_a_restart_of_the_broker(tmp_path: Path) -> None:
     """Exactly once, whatever befalls members and the broker, Kafka's own verifier finds each comment with its article, and each article's count."""
     require_drivers()

@@ -6,8 +6,7 @@ import sys
 from functools import partial
 
 from tests.judges.drivers.told import command
-from tests.judges.smoke.judge import SmokeOptions, judge, midnight_is_near
+from tests.judges.smoke.judge import SmokeOptions, judge
 
 options = SmokeOptions.parse(sys.argv[1:], "Kafka's SmokeTestDriver judges an app of ours: see docs/judges.md.")
-near = midnight_is_near(options.seconds + 150)
-sys.exit(command(options, partial(judge, options), "midnight UTC is near, when windows of a day end: start after 00:01 UTC" if near else None))
+sys.exit(command(options, partial(judge, options)))
