@@ -11,6 +11,7 @@ from tests.liveness.fetch_run import fetch_all
 from tests.liveness.plan import draw
 from tests.liveness.run import live
 from tests.liveness.wide_plan import draw_wide
+from tests.simulation.layer import run_kafka_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,4 +65,4 @@ def _quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed, "wide": run_wide_seed, "fetch": run_fetch_seed}
+LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed, "wide": run_wide_seed, "fetch": run_fetch_seed, "kafka": run_kafka_seed}
