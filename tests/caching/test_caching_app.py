@@ -11,7 +11,7 @@ import pytest
 from ks_actors import UncaughtResponse, blocking, serdes
 from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,25 +40,22 @@ async def send(harness: AppHarness, sent: dict[str, int], random: Random, count:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_commit_sends_the_last_update_of_each_row(guarantee: str) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=10_000, statestore_cache_max_bytes=SIZE)
+async def test_a_commit_sends_the_last_update_of_each_row(harness: AppHarness, guarantee: str) -> None:
     """With the timestamp of that, before the offsets are committed; between commits nothing goes downstream while there is room."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(key, "v", time) for time, key in enumerate("abaacb")], partition=0)
-        await asyncio.sleep(1.0)
-        assert harness.app.metrics()["process-total"] == 6
-        assert await harness.read("out") == []
-        await harness.app.commit()
-        assert [(row.key, row.value, row.timestamp) for row in await harness.read("out")] == [("a", 3, 3), ("b", 2, 5), ("c", 1, 4)]
-        await harness.produce("in", "a", "v", 10, partition=0)
-        await asyncio.sleep(1.0)
-        await harness.close()
-        assert [(row.key, row.value) for row in await harness.read("out")][3:] == [("a", 4)]
-        await harness.start()
-        await harness.caught_up()
-        assert len(await harness.read("out")) == 4
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=10_000, statestore_cache_max_bytes=SIZE)
+    await harness.produce_all("in", [TestRecord(key, "v", time) for time, key in enumerate("abaacb")], partition=0)
+    await asyncio.sleep(1.0)
+    assert harness.app.metrics()["process-total"] == 6
+    assert await harness.read("out") == []
+    await harness.app.commit()
+    assert [(row.key, row.value, row.timestamp) for row in await harness.read("out")] == [("a", 3, 3), ("b", 2, 5), ("c", 1, 4)]
+    await harness.produce("in", "a", "v", 10, partition=0)
+    await asyncio.sleep(1.0)
+    await harness.close()
+    assert [(row.key, row.value) for row in await harness.read("out")][3:] == [("a", 4)]
+    await harness.start()
+    await harness.caught_up()
+    assert len(await harness.read("out")) == 4
 
 
 @pytest.mark.parametrize(("guarantee", "repartition"), [(GUARANTEES[0], False), (EOS, False), (EOS, True)])
@@ -150,49 +147,36 @@ def test_a_commit_waits_for_calls_about_cached_updates(seed: int, guarantee: str
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_task_that_moves_has_sent_its_cached_updates(guarantee: str) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=9_000, statestore_cache_max_bytes=SIZE)
+async def test_a_task_that_moves_has_sent_its_cached_updates(harness: AppHarness, guarantee: str) -> None:
     """A second member takes over half of the tasks: their cached updates were sent and committed before."""
     random, sent = Random(1), dict[str, int]()
-
-    async def test(harness: AppHarness) -> None:
-        await send(harness, sent, random, 300)
-        await asyncio.sleep(1.0)
-        assert await harness.read("out") == []
-        async with harness.another() as second:
-            await asyncio.sleep(20.0)
-            await send(harness, sent, random, 100)
-            await asyncio.sleep(20.0)
-            await second.caught_up()
-        await harness.caught_up()
-        check_last(by_key(await harness.read("out")), sent, exactly=True)
-
-    run_app(
-        test,
-        counting(),
-        topics=TOPICS,
-        processing_guarantee=guarantee,
-        commit_interval_ms=9_000,
-        statestore_cache_max_bytes=SIZE,
-    )
+    await send(harness, sent, random, 300)
+    await asyncio.sleep(1.0)
+    assert await harness.read("out") == []
+    async with harness.another() as second:
+        await asyncio.sleep(20.0)
+        await send(harness, sent, random, 100)
+        await asyncio.sleep(20.0)
+        await second.caught_up()
+    await harness.caught_up()
+    check_last(by_key(await harness.read("out")), sent, exactly=True)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_last_worker_sends_cached_updates_before_it_goes(guarantee: str) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=9_000, statestore_cache_max_bytes=SIZE)
+async def test_the_last_worker_sends_cached_updates_before_it_goes(harness: AppHarness, guarantee: str) -> None:
     """The worker's end needs no commit, and an app without workers goes on committing."""
     random, sent = Random(1), dict[str, int]()
-
-    async def test(harness: AppHarness) -> None:
-        await send(harness, sent, random, 3_000)
-        await asyncio.sleep(1.0)
-        await harness.remove_worker()
-        await harness.app.commit()
-        check_last(by_key(await harness.read("out")), sent, exactly=True)
-        await harness.add_worker()
-        await send(harness, sent, random, 100)
-        await harness.caught_up()
-        check_last(by_key(await harness.read("out")), sent, exactly=True)
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=9_000, statestore_cache_max_bytes=SIZE)
+    await send(harness, sent, random, 3_000)
+    await asyncio.sleep(1.0)
+    await harness.remove_worker()
+    await harness.app.commit()
+    check_last(by_key(await harness.read("out")), sent, exactly=True)
+    await harness.add_worker()
+    await send(harness, sent, random, 100)
+    await harness.caught_up()
+    check_last(by_key(await harness.read("out")), sent, exactly=True)
 
 
 def test_functions_that_block_get_cached_updates_in_a_thread() -> None:

@@ -10,6 +10,7 @@ import pytest
 from ks_actors import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import in_app
 
 if TYPE_CHECKING:
     from ks_actors.topology import Topology
@@ -43,33 +44,30 @@ def model(kind: Kind, left: Rows, right: Rows) -> Rows:
 @pytest.mark.parametrize("kind", ["join", "left_join", "outer_join"])
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_result_ends_as_the_join_of_both_tables(kind: Kind, counted: bool, seed: int) -> None:
+@in_app(lambda kind, counted: topology(kind, counted=counted), topics={"left": 1, "right": 1, "out": 1}, **CACHE)
+async def test_the_result_ends_as_the_join_of_both_tables(harness: AppHarness, kind: Kind, counted: bool, seed: int) -> None:
     """Any changes on both sides may come between two flushes; a count of a stored join is that of its rows."""
     random = Random(f"{kind} {seed}")
     tables: dict[str, Rows] = {"left": {}, "right": {}}
-
-    async def test(harness: AppHarness) -> None:
-        for time in range(12):
-            await harness.app.pause()
-            for _ in range(random.randrange(1, 6)):
-                topic, key = random.choice(("left", "right")), random.choice("abc")
-                value = random.choice((None, None, f"{time}", f"{time}'"))
-                await harness.produce(topic, key, value, time)
-                tables[topic].pop(key, None)
-                if value is not None:
-                    tables[topic][key] = value
-            await harness.turns(20)
-            await harness.app.resume()
-            await harness.caught_up()
-            await harness.app.commit()
-            rows = {record.key: record.value for record in await harness.read("out")}
-            expected = model(kind, tables["left"], tables["right"])
-            if counted:
-                assert int(str(rows.get("all", 0))) == len(expected)
-            else:
-                assert {key: value for key, value in rows.items() if value is not None} == expected
-
-    run_app(test, topology(kind, counted=counted), topics={"left": 1, "right": 1, "out": 1}, seed=seed, **CACHE)
+    for time in range(12):
+        await harness.app.pause()
+        for _ in range(random.randrange(1, 6)):
+            topic, key = random.choice(("left", "right")), random.choice("abc")
+            value = random.choice((None, None, f"{time}", f"{time}'"))
+            await harness.produce(topic, key, value, time)
+            tables[topic].pop(key, None)
+            if value is not None:
+                tables[topic][key] = value
+        await harness.turns(20)
+        await harness.app.resume()
+        await harness.caught_up()
+        await harness.app.commit()
+        rows = {record.key: record.value for record in await harness.read("out")}
+        expected = model(kind, tables["left"], tables["right"])
+        if counted:
+            assert int(str(rows.get("all", 0))) == len(expected)
+        else:
+            assert {key: value for key, value in rows.items() if value is not None} == expected
 
 
 def test_kafka_streams_keeps_a_row_that_both_tables_delete_between_two_flushes() -> None:

@@ -25,7 +25,8 @@ from ks_actors import (
     VersionedRecord,
     serdes,
 )
-from ks_actors.testing import TopologyTestDriver, run_app
+from ks_actors.testing import TopologyTestDriver
+from tests.runtime.helpers import in_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,22 +161,19 @@ def test_a_table_with_a_history_is_on_disk_and_not_cached() -> None:
     assert (spec.kind, spec.type, spec.caching, spec.history_retention_ms) == (StoreKind.VERSIONED, "rocksdb", False, 100)
 
 
-def test_a_history_is_there_after_a_restart() -> None:
+@in_app(versioned_table(), topics={"t": 1})
+async def test_a_history_is_there_after_a_restart(harness: AppHarness) -> None:
     """From a changelog that keeps versions for a day longer than the store does."""
-
-    async def main(harness: AppHarness) -> None:
-        for value, time in (("a", 10), ("b", 30), ("c", 20)):
-            await harness.produce("t", "k", value, time)
-        await harness.caught_up()
-        await harness.app.commit()
-        await harness.crash()
-        await harness.start()
-        await harness.caught_up()
-        store = harness.app.store("rows")
-        assert await store.get("k", as_of=25) == VersionedRecord("c", 20, 30)
-        assert await store.versions("k") == [VersionedRecord("a", 10, 20), VersionedRecord("c", 20, 30), VersionedRecord("b", 30)]
-        (changelog,) = (topic for name, topic in (await harness.log.describe_topics()).items() if name.endswith("-rows-changelog"))
-        assert changelog.configs["min.compaction.lag.ms"] == str(100 + 86_400_000)
-        assert changelog.configs["cleanup.policy"] == "compact"
-
-    run_app(main, versioned_table(), topics={"t": 1})
+    for value, time in (("a", 10), ("b", 30), ("c", 20)):
+        await harness.produce("t", "k", value, time)
+    await harness.caught_up()
+    await harness.app.commit()
+    await harness.crash()
+    await harness.start()
+    await harness.caught_up()
+    store = harness.app.store("rows")
+    assert await store.get("k", as_of=25) == VersionedRecord("c", 20, 30)
+    assert await store.versions("k") == [VersionedRecord("a", 10, 20), VersionedRecord("c", 20, 30), VersionedRecord("b", 30)]
+    (changelog,) = (topic for name, topic in (await harness.log.describe_topics()).items() if name.endswith("-rows-changelog"))
+    assert changelog.configs["min.compaction.lag.ms"] == str(100 + 86_400_000)
+    assert changelog.configs["cleanup.policy"] == "compact"

@@ -11,7 +11,7 @@ from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder,
 from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -90,43 +90,37 @@ def test_a_redriven_letter_is_processed_once(guarantee: str) -> None:
     run_app(test, parsing(parser), topics=TOPICS, processing_guarantee=guarantee, **SETTINGS)
 
 
-def test_a_letter_that_fails_again_is_a_new_letter() -> None:
+@in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
+async def test_a_letter_that_fails_again_is_a_new_letter(harness: AppHarness) -> None:
     """It names the letter before it once, and can be redriven in its turn."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-        await harness.caught_up()
-        await redrive(harness.log, DEAD, 0, application_id="app")
-        await harness.caught_up()
-        newest = max(await letters(harness), key=lambda letter: letter.offset)
-        assert not newest.redriven
-        await redrive(harness.log, DEAD, newest.offset, application_id="app")
-        last = (await harness.read("in"))[-1]
-        assert last.headers == (("__ks_actors.redriven_from", f"dead-0@{newest.offset}".encode()),)
-
-    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+    await harness.caught_up()
+    await redrive(harness.log, DEAD, 0, application_id="app")
+    await harness.caught_up()
+    newest = max(await letters(harness), key=lambda letter: letter.offset)
+    assert not newest.redriven
+    await redrive(harness.log, DEAD, newest.offset, application_id="app")
+    last = (await harness.read("in"))[-1]
+    assert last.headers == (("__ks_actors.redriven_from", f"dead-0@{newest.offset}".encode()),)
 
 
 def letter_at(partition: int, offset: int, timestamp: int) -> Letter:
     return Letter(topic="dead", partition=partition, offset=offset, timestamp=timestamp, key=None, value=None, headers=())
 
 
-def test_the_letters_written_last_are_listed_whatever_their_timestamps() -> None:
+@in_app(parsing(Parser()), topics={**TOPICS, "dead": 2}, **SETTINGS)
+async def test_the_letters_written_last_are_listed_whatever_their_timestamps(harness: AppHarness) -> None:
     """Records with a wrong time, such as microseconds for milliseconds, do not stay on top for ever."""
-
-    async def test(harness: AppHarness) -> None:
-        wrong = [TestRecord("a", f"bad{number}", 1_700_000_000_000_000 - number) for number in range(60)]
-        await harness.produce_all("in", wrong, partition=0)
-        await harness.caught_up()
-        await harness.produce_all("in", [TestRecord("b", "bad", 7)], partition=1)
-        await harness.caught_up()
-        found = await letters(harness, 50)
-        assert len(found) == 50
-        assert sum(letter.key == b"b" for letter in found) == 1
-        assert [letter.value for letter in found if letter.key == b"a"] == [f"bad{number}".encode() for number in range(59, 10, -1)]
-        assert {letter.key for letter in await letters(harness, 2)} == {b"a", b"b"}
-
-    run_app(test, parsing(Parser()), topics={**TOPICS, "dead": 2}, **SETTINGS)
+    wrong = [TestRecord("a", f"bad{number}", 1_700_000_000_000_000 - number) for number in range(60)]
+    await harness.produce_all("in", wrong, partition=0)
+    await harness.caught_up()
+    await harness.produce_all("in", [TestRecord("b", "bad", 7)], partition=1)
+    await harness.caught_up()
+    found = await letters(harness, 50)
+    assert len(found) == 50
+    assert sum(letter.key == b"b" for letter in found) == 1
+    assert [letter.value for letter in found if letter.key == b"a"] == [f"bad{number}".encode() for number in range(59, 10, -1)]
+    assert {letter.key for letter in await letters(harness, 2)} == {b"a", b"b"}
 
 
 def test_partitions_give_their_newest_letters_in_turn() -> None:
@@ -138,55 +132,46 @@ def test_partitions_give_their_newest_letters_in_turn() -> None:
     assert newest_letters([], 3) == []
 
 
-def test_two_operators_at_once_redrive_a_letter_once() -> None:
+@in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
+async def test_two_operators_at_once_redrive_a_letter_once(harness: AppHarness) -> None:
     """The second fences the first, or finds its marker: at most one record is written."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-        await harness.caught_up()
-        tries = [redrive(harness.log, DEAD, 0, application_id="app") for _ in range(3)]
-        outcomes = await asyncio.gather(*tries, return_exceptions=True)
-        assert sum(isinstance(outcome, Letter) for outcome in outcomes) == 1
-        assert all(isinstance(outcome, Letter | Fenced | RedriveRefused) for outcome in outcomes)
-        assert len(await harness.read("in")) == 2
-
-    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+    await harness.caught_up()
+    tries = [redrive(harness.log, DEAD, 0, application_id="app") for _ in range(3)]
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert sum(isinstance(outcome, Letter) for outcome in outcomes) == 1
+    assert all(isinstance(outcome, Letter | Fenced | RedriveRefused) for outcome in outcomes)
+    assert len(await harness.read("in")) == 2
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_operators_with_different_ids_at_once_redrive_a_letter_once(seed: int) -> None:
+@in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
+async def test_operators_with_different_ids_at_once_redrive_a_letter_once(harness: AppHarness, seed: int) -> None:
     """The topic may be shared by applications: the marker that comes first counts, the others are refused."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-        await harness.caught_up()
-        ids = ("one", "two", "three", "app")
-        outcomes = await asyncio.gather(*(redrive(harness.log, DEAD, 0, application_id=each) for each in ids), return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes if not isinstance(outcome, Letter)] == [RedriveRefused] * 3
-        assert len(await harness.read("in")) == 2
-
-    run_app(test, parsing(Mended()), topics=TOPICS, seed=seed, **SETTINGS)
+    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+    await harness.caught_up()
+    ids = ("one", "two", "three", "app")
+    outcomes = await asyncio.gather(*(redrive(harness.log, DEAD, 0, application_id=each) for each in ids), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes if not isinstance(outcome, Letter)] == [RedriveRefused] * 3
+    assert len(await harness.read("in")) == 2
 
 
-def test_a_redrive_that_is_given_up_lets_the_next_one_write() -> None:
+@in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
+async def test_a_redrive_that_is_given_up_lets_the_next_one_write(harness: AppHarness) -> None:
     """A marker that was aborted does not count, and a redrive that cannot wait longer for it writes nothing."""
-
-    async def test(harness: AppHarness) -> None:
-        log = harness.log
-        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-        await harness.caught_up()
-        other = await log.transactional_producer("other-redrive", client_id="other", timeout_ms=60_000)
-        await other.send([Outgoing(DEAD, Batch([None], [None], [1], [(("__ks_actors.redriven", b"0"),)]))])
-        with pytest.raises(LogTimeout, match="a transaction is open in dead-0"):
-            await redrive(log, DEAD, 0, application_id="app", timeout_ms=500)
-        waiting = asyncio.create_task(redrive(log, DEAD, 0, application_id="app"))
-        await asyncio.sleep(0.1)
-        await other.abort()
-        assert (await waiting).offset == 0
-        await other.close()
-        assert len(await harness.read("in")) == 2
-
-    run_app(test, parsing(Mended()), topics=TOPICS, **SETTINGS)
+    log = harness.log
+    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+    await harness.caught_up()
+    other = await log.transactional_producer("other-redrive", client_id="other", timeout_ms=60_000)
+    await other.send([Outgoing(DEAD, Batch([None], [None], [1], [(("__ks_actors.redriven", b"0"),)]))])
+    with pytest.raises(LogTimeout, match="a transaction is open in dead-0"):
+        await redrive(log, DEAD, 0, application_id="app", timeout_ms=500)
+    waiting = asyncio.create_task(redrive(log, DEAD, 0, application_id="app"))
+    await asyncio.sleep(0.1)
+    await other.abort()
+    assert (await waiting).offset == 0
+    await other.close()
+    assert len(await harness.read("in")) == 2
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -216,86 +201,71 @@ def test_an_open_transaction_hides_no_marker(*, ends: bool) -> None:
     run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
 
 
-def test_what_is_no_letter_is_refused() -> None:
+@in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
+async def test_what_is_no_letter_is_refused(harness: AppHarness) -> None:
     """An offset without a letter, a marker, and a record without a source; nothing is written then."""
-
-    async def test(harness: AppHarness) -> None:
-        log = harness.log
-        producer = await log.producer(client_id="other")
-        await producer.send([Outgoing(DEAD, Batch([b"k"], [b"v"], [1], [(("__streams.errors.partition", b"x"),)]))])
-        await producer.close()
-        with pytest.raises(RedriveRefused, match="does not name its source partition"):
-            await redrive(log, DEAD, 0, application_id="app")
-        with pytest.raises(RedriveRefused, match="no dead letter at offset 5 of dead-0"):
-            await redrive(log, DEAD, 5, application_id="app")
-        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-        await harness.caught_up()
-        (letter,) = [one for one in await letters(harness) if one.source is not None]
-        await redrive(log, DEAD, letter.offset, application_id="app")
-        marker = letter.offset + 1
-        assert await read_letter(log, DEAD, marker) is None
-        with pytest.raises(RedriveRefused, match="no dead letter"):
-            await redrive(log, DEAD, marker, application_id="app")
-        with pytest.raises(UnknownTopicOrPartition):
-            await read_letters(log, "nowhere")
-
-    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+    log = harness.log
+    producer = await log.producer(client_id="other")
+    await producer.send([Outgoing(DEAD, Batch([b"k"], [b"v"], [1], [(("__streams.errors.partition", b"x"),)]))])
+    await producer.close()
+    with pytest.raises(RedriveRefused, match="does not name its source partition"):
+        await redrive(log, DEAD, 0, application_id="app")
+    with pytest.raises(RedriveRefused, match="no dead letter at offset 5 of dead-0"):
+        await redrive(log, DEAD, 5, application_id="app")
+    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+    await harness.caught_up()
+    (letter,) = [one for one in await letters(harness) if one.source is not None]
+    await redrive(log, DEAD, letter.offset, application_id="app")
+    marker = letter.offset + 1
+    assert await read_letter(log, DEAD, marker) is None
+    with pytest.raises(RedriveRefused, match="no dead letter"):
+        await redrive(log, DEAD, marker, application_id="app")
+    with pytest.raises(UnknownTopicOrPartition):
+        await read_letters(log, "nowhere")
 
 
-def test_the_newest_letters_come_first_up_to_a_limit() -> None:
+@in_app(parsing(Parser()), topics={**TOPICS, "dead": 3}, **SETTINGS)
+async def test_the_newest_letters_come_first_up_to_a_limit(harness: AppHarness) -> None:
     """Of each partition the last ones are read, and all together are cut to the limit."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(12)])
-        await harness.caught_up()
-        assert [letter.value for letter in await letters(harness, 3)] == [b"bad11", b"bad10", b"bad9"]
-        assert len(await letters(harness, 100)) == 12
-        assert await read_letters(harness.log, "out", limit=5) == []
-
-    run_app(test, parsing(Parser()), topics={**TOPICS, "dead": 3}, **SETTINGS)
+    await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(12)])
+    await harness.caught_up()
+    assert [letter.value for letter in await letters(harness, 3)] == [b"bad11", b"bad10", b"bad9"]
+    assert len(await letters(harness, 100)) == 12
+    assert await read_letters(harness.log, "out", limit=5) == []
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_letters_before_the_markers_of_others_are_listed(guarantee: str) -> None:
+@in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
+async def test_letters_before_the_markers_of_others_are_listed(harness: AppHarness, guarantee: str) -> None:
     """The limit counts letters: markers and ends of transactions behind them hide none."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(4)])
-        await harness.caught_up()
-        for letter in await letters(harness, 4):
-            await redrive(harness.log, letter.place, letter.offset, application_id="app")
-        listed = await letters(harness, 3)
-        assert [letter.value for letter in listed] == [b"bad3", b"bad2", b"bad1"]
-        assert all(letter.redriven for letter in listed)
-
-    run_app(test, parsing(Mended()), topics=TOPICS, processing_guarantee=guarantee, **SETTINGS)
+    await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(4)])
+    await harness.caught_up()
+    for letter in await letters(harness, 4):
+        await redrive(harness.log, letter.place, letter.offset, application_id="app")
+    listed = await letters(harness, 3)
+    assert [letter.value for letter in listed] == [b"bad3", b"bad2", b"bad1"]
+    assert all(letter.redriven for letter in listed)
 
 
-def test_letters_that_cannot_be_read_in_time_are_an_error() -> None:
+@in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
+async def test_letters_that_cannot_be_read_in_time_are_an_error(harness: AppHarness) -> None:
     """The error names the partition and how far the reading came."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-        await harness.caught_up()
-        with pytest.raises(LogTimeout, match="could not read dead letters within 0 ms: dead-0 at 0 of 1"):
-            await read_letters(harness.log, "dead", timeout_ms=0)
-
-    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
+    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
+    await harness.caught_up()
+    with pytest.raises(LogTimeout, match="could not read dead letters within 0 ms: dead-0 at 0 of 1"):
+        await read_letters(harness.log, "dead", timeout_ms=0)
 
 
-def test_large_letters_are_listed_up_to_a_number_of_bytes(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(parsing(Parser()), topics=TOPICS, start=False, **SETTINGS)
+async def test_large_letters_are_listed_up_to_a_number_of_bytes(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """The newest of each partition stay, one at least, and a warning tells how many; without a limit all are there."""
-
-    async def test(harness: AppHarness) -> None:
-        for number in range(6):
-            await harness.produce("dead", b"k", b"%d" % number + b"x" * 1000, number)
-        sizes = {None: 6, 3500: 3, 10: 1, 100_000: 6}
-        for max_bytes, count in sizes.items():
-            caplog.clear()
-            found = await read_letters(harness.log, "dead", max_bytes=max_bytes)
-            assert [(letter.value or b"")[:1] for letter in found] == [b"5", b"4", b"3", b"2", b"1", b"0"][:count]
-            told = [record.getMessage() for record in caplog.records if "only its newest" in record.getMessage()]
-            assert len(told) == (count < 6)
-            assert all(f"the dead letters of dead-0 are large: only its newest {count} are listed" in line for line in told)
-
-    run_app(test, parsing(Parser()), topics=TOPICS, start=False, **SETTINGS)
+    for number in range(6):
+        await harness.produce("dead", b"k", b"%d" % number + b"x" * 1000, number)
+    sizes = {None: 6, 3500: 3, 10: 1, 100_000: 6}
+    for max_bytes, count in sizes.items():
+        caplog.clear()
+        found = await read_letters(harness.log, "dead", max_bytes=max_bytes)
+        assert [(letter.value or b"")[:1] for letter in found] == [b"5", b"4", b"3", b"2", b"1", b"0"][:count]
+        told = [record.getMessage() for record in caplog.records if "only its newest" in record.getMessage()]
+        assert len(told) == (count < 6)
+        assert all(f"the dead letters of dead-0 are large: only its newest {count} are listed" in line for line in told)

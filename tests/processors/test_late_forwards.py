@@ -9,7 +9,8 @@ import pytest
 
 from ks_actors import Processor, PunctuationType, Record, StreamsError, Topology, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import TestRecord, TopologyTestDriver
+from tests.runtime.helpers import in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -60,18 +61,15 @@ def test_a_plain_processor_forwards_while_it_is_called() -> None:
         assert out.is_empty
 
 
-def test_an_asynchronous_call_forwards_until_it_returns() -> None:
+@in_app(_topology(LateAsync), topics={"in": 1, "out": 1})
+async def test_an_asynchronous_call_forwards_until_it_returns(harness: AppHarness) -> None:
     """A callback or a task that it has begun is too late after that."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("k", "v", 0)])
-        await harness.caught_up()
-        for refused in (LateAsync.kept.run, lambda forward, record: forward(record)):
-            with pytest.raises(StreamsError, match="await the work in an 'async def process'"):
-                refused(LateAsync.made.context.forward, Record("k", "late", 0))
-        assert [record.value for record in await harness.read("out")] == ["v"]
-
-    run_app(test, _topology(LateAsync), topics={"in": 1, "out": 1})
+    await harness.produce_all("in", [TestRecord("k", "v", 0)])
+    await harness.caught_up()
+    for refused in (LateAsync.kept.run, lambda forward, record: forward(record)):
+        with pytest.raises(StreamsError, match="await the work in an 'async def process'"):
+            refused(LateAsync.made.context.forward, Record("k", "late", 0))
+    assert [record.value for record in await harness.read("out")] == ["v"]
 
 
 def test_dropped_records_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -29,13 +29,14 @@ from ks_actors.query import (
     TimestampedWindowKeyWithHeadersQuery,
     TimestampedWindowRangeWithHeadersQuery,
 )
-from ks_actors.testing import AppHarness, run_app
 from tests.query.helpers import ENGINES, HOUR, SECOND, processed
+from tests.runtime.helpers import in_app
 
 if TYPE_CHECKING:
     from ks_actors import ProcessorContext
     from ks_actors.query import Query
     from ks_actors.records import Headers
+    from ks_actors.testing import AppHarness
     from ks_actors.topology import StoreType
 
 TOPICS = {"in": 1}
@@ -104,38 +105,32 @@ async def feed(harness: AppHarness) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_headers_are_queried_and_restored(engine: StoreType) -> None:
+@in_app(lambda engine: keeping(engine), topics=TOPICS)
+async def test_headers_are_queried_and_restored(harness: AppHarness, engine: StoreType) -> None:
     """After a restart without state they come from the changelog, whose records have them; deletes have those of their record."""
-
-    async def test(harness: AppHarness) -> None:
-        await feed(harness)
-        await check(harness)
-        for name in ("rows", "windows", "sessions"):
-            logged = await harness.read(f"{harness.config.application_id}-{name}-changelog", serdes.BYTES, serdes.BYTES)
-            assert [(record.value, record.headers) for record in logged] == [(b"v", FIRST), (b"w", ()), (b"x", ()), (None, (("why", b"gone"),))]
-        await harness.close()
-        harness.wipe_state()
-        await harness.restart()
-        await harness.caught_up()
-        await check(harness)
-
-    run_app(test, keeping(engine), topics=TOPICS)
+    await feed(harness)
+    await check(harness)
+    for name in ("rows", "windows", "sessions"):
+        logged = await harness.read(f"{harness.config.application_id}-{name}-changelog", serdes.BYTES, serdes.BYTES)
+        assert [(record.value, record.headers) for record in logged] == [(b"v", FIRST), (b"w", ()), (b"x", ()), (None, (("why", b"gone"),))]
+    await harness.close()
+    harness.wipe_state()
+    await harness.restart()
+    await harness.caught_up()
+    await check(harness)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_snapshots_have_headers(engine: StoreType) -> None:
+@in_app(lambda engine: keeping(engine), topics=TOPICS, snapshot_uri=f"memory://{uuid4()}")
+async def test_snapshots_have_headers(harness: AppHarness, engine: StoreType) -> None:
     """A start from one has the rows as they were, without a record of the changelog."""
-
-    async def test(harness: AppHarness) -> None:
-        await feed(harness)
-        await harness.app.snapshot()
-        await harness.close()
-        harness.wipe_state()
-        await harness.restart()
-        await harness.caught_up()
-        await check(harness)
-
-    run_app(test, keeping(engine), topics=TOPICS, snapshot_uri=f"memory://{uuid4()}")
+    await feed(harness)
+    await harness.app.snapshot()
+    await harness.close()
+    harness.wipe_state()
+    await harness.restart()
+    await harness.caught_up()
+    await check(harness)
 
 
 def counting() -> Topology:
@@ -146,38 +141,32 @@ def counting() -> Topology:
     return builder.build()
 
 
-def test_stores_of_the_dsl_change_their_format() -> None:
+@in_app(counting(), topics=TOPICS)
+async def test_stores_of_the_dsl_change_their_format(harness: AppHarness) -> None:
     """Their rows are there, without headers, as those that operators put; stores in memory have no headers."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "v", SECOND, headers=FIRST)
-        await harness.caught_up()
-        with pytest.raises(QueryFailed, match="cannot be queried with headers, because it keeps none") as raised:
-            harness.app.store("counts", headers=True)
-        assert raised.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
-        await harness.restart(dsl_store_format="HEADERS")
-        await harness.produce("in", "b", "v", SECOND + 1, headers=FIRST)
-        await harness.caught_up()
-        counts = harness.app.store("counts", headers=True)
-        assert await counts.all() == [("a", ValueTimestampHeaders(1, SECOND, ())), ("b", ValueTimestampHeaders(1, SECOND + 1, ()))]
-        with pytest.raises(QueryFailed, match="with headers"):
-            harness.app.store("latest", headers=True)
-        await harness.restart(dsl_store_format="DEFAULT")
-        await harness.produce("in", "a", "v", SECOND + 2)
-        await harness.caught_up()
-        await processed(harness)
-        assert await harness.app.store("counts", timestamped=True).all() == [("a", (2, SECOND + 2)), ("b", (1, SECOND + 1))]
-
-    run_app(test, counting(), topics=TOPICS)
+    await harness.produce("in", "a", "v", SECOND, headers=FIRST)
+    await harness.caught_up()
+    with pytest.raises(QueryFailed, match="cannot be queried with headers, because it keeps none") as raised:
+        harness.app.store("counts", headers=True)
+    assert raised.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
+    await harness.restart(dsl_store_format="HEADERS")
+    await harness.produce("in", "b", "v", SECOND + 1, headers=FIRST)
+    await harness.caught_up()
+    counts = harness.app.store("counts", headers=True)
+    assert await counts.all() == [("a", ValueTimestampHeaders(1, SECOND, ())), ("b", ValueTimestampHeaders(1, SECOND + 1, ()))]
+    with pytest.raises(QueryFailed, match="with headers"):
+        harness.app.store("latest", headers=True)
+    await harness.restart(dsl_store_format="DEFAULT")
+    await harness.produce("in", "a", "v", SECOND + 2)
+    await harness.caught_up()
+    await processed(harness)
+    assert await harness.app.store("counts", timestamped=True).all() == [("a", (2, SECOND + 2)), ("b", (1, SECOND + 1))]
 
 
-def test_a_question_for_headers_needs_a_store_that_keeps_them() -> None:
+@in_app(counting(), topics=TOPICS)
+async def test_a_question_for_headers_needs_a_store_that_keeps_them(harness: AppHarness) -> None:
     """Another store says that it does not support it."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "v", SECOND)
-        await harness.caught_up()
-        result = await harness.app.query(StateQueryRequest(store="counts", query=TimestampedKeyWithHeadersQuery("a")))
-        assert result.partition_results[0].failure is FailureReason.UNKNOWN_QUERY_TYPE
-
-    run_app(test, counting(), topics=TOPICS)
+    await harness.produce("in", "a", "v", SECOND)
+    await harness.caught_up()
+    result = await harness.app.query(StateQueryRequest(store="counts", query=TimestampedKeyWithHeadersQuery("a")))
+    assert result.partition_results[0].failure is FailureReason.UNKNOWN_QUERY_TYPE

@@ -8,8 +8,7 @@ import pytest
 
 from ks_actors.log import IsolationLevel
 from ks_actors.query import KeyQuery, StateQueryRequest
-from ks_actors.testing import run_app
-from tests.runtime.helpers import counting
+from tests.runtime.helpers import counting, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -23,30 +22,24 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("isolation", "count"), [(level, 2 if level is IsolationLevel.READ_UNCOMMITTED else 1) for level in IsolationLevel])
-def test_the_name_of_a_level_means_that_level(isolation: Any, count: int) -> None:
+@in_app(counting(), **OPTIONS)
+async def test_the_name_of_a_level_means_that_level(harness: AppHarness, isolation: Any, count: int) -> None:
     """As in the setting; the weaker level instead would show what a rollback takes back."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
-        await harness.produce("in", "a", "2")
-        await harness.kit.clock.advance(1)
-        for given in (isolation, isolation.value):
-            assert await harness.app.store("counts", isolation=given).get("a") == count
-            found = await harness.app.query(StateQueryRequest(store="counts", query=KeyQuery("a"), isolation=given))
-            assert [result.value for result in found.partition_results.values()] == [count]
-
-    run_app(test, counting(), **OPTIONS)
+    await harness.produce("in", "a", "1")
+    await harness.caught_up()
+    await harness.produce("in", "a", "2")
+    await harness.kit.clock.advance(1)
+    for given in (isolation, isolation.value):
+        assert await harness.app.store("counts", isolation=given).get("a") == count
+        found = await harness.app.query(StateQueryRequest(store="counts", query=KeyQuery("a"), isolation=given))
+        assert [result.value for result in found.partition_results.values()] == [count]
 
 
-def test_an_unknown_level_is_an_error() -> None:
+@in_app(counting(), **OPTIONS)
+async def test_an_unknown_level_is_an_error(harness: AppHarness) -> None:
     """It names the levels that there are."""
-
-    async def test(harness: AppHarness) -> None:
-        unknown: Any = "nonsense"
-        with pytest.raises(ValueError, match=r"isolation is 'nonsense': give .*READ_COMMITTED"):
-            harness.app.store("counts", isolation=unknown)
-        with pytest.raises(ValueError, match="nonsense"):
-            await harness.app.query(StateQueryRequest(store="counts", query=KeyQuery("a"), isolation=unknown))
-
-    run_app(test, counting(), **OPTIONS)
+    unknown: Any = "nonsense"
+    with pytest.raises(ValueError, match=r"isolation is 'nonsense': give .*READ_COMMITTED"):
+        harness.app.store("counts", isolation=unknown)
+    with pytest.raises(ValueError, match="nonsense"):
+        await harness.app.query(StateQueryRequest(store="counts", query=KeyQuery("a"), isolation=unknown))

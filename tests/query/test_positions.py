@@ -12,7 +12,7 @@ from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Qu
 from ks_actors.runtime import RestoreListener
 from ks_actors.testing import run_app
 from tests.query.helpers import COMMITTED, STRINGS, UNCOMMITTED, processed
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_app
 from tests.runtime.standing import active, other, settled, standing
 
 if TYPE_CHECKING:
@@ -50,68 +50,62 @@ async def anew(harness: AppHarness) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_a_standby_knows_its_position(store: str, guarantee: str) -> None:
+@in_app(lambda store: counts(store), num_standby_replicas=1, **OPTIONS)
+async def test_a_standby_knows_its_position(harness: AppHarness, store: str, guarantee: str) -> None:
     """The changelog gives its position: it meets the bounds up to there, and answers NOT_UP_TO_BOUND to others."""
-
-    async def test(harness: AppHarness) -> None:
-        async with other(harness) as second:
-            await settled(harness.kit)
-            one, two = (harness, second) if active(harness) else (second, harness)
-            assert standing(two) == {"0_0"}
-            assert last(await ask(two)) is None
-            at: int | None = None
-            for number in range(4):
-                await harness.produce("in", "a", "v")
-                await one.app.wait_until_caught_up()
-                await one.app.commit()
-                await settled(harness.kit)
-                at = last(await ask(one))
-                assert at is not None
-                assert last(await ask(two)) == at
-                answer = await ask(two, at)
-                assert answer.value == number + 1
-                assert (await ask(two, at + 1)).failure is FailureReason.NOT_UP_TO_BOUND
-            assert at is not None
-            # A record that changes nothing is part of what is reached, and not of what is told: a standby never hears of it.
-            await harness.produce("in", "a", "-")
+    async with other(harness) as second:
+        await settled(harness.kit)
+        one, two = (harness, second) if active(harness) else (second, harness)
+        assert standing(two) == {"0_0"}
+        assert last(await ask(two)) is None
+        at: int | None = None
+        for number in range(4):
+            await harness.produce("in", "a", "v")
             await one.app.wait_until_caught_up()
             await one.app.commit()
             await settled(harness.kit)
-            assert (await ask(one, at + 1)).value == 4
-            assert last(await ask(one, at + 1)) == at == last(await ask(two))
-            assert (await ask(two, at)).value == 4
-
-    run_app(test, counts(store), num_standby_replicas=1, processing_guarantee=guarantee, **OPTIONS)
+            at = last(await ask(one))
+            assert at is not None
+            assert last(await ask(two)) == at
+            answer = await ask(two, at)
+            assert answer.value == number + 1
+            assert (await ask(two, at + 1)).failure is FailureReason.NOT_UP_TO_BOUND
+        assert at is not None
+        # A record that changes nothing is part of what is reached, and not of what is told: a standby never hears of it.
+        await harness.produce("in", "a", "-")
+        await one.app.wait_until_caught_up()
+        await one.app.commit()
+        await settled(harness.kit)
+        assert (await ask(one, at + 1)).value == 4
+        assert last(await ask(one, at + 1)) == at == last(await ask(two))
+        assert (await ask(two, at)).value == 4
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_position_is_handed_over(store: str) -> None:
+@in_app(lambda store: counts(store), num_standby_replicas=1, **OPTIONS)
+async def test_a_position_is_handed_over(harness: AppHarness, store: str) -> None:
     """A standby that takes over, and a task that becomes a standby, are never behind the reported position of their last commit."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
-        await harness.app.commit()
-        async with other(harness) as second:
+    await harness.produce("in", "a", "v")
+    await harness.caught_up()
+    await harness.app.commit()
+    async with other(harness) as second:
+        await settled(harness.kit)
+        for number in range(3):
+            one, two = (harness, second) if active(harness) else (second, harness)
+            await harness.produce("in", "a", "v")
+            await one.app.wait_until_caught_up()
+            await one.app.commit()
             await settled(harness.kit)
-            for number in range(3):
-                one, two = (harness, second) if active(harness) else (second, harness)
-                await harness.produce("in", "a", "v")
-                await one.app.wait_until_caught_up()
-                await one.app.commit()
+            at = last(await ask(one))
+            assert at is not None
+            assert (await ask(two, at)).value == number + 2
+            if number < 2:
+                await anew(one)
+                await harness.kit.clock.advance(60)
                 await settled(harness.kit)
-                at = last(await ask(one))
-                assert at is not None
-                assert (await ask(two, at)).value == number + 2
-                if number < 2:
-                    await anew(one)
-                    await harness.kit.clock.advance(60)
-                    await settled(harness.kit)
-                    for each in (harness, second):
-                        assert (await ask(each, at)).value == number + 2
-                        assert last(await ask(each)) == at
-
-    run_app(test, counts(store), num_standby_replicas=1, **OPTIONS)
+                for each in (harness, second):
+                    assert (await ask(each, at)).value == number + 2
+                    assert last(await ask(each)) == at
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -165,28 +159,25 @@ def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_stores_without_a_changelog_do_not_claim_lost_positions(store: str) -> None:
+@in_app(lambda store: counts(store, logging=False), **OPTIONS)
+async def test_stores_without_a_changelog_do_not_claim_lost_positions(harness: AppHarness, store: str) -> None:
     """A store on disk has its position there; one in memory has none after a restart, until it changes, with any committed offsets of the group."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
-        await harness.app.commit()
-        at = last(await ask(harness))
-        assert at is not None
-        await anew(harness)
-        answer = await ask(harness, at)
-        if store == "rocksdb":
-            assert answer.value == 1
-        else:
-            assert answer.failure is FailureReason.NOT_UP_TO_BOUND
-        await harness.produce("in", "b", "v")
-        await processed(harness)
-        assert (await ask(harness, at, UNCOMMITTED)).value == (1 if store == "rocksdb" else None)
-        await harness.app.commit()
-        assert (await ask(harness, at, key="b")).value == 1
-
-    run_app(test, counts(store, logging=False), **OPTIONS)
+    await harness.produce("in", "a", "v")
+    await harness.caught_up()
+    await harness.app.commit()
+    at = last(await ask(harness))
+    assert at is not None
+    await anew(harness)
+    answer = await ask(harness, at)
+    if store == "rocksdb":
+        assert answer.value == 1
+    else:
+        assert answer.failure is FailureReason.NOT_UP_TO_BOUND
+    await harness.produce("in", "b", "v")
+    await processed(harness)
+    assert (await ask(harness, at, UNCOMMITTED)).value == (1 if store == "rocksdb" else None)
+    await harness.app.commit()
+    assert (await ask(harness, at, key="b")).value == 1
 
 
 def test_cached_updates_are_not_part_of_a_position() -> None:

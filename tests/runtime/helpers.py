@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from ks_actors import serdes
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
+from ks_actors.testing import run_app
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from random import Random
 
     from ks_actors.testing import AppHarness, TestRecord
     from ks_actors.topology import Topology
 
+P = ParamSpec("P")
 GUARANTEES = ("at_least_once", "exactly_once_v2")
 EOS = "exactly_once_v2"
 ALOS = "at_least_once"
+SETTINGS = (("guarantee", "processing_guarantee"), ("seed", "seed"))
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
 STRINGS_OUT = Produced(serdes.STRING, serdes.STRING)
+
+
+def in_app(
+    topology: Topology | Callable[..., Topology], **options: Any
+) -> Callable[[Callable[Concatenate[AppHarness, P], Awaitable[object]]], Callable[P, None]]:
+    """Run a test in an app, in virtual time, as `run_app` does.
+
+    A test's parameters `guarantee` and `seed` are the app's, too. A topology that depends on others is a function of these.
+    """
+
+    def decorate(test: Callable[Concatenate[AppHarness, P], Awaitable[object]]) -> Callable[P, None]:
+        @wraps(test)
+        def run(*args: P.args, **given: P.kwargs) -> None:
+            made = topology(**{name: given[name] for name in inspect.signature(topology).parameters}) if callable(topology) else topology
+            own: dict[str, Any] = {to: given[name] for name, to in SETTINGS if name in given}
+            run_app(lambda harness: test(harness, *args, **given), made, **own, **options)
+
+        signature = inspect.signature(test)
+        setattr(run, "__signature__", signature.replace(parameters=[*signature.parameters.values()][1:]))  # noqa: B010 - mypy knows no such attribute
+        return run
+
+    return decorate
 
 
 class Bomb:

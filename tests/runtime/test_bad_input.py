@@ -37,7 +37,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,45 +90,32 @@ def test_a_malformed_record_ends_the_app() -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_malformed_records_may_be_left_out(guarantee: str) -> None:
+@in_app(numbers(), topics=TOPICS, deserialization_exception_handler="continue", errors_dead_letter_queue_topic_name="dead")
+async def test_malformed_records_may_be_left_out(harness: AppHarness, guarantee: str) -> None:
     """With `continue` they are left out, counted, and committed over; with a dead letter queue they are there as they were, and why."""
-
-    async def test(harness: AppHarness) -> None:
-        mixed = [TestRecord("a", number if number % 3 else b"bad", number, (("h", b"1"),)) for number in range(30)]
-        await harness.produce_all("in", mixed)
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == [number for number in range(30) if number % 3]
-        assert harness.app.metrics()["dropped-records-total"] == 10
-        letters = await harness.read("dead")
-        assert [(letter.key, letter.value, letter.timestamp) for letter in letters] == [(b"a", b"bad", number) for number in range(0, 30, 3)]
-        headers = dict(letters[1].headers)
-        assert headers["h"] == b"1"
-        assert headers["__streams.errors.topic"] == b"in"
-        assert headers["__streams.errors.offset"] == b"3"
-        await harness.close()
-        await harness.restart()
-        await harness.caught_up()
-        assert harness.app.metrics()["process-total"] == 0
-
-    run_app(
-        test,
-        numbers(),
-        topics=TOPICS,
-        processing_guarantee=guarantee,
-        deserialization_exception_handler="continue",
-        errors_dead_letter_queue_topic_name="dead",
-    )
+    mixed = [TestRecord("a", number if number % 3 else b"bad", number, (("h", b"1"),)) for number in range(30)]
+    await harness.produce_all("in", mixed)
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == [number for number in range(30) if number % 3]
+    assert harness.app.metrics()["dropped-records-total"] == 10
+    letters = await harness.read("dead")
+    assert [(letter.key, letter.value, letter.timestamp) for letter in letters] == [(b"a", b"bad", number) for number in range(0, 30, 3)]
+    headers = dict(letters[1].headers)
+    assert headers["h"] == b"1"
+    assert headers["__streams.errors.topic"] == b"in"
+    assert headers["__streams.errors.offset"] == b"3"
+    await harness.close()
+    await harness.restart()
+    await harness.caught_up()
+    assert harness.app.metrics()["process-total"] == 0
 
 
-def test_only_malformed_records() -> None:
+@in_app(numbers(), topics=TOPICS, deserialization_exception_handler="continue")
+async def test_only_malformed_records(harness: AppHarness) -> None:
     """A topic with nothing but malformed records is passed over, and committed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", b"bad", 0)] * 10)
-        await harness.caught_up()
-        assert [one.offset for one in harness.log._groups.get("app").committed().values()] == [10]
-
-    run_app(test, numbers(), topics=TOPICS, deserialization_exception_handler="continue")
+    await harness.produce_all("in", [TestRecord("a", b"bad", 0)] * 10)
+    await harness.caught_up()
+    assert [one.offset for one in harness.log._groups.get("app").committed().values()] == [10]
 
 
 def test_a_handler_that_fails_is_told_of() -> None:
@@ -216,18 +203,15 @@ def test_a_processor_that_raises() -> None:
     assert "LookupError: cannot do that" in str(error)
 
 
-def test_a_processor_that_raises_may_go_on() -> None:
+@in_app(processing(Raising), topics=TOPICS, processing_exception_handler="continue", errors_dead_letter_queue_topic_name="dead")
+async def test_a_processor_that_raises_may_go_on(harness: AppHarness) -> None:
     """With `continue` the record is left out, counted, and sent to the dead letter queue."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", value, 0) for value in ("1", "bad", "2")])
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
-        (letter,) = await harness.read("dead")
-        assert letter.value == b"bad"
-        assert harness.app.metrics()["dropped-records-total"] == 1
-
-    run_app(test, processing(Raising), topics=TOPICS, processing_exception_handler="continue", errors_dead_letter_queue_topic_name="dead")
+    await harness.produce_all("in", [TestRecord("a", value, 0) for value in ("1", "bad", "2")])
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
+    (letter,) = await harness.read("dead")
+    assert letter.value == b"bad"
+    assert harness.app.metrics()["dropped-records-total"] == 1
 
 
 class Greedy(Processor[str, str, str, str]):
@@ -273,22 +257,19 @@ class BadEnd(Raising):
         raise OSError("stuck")
 
 
-def test_a_processor_that_cannot_be_closed() -> None:
+@in_app(processing(BadEnd), topics=TOPICS)
+async def test_a_processor_that_cannot_be_closed(harness: AppHarness) -> None:
     """An error of `close` comes out of closing the app, after everything was committed and closed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
-        with pytest.raises(StreamsError, match="stuck"):
-            await harness.close()
-        await harness.restart()
-        await harness.produce("in", "b", "2")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["1"], "b": ["2"]}
-        with pytest.raises(StreamsError, match="stuck"):
-            await harness.close()
-
-    run_app(test, processing(BadEnd), topics=TOPICS)
+    await harness.produce("in", "a", "1")
+    await harness.caught_up()
+    with pytest.raises(StreamsError, match="stuck"):
+        await harness.close()
+    await harness.restart()
+    await harness.produce("in", "b", "2")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["1"], "b": ["2"]}
+    with pytest.raises(StreamsError, match="stuck"):
+        await harness.close()
 
 
 class BadTick(Raising):
@@ -300,26 +281,20 @@ class BadTick(Raising):
         raise LookupError("tick")
 
 
-def test_a_punctuator_that_raises() -> None:
+@in_app(processing(BadTick), topics=TOPICS)
+async def test_a_punctuator_that_raises(harness: AppHarness) -> None:
     """The error names the node; there is no record to name."""
-
-    async def test(harness: AppHarness) -> None:
-        error = await harness.ended()
-        assert isinstance(error, ProcessingFailed)
-        assert (error.node, error.topic, error.offset) == ("mine", None, None)
-        assert "LookupError: tick" in str(error)
-
-    run_app(test, processing(BadTick), topics=TOPICS)
+    error = await harness.ended()
+    assert isinstance(error, ProcessingFailed)
+    assert (error.node, error.topic, error.offset) == ("mine", None, None)
+    assert "LookupError: tick" in str(error)
 
 
-def test_punctuators_that_raise_may_go_on() -> None:
+@in_app(processing(BadTick), topics=TOPICS, processing_exception_handler=log_and_continue)
+async def test_punctuators_that_raise_may_go_on(harness: AppHarness) -> None:
     """With `continue` the next one is due as if nothing had been."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.kit.clock.advance(3.5)
-        assert harness.app.metrics()["dropped-records-total"] == 3
-
-    run_app(test, processing(BadTick), topics=TOPICS, processing_exception_handler=log_and_continue)
+    await harness.kit.clock.advance(3.5)
+    assert harness.app.metrics()["dropped-records-total"] == 3
 
 
 class OwnErrors(Processor[str, str, str, Any]):
@@ -478,16 +453,13 @@ def test_a_windowed_key_that_cannot_be_written() -> None:
     assert "serdes.windowed(…)" in str(error)
 
 
-def test_values_that_cannot_be_written_may_be_left_out() -> None:
+@in_app(wrong_type(), topics=TOPICS, production_exception_handler="continue")
+async def test_values_that_cannot_be_written_may_be_left_out(harness: AppHarness) -> None:
     """With `continue` they are dropped and counted."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", value, 0) for value in (b"1", b"bad", b"2")])
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": [1, 1]}
-        assert harness.app.metrics()["dropped-records-total"] == 1
-
-    run_app(test, wrong_type(), topics=TOPICS, production_exception_handler="continue")
+    await harness.produce_all("in", [TestRecord("a", value, 0) for value in (b"1", b"bad", b"2")])
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": [1, 1]}
+    assert harness.app.metrics()["dropped-records-total"] == 1
 
 
 SMALL = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"})}
@@ -571,24 +543,21 @@ def test_a_full_disk_under_the_log(tmp_path: Path, guarantee: str) -> None:
     assert all(isinstance(error, ProductionFailed | StorageFull) for error in asked)
 
 
-def test_a_full_disk_under_the_state() -> None:
+@in_app(counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=EOS)
+async def test_a_full_disk_under_the_state(harness: AppHarness) -> None:
     """When state cannot be written the app ends with an error that names the task and its directory; the next one restores the missing rows."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
-        await harness.caught_up()
-        limit(100)
-        try:
-            with pytest.raises(StateError, match=r"0_0.*the disk is full"):
-                await harness.close()
-        finally:
-            limit(resource.RLIM_INFINITY)
-        await harness.restart()
-        await harness.produce("in", "k1", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out"))["k1"] == [1, 2]
-
-    run_app(test, counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=EOS)
+    await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
+    await harness.caught_up()
+    limit(100)
+    try:
+        with pytest.raises(StateError, match=r"0_0.*the disk is full"):
+            await harness.close()
+    finally:
+        limit(resource.RLIM_INFINITY)
+    await harness.restart()
+    await harness.produce("in", "k1", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out"))["k1"] == [1, 2]
 
 
 def test_a_position_that_is_gone_follows_the_reset_policy() -> None:

@@ -11,8 +11,8 @@ from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.records._batch import Batch
 from ks_actors.runtime.processing._input_budget import InputBudget
-from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from ks_actors.testing import AppHarness, TestRecord
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from ks_actors.records._batch import Headers
@@ -61,17 +61,14 @@ def test_the_budget_is_for_waiting_records(steps: list[tuple[TopicPartition, str
     assert stopped == set(budget.consumed([(partition, 0) for partition in PARTITIONS]))
 
 
-def test_an_empty_partition_is_fetched_with_any_buffers_of_others() -> None:
+@in_app(merged(), topics={"left": 1, "right": 1, "out": 1}, input_buffer_max_bytes=1_000, max_task_idle_ms=10_000)
+async def test_an_empty_partition_is_fetched_with_any_buffers_of_others(harness: AppHarness) -> None:
     """A task that waits for a partition gets it, though another of its partitions has used up input_buffer_max_bytes."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("left", [TestRecord("k" * 100, "v" * 100, 2 * time) for time in range(500)])
-        await harness.kit.clock.advance(1)
-        await harness.produce_all("right", [TestRecord("k" * 100, "v" * 100, 2 * time + 1) for time in range(500)])
-        await harness.caught_up()
-        assert [record.timestamp for record in await harness.read("out")] == list(range(1_000))
-
-    run_app(test, merged(), topics={"left": 1, "right": 1, "out": 1}, input_buffer_max_bytes=1_000, max_task_idle_ms=10_000)
+    await harness.produce_all("left", [TestRecord("k" * 100, "v" * 100, 2 * time) for time in range(500)])
+    await harness.kit.clock.advance(1)
+    await harness.produce_all("right", [TestRecord("k" * 100, "v" * 100, 2 * time + 1) for time in range(500)])
+    await harness.caught_up()
+    assert [record.timestamp for record in await harness.read("out")] == list(range(1_000))
 
 
 def test_an_empty_partition_is_fetched_when_its_own_records_were_stopped() -> None:

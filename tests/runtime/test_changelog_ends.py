@@ -13,7 +13,7 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime.commit import ChangelogEnds
 from ks_actors.runtime.messages import Written
 from ks_actors.testing import run_app
-from tests.runtime.helpers import GUARANTEES, by_key, counting
+from tests.runtime.helpers import GUARANTEES, by_key, counting, in_app
 from tests.runtime.test_restoring import records
 
 if TYPE_CHECKING:
@@ -30,19 +30,16 @@ async def make_anew(harness: AppHarness) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_changelog_that_is_made_anew_ends_the_app(guarantee: str) -> None:
+@in_app(counting(), topics={"in": 1, "out": 1})
+async def test_a_changelog_that_is_made_anew_ends_the_app(harness: AppHarness, guarantee: str) -> None:
     """By ProductionFailed, before a commit: a restore from the new one would miss the rows that have not changed since."""
-
-    async def test(harness: AppHarness) -> None:
-        await make_anew(harness)
-        await harness.produce_all("in", records("a"))
-        error = await harness.ended()
-        assert isinstance(error, ProductionFailed)
-        assert (error.topic, error.partition) == (CHANGELOG, 0)
-        assert "made anew" in str(error)
-        assert harness.log._groups.get("app").committed()[TopicPartition("in", 0)].offset == 3
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    await make_anew(harness)
+    await harness.produce_all("in", records("a"))
+    error = await harness.ended()
+    assert isinstance(error, ProductionFailed)
+    assert (error.topic, error.partition) == (CHANGELOG, 0)
+    assert "made anew" in str(error)
+    assert harness.log._groups.get("app").committed()[TopicPartition("in", 0)].offset == 3
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -65,22 +62,19 @@ def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee: str)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_that_has_written_nothing_yet_knows_the_end_of_what_it_restored(guarantee: str) -> None:
+@in_app(counting(), topics={"in": 1, "out": 1})
+async def test_an_app_that_has_written_nothing_yet_knows_the_end_of_what_it_restored(harness: AppHarness, guarantee: str) -> None:
     """It ends as well at its first write, however many records it writes: the state is right, and the changelog is not."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", records("a", "a", "b"))
-        await harness.caught_up()
-        await harness.restart()
-        await harness.caught_up()
-        harness.delete_topics(CHANGELOG)
-        await harness.log.create_topics([NewTopic(CHANGELOG, 1)])
-        await harness.produce_all("in", records(*"acdefghijk"))
-        error = await harness.ended()
-        assert isinstance(error, ProductionFailed)
-        assert "made anew" in str(error)
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    await harness.produce_all("in", records("a", "a", "b"))
+    await harness.caught_up()
+    await harness.restart()
+    await harness.caught_up()
+    harness.delete_topics(CHANGELOG)
+    await harness.log.create_topics([NewTopic(CHANGELOG, 1)])
+    await harness.produce_all("in", records(*"acdefghijk"))
+    error = await harness.ended()
+    assert isinstance(error, ProductionFailed)
+    assert "made anew" in str(error)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(1, 5)), max_size=30))

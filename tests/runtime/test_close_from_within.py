@@ -10,7 +10,7 @@ import pytest
 from ks_actors import App, ProcessingFailed, StreamsBuilder, StreamsConfig, UncaughtResponse
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -112,35 +112,29 @@ async def slowly(value: str) -> str:
     return value.upper()
 
 
-def test_a_block_that_ends_while_another_task_closes_its_app_waits_for_that_close() -> None:
+@in_app(mapped(slowly), topics=TOPICS)
+async def test_a_block_that_ends_while_another_task_closes_its_app_waits_for_that_close(harness: AppHarness) -> None:
     """A program closes the log behind the block; the last commit must be in it by then."""
-
-    async def test(harness: AppHarness) -> None:
-        async with App(mapped(slowly), StreamsConfig(application_id="b"), log=harness.log) as app:
-            await harness.produce("in", "a", "x")
-            await asyncio.sleep(0.5)
-            closing = asyncio.create_task(app.close())
-            await asyncio.sleep(0.05)
-            assert app.state.name == "RUNNING"  # it waits for the call
-        assert app.state is InstanceState.NOT_RUNNING
-        await closing
-
-    run_app(test, mapped(slowly), topics=TOPICS)
-
-
-def test_every_close_of_an_app_ends_with_the_first_one() -> None:
-    """As in Kafka Streams; a shorter time counts for all of them."""
-
-    async def test(harness: AppHarness) -> None:
+    async with App(mapped(slowly), StreamsConfig(application_id="b"), log=harness.log) as app:
         await harness.produce("in", "a", "x")
         await asyncio.sleep(0.5)
-        closes = [asyncio.create_task(harness.app.close()) for _ in range(3)]
-        await asyncio.wait(closes, return_when=asyncio.FIRST_COMPLETED)
-        assert harness.app.state is InstanceState.NOT_RUNNING
-        await asyncio.gather(*closes)
-        assert [record.value for record in await harness.read("out")] == ["X"]
+        closing = asyncio.create_task(app.close())
+        await asyncio.sleep(0.05)
+        assert app.state.name == "RUNNING"  # it waits for the call
+    assert app.state is InstanceState.NOT_RUNNING
+    await closing
 
-    run_app(test, mapped(slowly), topics=TOPICS)
+
+@in_app(mapped(slowly), topics=TOPICS)
+async def test_every_close_of_an_app_ends_with_the_first_one(harness: AppHarness) -> None:
+    """As in Kafka Streams; a shorter time counts for all of them."""
+    await harness.produce("in", "a", "x")
+    await asyncio.sleep(0.5)
+    closes = [asyncio.create_task(harness.app.close()) for _ in range(3)]
+    await asyncio.wait(closes, return_when=asyncio.FIRST_COMPLETED)
+    assert harness.app.state is InstanceState.NOT_RUNNING
+    await asyncio.gather(*closes)
+    assert [record.value for record in await harness.read("out")] == ["X"]
 
 
 class Closer:
@@ -157,13 +151,10 @@ class Closer:
         await self.app.close()
 
 
-def test_a_service_that_closes_its_app_at_its_end_does_not_wait_for_itself() -> None:
+@in_app(mapped(slowly), topics=TOPICS)
+async def test_a_service_that_closes_its_app_at_its_end_does_not_wait_for_itself(harness: AppHarness) -> None:
     """The close exits the services."""
     closer = Closer()
-
-    async def test(harness: AppHarness) -> None:
-        async with App(mapped(slowly), StreamsConfig(application_id="b"), log=harness.log, services=[closer]) as app:
-            closer.app = app
-        assert app.state is InstanceState.NOT_RUNNING
-
-    run_app(test, mapped(slowly), topics=TOPICS)
+    async with App(mapped(slowly), StreamsConfig(application_id="b"), log=harness.log, services=[closer]) as app:
+        closer.app = app
+    assert app.state is InstanceState.NOT_RUNNING

@@ -19,7 +19,7 @@ from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.input._start_policy import StartPolicy
 from ks_actors.task import Environment
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -176,62 +176,53 @@ class Polling:
 
 
 @pytest.mark.parametrize("closing", [False, True])
-def test_a_closing_app_begins_no_tasks(closing: bool) -> None:
+@in_app(counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
+async def test_a_closing_app_begins_no_tasks(harness: AppHarness, closing: bool) -> None:
     """An assignment that comes in the middle of it is followed, as the last commit needs its generation; its stores are opened for nobody."""
-
-    async def test(harness: AppHarness) -> None:
-        here = Polling()
-        await here.begin(harness)
-        if closing:
-            here.ref.tell(m.Closing())
-            await here.kit.quiesce()
-        here.membership.gate.set()
-        await here.kit.quiesce()
-        assert [message.task for message in here.told(m.OpenTask)] == ([] if closing else [TaskId(0, 0), TaskId(0, 1)])
-        assert (await here.ref.ask(m.AskGroup)).generation == 1
-        await here.end()
-
-    run_app(test, counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
-
-
-def test_a_closing_app_fetches_nothing_more() -> None:
-    """No task will process records read then, and others may need the machine."""
-
-    async def test(harness: AppHarness) -> None:
-        here = Polling()
-        await here.begin(harness)
-        here.membership.gate.set()
-        await here.kit.quiesce()
-        for message in here.told(m.OpenTask):
-            here.ref.tell(m.TaskReady(message.task, {partition: at.offset for partition, at in message.positions.items()}))
-        await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
-        await here.kit.clock.advance(1)
-        assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3
+    here = Polling()
+    await here.begin(harness)
+    if closing:
         here.ref.tell(m.Closing())
-        await here.kit.clock.advance(1)
-        await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
-        await here.kit.clock.advance(1)
-        assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3
-        await here.end()
+        await here.kit.quiesce()
+    here.membership.gate.set()
+    await here.kit.quiesce()
+    assert [message.task for message in here.told(m.OpenTask)] == ([] if closing else [TaskId(0, 0), TaskId(0, 1)])
+    assert (await here.ref.ask(m.AskGroup)).generation == 1
+    await here.end()
 
-    run_app(test, counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
+
+@in_app(counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
+async def test_a_closing_app_fetches_nothing_more(harness: AppHarness) -> None:
+    """No task will process records read then, and others may need the machine."""
+    here = Polling()
+    await here.begin(harness)
+    here.membership.gate.set()
+    await here.kit.quiesce()
+    for message in here.told(m.OpenTask):
+        here.ref.tell(m.TaskReady(message.task, {partition: at.offset for partition, at in message.positions.items()}))
+    await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
+    await here.kit.clock.advance(1)
+    assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3
+    here.ref.tell(m.Closing())
+    await here.kit.clock.advance(1)
+    await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
+    await here.kit.clock.advance(1)
+    assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3
+    await here.end()
 
 
-def test_a_close_too_late_for_its_transaction_raises_no_error(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000)
+async def test_a_close_too_late_for_its_transaction_raises_no_error(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """A broker was away for longer than the transaction could wait: its content is reported, and processed again by the next owner."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(6_000)  # fewer would not be written before the commit
-        await harness.kit.clock.advance(0.01)
-        (transaction,) = harness.log._broker.transactions.values()
-        assert transaction.partitions
-        harness.log._broker._expire(transaction)  # as if its time were over
-        await harness.close()
-        assert "commit failed; all work since the last commit is rolled back" in caplog.text
-        assert await harness.read("out") == []
-        await harness.start()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000)
+    load = Load(harness, Random(1))
+    await load.send(6_000)  # fewer would not be written before the commit
+    await harness.kit.clock.advance(0.01)
+    (transaction,) = harness.log._broker.transactions.values()
+    assert transaction.partitions
+    harness.log._broker._expire(transaction)  # as if its time were over
+    await harness.close()
+    assert "commit failed; all work since the last commit is rolled back" in caplog.text
+    assert await harness.read("out") == []
+    await harness.start()
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, EOS)

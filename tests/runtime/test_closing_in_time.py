@@ -22,7 +22,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.shared._state_directory import StateDirectory
 from ks_actors.testing import run_app
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, own_threads
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, own_threads
 
 if TYPE_CHECKING:
     from ks_actors.log.embedded._faults import Operation
@@ -71,46 +71,44 @@ async def check_next(harness: AppHarness, load: Load, guarantee: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("guarantee", "operation"), COMMITS)
-def test_a_last_commit_without_an_answer_is_given_up(guarantee: str, operation: Operation, seed: int, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=100)
+async def test_a_last_commit_without_an_answer_is_given_up(
+    harness: AppHarness, guarantee: str, operation: Operation, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whether it was under way, for long or short, or is the last one: the warning names its tasks, and the next app does them again."""
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, random)
-        await load.send(random.randrange(40))
-        more: tuple[Operation, ...] = random.choice(MORE)
-        held = [harness.log.hold(each) for each in (operation, *more)]
-        await load.send(40)
-        await asyncio.sleep(random.choice([0.02, 0.5, 20, 120]))
-        await closed(harness, BOUND_MS / 1000, BOUND_MS)
-        assert caplog.text.count(GIVEN_UP) == 1
-        assert ("transaction is aborted" if guarantee == EOS else "their output is written twice") in caplog.text
-        for each in held:
-            each.set()
-        await check_next(harness, load, guarantee)
-
-    run_app(test, counting(), seed=seed, topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+    load = Load(harness, random)
+    await load.send(random.randrange(40))
+    more: tuple[Operation, ...] = random.choice(MORE)
+    held = [harness.log.hold(each) for each in (operation, *more)]
+    await load.send(40)
+    await asyncio.sleep(random.choice([0.02, 0.5, 20, 120]))
+    await closed(harness, BOUND_MS / 1000, BOUND_MS)
+    assert caplog.text.count(GIVEN_UP) == 1
+    assert ("transaction is aborted" if guarantee == EOS else "their output is written twice") in caplog.text
+    for each in held:
+        each.set()
+    await check_next(harness, load, guarantee)
 
 
 @pytest.mark.parametrize("operation", OTHERS)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_other_calls_without_an_answer_do_not_hold_up_the_end(guarantee: str, operation: Operation, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=100)
+async def test_other_calls_without_an_answer_do_not_hold_up_the_end(
+    harness: AppHarness, guarantee: str, operation: Operation, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nothing is lost or doubled by them, and all work that can be committed is."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(40)
-        held = harness.log.hold(operation)
-        if operation not in {"fetch", "leave"}:
-            harness.lose_membership()
-        await load.send(40)
-        await asyncio.sleep(20)
-        await closed(harness, BOUND_MS / 1000, BOUND_MS)
-        assert ("when the app" in caplog.text) == (operation == "leave")
-        held.set()
-        await check_next(harness, load, guarantee)
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+    load = Load(harness, Random(1))
+    await load.send(40)
+    held = harness.log.hold(operation)
+    if operation not in {"fetch", "leave"}:
+        harness.lose_membership()
+    await load.send(40)
+    await asyncio.sleep(20)
+    await closed(harness, BOUND_MS / 1000, BOUND_MS)
+    assert ("when the app" in caplog.text) == (operation == "leave")
+    held.set()
+    await check_next(harness, load, guarantee)
 
 
 @pytest.mark.parametrize(("settings", "seconds"), [({}, 30), ({"close_timeout_ms": 5_000}, 5)])
@@ -133,45 +131,39 @@ def test_the_setting_bounds_an_end_that_says_nothing(guarantee: str, operation: 
 
 
 @pytest.mark.parametrize(("guarantee", "operation"), COMMITS)
-def test_an_answer_in_time_commits(guarantee: str, operation: Operation, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=100, transaction_timeout_ms=60_000)
+async def test_an_answer_in_time_commits(harness: AppHarness, guarantee: str, operation: Operation, caplog: pytest.LogCaptureFixture) -> None:
     """A log that comes back while the app closes gets all of it: nothing is left to be done again."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(40)
-        held = harness.log.hold(operation)
-        await load.send(40)
-        await asyncio.sleep(10)
-        closing = asyncio.ensure_future(closed(harness, 30))
-        await asyncio.sleep(20)
-        held.set()
-        await closing
-        assert GIVEN_UP not in caplog.text
-        assert await harness._lag() == ""
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, transaction_timeout_ms=60_000)
+    load = Load(harness, Random(1))
+    await load.send(40)
+    held = harness.log.hold(operation)
+    await load.send(40)
+    await asyncio.sleep(10)
+    closing = asyncio.ensure_future(closed(harness, 30))
+    await asyncio.sleep(20)
+    held.set()
+    await closing
+    assert GIVEN_UP not in caplog.text
+    assert await harness._lag() == ""
+    check_counts(await harness.read("out"), load.sent, guarantee)
 
 
 @pytest.mark.parametrize(("guarantee", "operation"), COMMITS)
-def test_a_second_close_may_hurry_the_first(guarantee: str, operation: Operation) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=100)
+async def test_a_second_close_may_hurry_the_first(harness: AppHarness, guarantee: str, operation: Operation) -> None:
     """The sooner end counts for both, wherever the first one waits."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(40)
-        held = harness.log.hold(operation)
-        await load.send(40)
-        closing = asyncio.ensure_future(closed(harness, 3, 3_600_000))
-        await asyncio.sleep(2.5)
-        assert not closing.done()
-        await harness.app.close(timeout_ms=0)
-        await harness.app.close(timeout_ms=60_000)
-        await closing
-        held.set()
-        await check_next(harness, load, guarantee)
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+    load = Load(harness, Random(1))
+    await load.send(40)
+    held = harness.log.hold(operation)
+    await load.send(40)
+    closing = asyncio.ensure_future(closed(harness, 3, 3_600_000))
+    await asyncio.sleep(2.5)
+    assert not closing.done()
+    await harness.app.close(timeout_ms=0)
+    await harness.app.close(timeout_ms=60_000)
+    await closing
+    held.set()
+    await check_next(harness, load, guarantee)
 
 
 def waiting_for_ever(begun: asyncio.Event) -> Topology:
@@ -200,52 +192,46 @@ def test_calls_in_flight_count_in_the_bound(guarantee: str, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_that_ends_by_an_error_ends_in_time(guarantee: str) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=100)
+async def test_an_app_that_ends_by_an_error_ends_in_time(harness: AppHarness, guarantee: str) -> None:
     """It commits nothing any more, and waits for its log as long as one that is closed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        for operation in EVERY:
-            harness.log.hold(operation)
-        app = harness.app
-        assert app._instance is not None
-        app._instance.ctx.self_ref.tell(m.Fatal(OSError("no such thing"), rolled_back=False))
-        began = now()
-        assert isinstance(await harness.ended(), OSError)
-        assert now() - began <= 30
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    for operation in EVERY:
+        harness.log.hold(operation)
+    app = harness.app
+    assert app._instance is not None
+    app._instance.ctx.self_ref.tell(m.Fatal(OSError("no such thing"), rolled_back=False))
+    began = now()
+    assert isinstance(await harness.ended(), OSError)
+    assert now() - began <= 30
 
 
 @pytest.mark.parametrize("wrong", [-1, nan, inf, "5", True, timedelta(seconds=1)])
-def test_a_time_to_wait_is_a_finite_number_that_is_not_negative(wrong: Any) -> None:
+@in_app(counting(), topics={"in": 1, "out": 1})
+async def test_a_time_to_wait_is_a_finite_number_that_is_not_negative(harness: AppHarness, wrong: Any) -> None:
     """Each call with a `timeout_ms` refuses any other by name, at once, and nothing is ordered."""
-
-    async def test(harness: AppHarness) -> None:
-        app = harness.app
-        for call in (
-            app.close,
-            app.pause,
-            app.resume,
-            app.commit,
-            app.snapshot,
-            app.add_worker,
-            app.remove_worker,
-            app.wait_until_caught_up,
-            partial(app.query, StateQueryRequest(store="counts", query=KeyQuery("a"))),
-            App(counting(), harness.config).reset,
-            harness.caught_up,
-            harness.ended,
-        ):
-            with pytest.raises((TypeError, ValueError), match="timeout_ms is "):
-                await call(timeout_ms=wrong)
+    app = harness.app
+    for call in (
+        app.close,
+        app.pause,
+        app.resume,
+        app.commit,
+        app.snapshot,
+        app.add_worker,
+        app.remove_worker,
+        app.wait_until_caught_up,
+        partial(app.query, StateQueryRequest(store="counts", query=KeyQuery("a"))),
+        App(counting(), harness.config).reset,
+        harness.caught_up,
+        harness.ended,
+    ):
         with pytest.raises((TypeError, ValueError), match="timeout_ms is "):
-            app.store("counts", timeout_ms=wrong)
-        assert app.state is InstanceState.RUNNING
-        assert len(app.workers()) == 1
-
-    run_app(test, counting(), topics={"in": 1, "out": 1})
+            await call(timeout_ms=wrong)
+    with pytest.raises((TypeError, ValueError), match="timeout_ms is "):
+        app.store("counts", timeout_ms=wrong)
+    assert app.state is InstanceState.RUNNING
+    assert len(app.workers()) == 1
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -64,20 +64,17 @@ def processing(processor: type[Processor[Any, Any, Any, Any]]) -> Topology:
 
 
 @pytest.mark.parametrize(("guarantee", "interval_ms"), [(ALOS, 30_000), (EOS, 100)])
-def test_commits_come_by_the_interval(guarantee: str, interval_ms: int) -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_commits_come_by_the_interval(harness: AppHarness, guarantee: str, interval_ms: int) -> None:
     """Without a word the app commits every 30 seconds, exactly once every 100 ms; not before, and not when there is nothing to commit."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(interval_ms / 1000 - 0.001)
-        assert harness.app.metrics()["process-total"] == 1
-        assert committed(harness) == {}
-        await harness.kit.clock.advance(0.001)
-        assert committed(harness) == {IN: 1}
-        await harness.kit.clock.advance(100)
-        assert harness.app.metrics()["commit-total"] == 1
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(interval_ms / 1000 - 0.001)
+    assert harness.app.metrics()["process-total"] == 1
+    assert committed(harness) == {}
+    await harness.kit.clock.advance(0.001)
+    assert committed(harness) == {IN: 1}
+    await harness.kit.clock.advance(100)
+    assert harness.app.metrics()["commit-total"] == 1
 
 
 class Committing(Processor[str, str, str, str]):
@@ -90,34 +87,28 @@ class Committing(Processor[str, str, str, str]):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_processor_may_ask_for_a_commit(guarantee: str) -> None:
+@in_app(processing(Committing), topics={"in": 1, "out": 1}, commit_interval_ms=9_000)
+async def test_a_processor_may_ask_for_a_commit(harness: AppHarness, guarantee: str) -> None:
     """`context.commit()` has everything committed that was processed so far, at once."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(1)
-        assert committed(harness) == {}
-        await harness.produce("in", "b", "commit")
-        await harness.kit.clock.advance(0.001)
-        assert committed(harness) == {IN: 2}
-        assert len(await harness.read("out")) == 2
-
-    run_app(test, processing(Committing), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=9_000)
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(1)
+    assert committed(harness) == {}
+    await harness.produce("in", "b", "commit")
+    await harness.kit.clock.advance(0.001)
+    assert committed(harness) == {IN: 2}
+    assert len(await harness.read("out")) == 2
 
 
-def test_a_full_overlay_is_committed() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, commit_interval_ms=FOREVER)
+async def test_a_full_overlay_is_committed(harness: AppHarness) -> None:
     """When the stores hold more than statestore_uncommitted_max_bytes uncommitted, a commit comes without a request."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(1)
-        assert committed(harness) == {}
-        await harness.produce_all("in", [TestRecord(f"key {number}", "1", 0) for number in range(2000)])
-        await harness.kit.clock.advance(0.01)
-        assert committed(harness)
-        assert harness.app.metrics()["uncommitted-bytes"] < 20_000
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, commit_interval_ms=FOREVER)
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(1)
+    assert committed(harness) == {}
+    await harness.produce_all("in", [TestRecord(f"key {number}", "1", 0) for number in range(2000)])
+    await harness.kit.clock.advance(0.01)
+    assert committed(harness)
+    assert harness.app.metrics()["uncommitted-bytes"] < 20_000
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
@@ -191,49 +182,40 @@ def test_the_overlay_is_bounded_while_a_commit_is_under_way(partitions: int, mon
     )
 
 
-def test_the_share_of_a_worker_counts_too() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, num_workers=8, commit_interval_ms=FOREVER)
+async def test_the_share_of_a_worker_counts_too(harness: AppHarness) -> None:
     """A task that alone holds more than one worker's share of the budget is committed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"key {number}", "1", 0) for number in range(100)])
-        await harness.kit.clock.advance(0.01)
-        assert committed(harness)
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, num_workers=8, commit_interval_ms=FOREVER)
+    await harness.produce_all("in", [TestRecord(f"key {number}", "1", 0) for number in range(100)])
+    await harness.kit.clock.advance(0.01)
+    assert committed(harness)
 
 
-def test_the_app_can_be_told_to_commit() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_the_app_can_be_told_to_commit(harness: AppHarness) -> None:
     """`App.commit` returns when everything is committed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(0.01)
-        await harness.app.commit()
-        assert committed(harness) == {IN: 1}
-
-    run_app(test, echo(), topics={"in": 1, "out": 1})
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(0.01)
+    await harness.app.commit()
+    assert committed(harness) == {IN: 1}
 
 
 # --- what -----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_time_of_a_partition_is_committed_with_its_offset(guarantee: str) -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_the_time_of_a_partition_is_committed_with_its_offset(harness: AppHarness, guarantee: str) -> None:
     """The metadata of a position is Kafka Streams': base64 of a magic byte 2 and the partition's time; the next app goes on from that time."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1", 1234)
-        await harness.produce("in", "a", "2", 1000)
-        await harness.caught_up()
-        (position,) = harness.log._groups.get("app").committed().values()
-        assert position.offset == 2
-        assert struct.unpack(">bq", base64.b64decode(position.metadata)) == (2, 1234)
-        await harness.close()
-        await harness.restart()
-        (task,) = harness.app._metrics.tasks.values()
-        assert task.stream_time == 1234
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    await harness.produce("in", "a", "1", 1234)
+    await harness.produce("in", "a", "2", 1000)
+    await harness.caught_up()
+    (position,) = harness.log._groups.get("app").committed().values()
+    assert position.offset == 2
+    assert struct.unpack(">bq", base64.b64decode(position.metadata)) == (2, 1234)
+    await harness.close()
+    await harness.restart()
+    (task,) = harness.app._metrics.tasks.values()
+    assert task.stream_time == 1234
 
 
 def test_a_transaction_holds_the_records_of_its_offsets() -> None:
@@ -295,19 +277,16 @@ def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_commit_that_fails_ends_the_app_unless_told_otherwise(guarantee: str) -> None:
+@in_app(counting(), topics={"in": 1, "out": 1})
+async def test_a_commit_that_fails_ends_the_app_unless_told_otherwise(harness: AppHarness, guarantee: str) -> None:
     """Without a handler the app ends in ERROR with the log's error; uncommitted work is done by the next app."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.fail("send", LogError("away"))
-        await harness.produce("in", "a", "1")
-        error = await harness.ended()
-        assert isinstance(error, LogError)
-        await harness.restart()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), {"a": 1}, guarantee)
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    harness.fail("send", LogError("away"))
+    await harness.produce("in", "a", "1")
+    error = await harness.ended()
+    assert isinstance(error, LogError)
+    await harness.restart()
+    await harness.caught_up()
+    check_counts(await harness.read("out"), {"a": 1}, guarantee)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -341,105 +320,80 @@ def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guarantee:
     )
 
 
-def test_an_answer_that_is_lost_does_not_commit_twice() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)
+async def test_an_answer_that_is_lost_does_not_commit_twice(harness: AppHarness) -> None:
     """When the log has committed, but the answer does not come, only the log knows: the tasks begin anew from there, and nothing is doubled."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(50)
-        await harness.caught_up()
-        harness.fail("commit", LogError("the answer is lost"), after=True)
-        await load.send(50)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)
+    load = Load(harness, Random(1))
+    await load.send(50)
+    await harness.caught_up()
+    harness.fail("commit", LogError("the answer is lost"), after=True)
+    await load.send(50)
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, EOS)
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_aborting_is_tried_again(times: int) -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)
+async def test_aborting_is_tried_again(harness: AppHarness, times: int) -> None:
     """A transaction that cannot be aborted at once is aborted later: nothing of it gets into the next one."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(50)
-        harness.fail("commit", TransactionAborted("void"))
-        harness.fail("abort", LogError("away"), times)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)
+    load = Load(harness, Random(1))
+    await load.send(50)
+    harness.fail("commit", TransactionAborted("void"))
+    harness.fail("abort", LogError("away"), times)
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, EOS)
 
 
-def test_a_transaction_that_cannot_be_aborted_ends_the_app() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, task_timeout_ms=2_000)
+async def test_a_transaction_that_cannot_be_aborted_ends_the_app(harness: AppHarness) -> None:
     """When aborting fails for longer than task_timeout_ms, nothing is certain any more: the app ends, whatever the handler says."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.fail("commit", TransactionAborted("void"))
-        harness.fail("abort", LogError("away for good"), 1000)
-        await harness.produce("in", "a", "1")
-        error = await harness.ended()
-        assert isinstance(error, LogError)
-        harness.log._faults._before.clear()
-        await harness.restart()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": [1]}
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, task_timeout_ms=2_000)
+    harness.fail("commit", TransactionAborted("void"))
+    harness.fail("abort", LogError("away for good"), 1000)
+    await harness.produce("in", "a", "1")
+    error = await harness.ended()
+    assert isinstance(error, LogError)
+    harness.log._faults._before.clear()
+    await harness.restart()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": [1]}
 
 
-def test_a_transaction_is_open_no_longer_than_it_has_to() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000)
+async def test_a_transaction_is_open_no_longer_than_it_has_to(harness: AppHarness) -> None:
     """Little output waits for its commit, as nobody sees it earlier; if the instance dies before that, it has kept nobody from reading."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(50)
-        await harness.kit.clock.advance(0.9)
-        assert harness.app.metrics()["process-total"] == 50
-        (transaction,) = harness.log._broker.transactions.values()
-        assert not transaction.partitions
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000)
+    load = Load(harness, Random(1))
+    await load.send(50)
+    await harness.kit.clock.advance(0.9)
+    assert harness.app.metrics()["process-total"] == 50
+    (transaction,) = harness.log._broker.transactions.values()
+    assert not transaction.partitions
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, EOS)
 
 
-def test_a_transaction_that_takes_too_long_is_done_again() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000, uncaught_handler=replace)
+async def test_a_transaction_that_takes_too_long_is_done_again(harness: AppHarness) -> None:
     """When the log has aborted the transaction because its time was over, everything in it is done again, once."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(6_000)  # fewer would not be written before the commit
-        await harness.kit.clock.advance(0.01)
-        (transaction,) = harness.log._broker.transactions.values()
-        assert transaction.partitions
-        harness.log._broker._expire(transaction)  # as if its time were over
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
-        assert harness.app.metrics()["rolled-back-total"] == 1
-
-    run_app(
-        test,
-        counting(),
-        topics={"in": 1, "out": 1},
-        processing_guarantee=EOS,
-        commit_interval_ms=1_000,
-        uncaught_handler=replace,
-    )
+    load = Load(harness, Random(1))
+    await load.send(6_000)  # fewer would not be written before the commit
+    await harness.kit.clock.advance(0.01)
+    (transaction,) = harness.log._broker.transactions.values()
+    assert transaction.partitions
+    harness.log._broker._expire(transaction)  # as if its time were over
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, EOS)
+    assert harness.app.metrics()["rolled-back-total"] == 1
 
 
-def test_an_output_topic_that_is_gone_is_named() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_an_output_topic_that_is_gone_is_named(harness: AppHarness) -> None:
     """Records for a topic that was deleted are ProductionFailed, naming the topic."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.delete_topics("out")
-        await harness.produce("in", "a", "1")
-        error = await harness.ended()
-        assert isinstance(error, ProductionFailed)
-        assert (error.topic, error.partition) == ("out", 0)
-        assert isinstance(error.__cause__, UnknownTopicOrPartition)
-
-    run_app(test, echo(), topics={"in": 1, "out": 1})
+    harness.delete_topics("out")
+    await harness.produce("in", "a", "1")
+    error = await harness.ended()
+    assert isinstance(error, ProductionFailed)
+    assert (error.topic, error.partition) == ("out", 0)
+    assert isinstance(error.__cause__, UnknownTopicOrPartition)
 
 
 class Punctuating(Processor[str, str, str, str]):
@@ -457,16 +411,13 @@ class Punctuating(Processor[str, str, str, str]):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_output_of_punctuators_is_committed(guarantee: str) -> None:
+@in_app(processing(Punctuating), topics={"in": 1, "out": 1})
+async def test_the_output_of_punctuators_is_committed(harness: AppHarness, guarantee: str) -> None:
     """Output without input is committed like any other."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.kit.clock.advance(3.5)
-        await harness.app.commit()
-        assert [int(record.value or 0) // 1000 for record in await harness.read("out")] == [1, 2, 3]
-        assert harness.app.state is InstanceState.RUNNING
-
-    run_app(test, processing(Punctuating), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    await harness.kit.clock.advance(3.5)
+    await harness.app.commit()
+    assert [int(record.value or 0) // 1000 for record in await harness.read("out")] == [1, 2, 3]
+    assert harness.app.state is InstanceState.RUNNING
 
 
 class Looking(Punctuating):

@@ -11,7 +11,7 @@ import pytest
 from ks_actors import LogError, StorageFull, TransactionAborted
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import run_app
-from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
+from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting, in_app
 from tests.state.sqlite_engine import SqliteEngine
 
 if TYPE_CHECKING:
@@ -68,37 +68,25 @@ def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: str, st
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
-def test_failures_of_the_log_lose_nothing_and_double_nothing(seed: int, guarantee: str) -> None:
+@in_app(counting("in_memory"), topics={"in": 2, "out": 1}, num_workers=2, commit_interval_ms=100, uncaught_handler=replace)
+async def test_failures_of_the_log_lose_nothing_and_double_nothing(harness: AppHarness, seed: int, guarantee: str) -> None:
     """With any failing call of the log, before or after its effect, and a crash besides: results are as exact as promised."""
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, random)
-        for _ in range(12):
-            operation = random.choice(STEPS)
-            if operation in ENDS and random.random() < 0.3:
-                harness.fail(operation, LogError("the answer is lost"), after=True)
-            else:
-                harness.fail(operation, random.choice([StorageFull("no room"), LogError("the broker is away"), TransactionAborted("void")]))
-            await load.send(random.randrange(1, 60))
-            await asyncio.sleep(random.choice([0.01, 0.1, 0.25]))
-            if random.random() < 0.15:
-                await harness.crash()
-                harness.log._faults._before.clear()
-                harness.log._faults._after.clear()
-                await harness.restart()
-        harness.log._faults._before.clear()
-        harness.log._faults._after.clear()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(
-        test,
-        counting("in_memory"),
-        seed=seed,
-        topics={"in": 2, "out": 1},
-        processing_guarantee=guarantee,
-        num_workers=2,
-        commit_interval_ms=100,
-        uncaught_handler=replace,
-    )
+    load = Load(harness, random)
+    for _ in range(12):
+        operation = random.choice(STEPS)
+        if operation in ENDS and random.random() < 0.3:
+            harness.fail(operation, LogError("the answer is lost"), after=True)
+        else:
+            harness.fail(operation, random.choice([StorageFull("no room"), LogError("the broker is away"), TransactionAborted("void")]))
+        await load.send(random.randrange(1, 60))
+        await asyncio.sleep(random.choice([0.01, 0.1, 0.25]))
+        if random.random() < 0.15:
+            await harness.crash()
+            harness.log._faults._before.clear()
+            harness.log._faults._after.clear()
+            await harness.restart()
+    harness.log._faults._before.clear()
+    harness.log._faults._after.clear()
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, guarantee)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors.state import write_checkpoint
-from ks_actors.testing import run_app
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_app
 from tests.runtime.test_custom_stores import counting
 from tests.runtime.test_giving_up import given_up
 from tests.state.test_custom import OnDisk, Transactional
@@ -22,24 +21,23 @@ BEYOND = 1 << 40
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", [OnDisk, Transactional])
-def test_a_custom_store_beyond_its_changelog_is_given_up_once(kind: type[OnDisk], guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(lambda kind: counting(kind), topics={"in": 1, "out": 1})
+async def test_a_custom_store_beyond_its_changelog_is_given_up_once(
+    harness: AppHarness, kind: type[OnDisk], guarantee: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its offset goes with it, from the checkpoint file and from its own: the task runs, and counts on."""
-
-    async def test(harness: AppHarness) -> None:
-        for _ in range(2):
-            await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        await harness.close()
-        directory = harness.state_dir / "0_0"
-        write_checkpoint(directory, {("app-custom-changelog", 0): BEYOND})
-        if kind is Transactional:
-            file = directory / "custom" / "data.json"
-            file.write_text(json.dumps(json.loads(file.read_text()) | {"offset": BEYOND}))
-        await harness.restart()
+    for _ in range(2):
         await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == [1, 2, 3]
-        (line,) = given_up(caplog)
-        assert f"the store is at {BEYOND}" in line
-
-    run_app(test, counting(kind), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    await harness.caught_up()
+    await harness.close()
+    directory = harness.state_dir / "0_0"
+    write_checkpoint(directory, {("app-custom-changelog", 0): BEYOND})
+    if kind is Transactional:
+        file = directory / "custom" / "data.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"offset": BEYOND}))
+    await harness.restart()
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == [1, 2, 3]
+    (line,) = given_up(caplog)
+    assert f"the store is at {BEYOND}" in line

@@ -12,7 +12,7 @@ from ks_actors import InstanceState, Materialized, Produced, StateError, Streams
 from ks_actors.serdes import STRING
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, by_key, counting
+from tests.runtime.helpers import GUARANTEES, STRINGS, by_key, counting, in_app
 from tests.runtime.test_custom_stores import counting as counting_custom
 from tests.runtime.test_giving_up import counting as counting_in
 from tests.runtime.test_giving_up import given_up, store
@@ -120,41 +120,35 @@ def test_a_table_that_cannot_be_read_is_restored(guarantee: str, caplog: pytest.
     run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=asked)
 
 
-def test_a_close_that_finds_damage_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_a_close_that_finds_damage_loses_nothing(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """It deletes what is damaged, and raises no error: the changelog has it all."""
-
-    async def test(harness: AppHarness) -> None:
-        await count(harness)
-        shutil.rmtree(harness.state_dir / "0_0" / "rocksdb")
-        await harness.close()
-        assert len(given_up(caplog)) == 1
-        await harness.restart()
-        await count(harness)
-        assert await counts(harness) == {2}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS)
+    await count(harness)
+    shutil.rmtree(harness.state_dir / "0_0" / "rocksdb")
+    await harness.close()
+    assert len(given_up(caplog)) == 1
+    await harness.restart()
+    await count(harness)
+    assert await counts(harness) == {2}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_only_copy_of_a_store_is_not_deleted(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting_in(store("a"), store("local", logging=False)), topics=TOPICS)
+async def test_the_only_copy_of_a_store_is_not_deleted(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The app ends, by an error that names the store, its directory, and the remedy."""
-
-    async def test(harness: AppHarness) -> None:
+    await count(harness)
+    await harness.restart()
+    directory = harness.state_dir / "0_0"
+    damage_tables(directory)
+    before = sorted(directory.rglob("*.sst"))
+    with pytest.raises(StateError):
         await count(harness)
-        await harness.restart()
-        directory = harness.state_dir / "0_0"
-        damage_tables(directory)
-        before = sorted(directory.rglob("*.sst"))
-        with pytest.raises(StateError):
-            await count(harness)
-        assert harness.app.state is InstanceState.ERROR
-        assert f"store local of task 0_0 has no changelog, and its only copy, in {directory}, cannot be used" in caplog.text
-        assert not given_up(caplog)
-        assert sorted(directory.rglob("*.sst")) == before
-        with pytest.raises(StateError):
-            await harness.close()
-
-    run_app(test, counting_in(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+    assert harness.app.state is InstanceState.ERROR
+    assert f"store local of task 0_0 has no changelog, and its only copy, in {directory}, cannot be used" in caplog.text
+    assert not given_up(caplog)
+    assert sorted(directory.rglob("*.sst")) == before
+    with pytest.raises(StateError):
+        await harness.close()
 
 
 def test_a_global_table_is_filled_anew_at_the_next_start() -> None:

@@ -12,7 +12,7 @@ from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import IsolationLevel
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, by_key
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, by_key, in_app
 
 if TYPE_CHECKING:
     from ks_actors.topology import StoreType, Topology
@@ -28,65 +28,52 @@ def _once(store: StoreType) -> Topology:
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(5))
-def test_exactly_once_there_is_no_duplicate_across_crashes_and_moves(store: StoreType, seed: int) -> None:
+@in_app(lambda store: _once(store), topics={"in": 2, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100, num_standby_replicas=1)
+async def test_exactly_once_there_is_no_duplicate_across_crashes_and_moves(harness: AppHarness, store: StoreType, seed: int) -> None:
     """All that the app knew is in the store, or in its changelog."""
     random = Random(seed)
     sent: set[tuple[str, str]] = set()
-
-    async def test(harness: AppHarness) -> None:
-        for _ in range(5):
-            for _ in range(40):
-                key, value = f"k{random.randrange(5)}", f"v{random.randrange(30)}"
-                sent.add((key, value))
-                await harness.produce("in", key, value, random.randrange(WITHIN))
-            fate = random.choice(("crash", "wipe", "move", "go on"))
-            if fate == "move":
-                async with harness.another():
-                    await harness.kit.clock.advance(1)
-            elif fate != "go on":
-                await harness.crash()
-                if fate == "wipe":
-                    harness.wipe_state()
-                await harness.restart()
-        await harness.caught_up()
-        found = [(record.key, record.value) for record in await harness.read("out")]
-        assert sorted(found) == sorted(sent)
-
-    run_app(test, _once(store), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100, num_standby_replicas=1)
+    for _ in range(5):
+        for _ in range(40):
+            key, value = f"k{random.randrange(5)}", f"v{random.randrange(30)}"
+            sent.add((key, value))
+            await harness.produce("in", key, value, random.randrange(WITHIN))
+        fate = random.choice(("crash", "wipe", "move", "go on"))
+        if fate == "move":
+            async with harness.another():
+                await harness.kit.clock.advance(1)
+        elif fate != "go on":
+            await harness.crash()
+            if fate == "wipe":
+                harness.wipe_state()
+            await harness.restart()
+    await harness.caught_up()
+    found = [(record.key, record.value) for record in await harness.read("out")]
+    assert sorted(found) == sorted(sent)
 
 
 @pytest.mark.parametrize(("guarantee", "times"), [(ALOS, 2), (EOS, 1)])
-def test_at_least_once_a_record_is_no_duplicate_of_itself(guarantee: str, times: int) -> None:
+@in_app(_once("rocksdb"), topics={"in": 1, "out": 1}, commit_interval_ms=9_000, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+async def test_at_least_once_a_record_is_no_duplicate_of_itself(harness: AppHarness, guarantee: str, times: int) -> None:
     """The store has reached its changelog, the offset is not committed: the record is forwarded again, or it could be lost; its duplicate is not."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "k", "v", 10)
-        await harness.produce("in", "k", "v", 20)
-        harness.fail("commit_offsets" if guarantee == ALOS else "commit", LogError("away"), 100)
-        await harness.kit.clock.advance(0.5)
-        fetches = harness.log.hold("fetch")
-        await harness.kit.clock.advance(0.5)
-        with pytest.raises(LogError, match="away"):
-            await harness.app.commit()
-        await harness.crash()
-        fetches.set()
-        harness.log._faults._before.clear()
-        harness.wipe_state()
-        await harness.restart()
-        await harness.caught_up()
-        await harness.produce("in", "k", "v", 30)
-        await harness.caught_up()
-        isolation = IsolationLevel.READ_UNCOMMITTED if guarantee == ALOS else IsolationLevel.READ_COMMITTED
-        assert by_key(await harness.read("out", isolation=isolation)) == {"k": ["v"] * times}
-
-    run_app(
-        test,
-        _once("rocksdb"),
-        topics={"in": 1, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=9_000,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
+    await harness.produce("in", "k", "v", 10)
+    await harness.produce("in", "k", "v", 20)
+    harness.fail("commit_offsets" if guarantee == ALOS else "commit", LogError("away"), 100)
+    await harness.kit.clock.advance(0.5)
+    fetches = harness.log.hold("fetch")
+    await harness.kit.clock.advance(0.5)
+    with pytest.raises(LogError, match="away"):
+        await harness.app.commit()
+    await harness.crash()
+    fetches.set()
+    harness.log._faults._before.clear()
+    harness.wipe_state()
+    await harness.restart()
+    await harness.caught_up()
+    await harness.produce("in", "k", "v", 30)
+    await harness.caught_up()
+    isolation = IsolationLevel.READ_UNCOMMITTED if guarantee == ALOS else IsolationLevel.READ_COMMITTED
+    assert by_key(await harness.read("out", isolation=isolation)) == {"k": ["v"] * times}
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 10_000])

@@ -14,7 +14,7 @@ from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -118,14 +118,11 @@ def test_the_letter_of_a_record_that_ends_processing(kind: str, guarantee: str, 
     run_app(test, dividing(), topics={"in": 1, "out": 1, "letters": 1}, start=False, uncaught_handler=twice, **handling)
 
 
-def test_letters_that_cannot_be_written_are_told_with_the_error() -> None:
+@in_app(dividing(), topics={"in": 1, "out": 1, "letters": 1}, errors_dead_letter_queue_topic_name="letters")
+async def test_letters_that_cannot_be_written_are_told_with_the_error(harness: AppHarness) -> None:
     """The error of the record stays the error of the app; a note says why there is no letter."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.delete_topics("letters")
-        await harness.produce("in", *RECORDS[RAISES])
-        error = await harness.ended()
-        assert isinstance(error, ProcessingFailed)
-        assert any("its dead letters could not be written: the log refused dead letters" in note for note in error.__notes__)
-
-    run_app(test, dividing(), topics={"in": 1, "out": 1, "letters": 1}, errors_dead_letter_queue_topic_name="letters")
+    harness.delete_topics("letters")
+    await harness.produce("in", *RECORDS[RAISES])
+    error = await harness.ended()
+    assert isinstance(error, ProcessingFailed)
+    assert any("its dead letters could not be written: the log refused dead letters" in note for note in error.__notes__)

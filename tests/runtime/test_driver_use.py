@@ -11,7 +11,7 @@ import pytest
 from ks_actors import App, Consumed, NotRunning, ProcessingFailed, Produced, StreamsBuilder, StreamsConfig, UnknownTopicOrPartition
 from ks_actors.serdes import STRING
 from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
-from tests.runtime.helpers import echo
+from tests.runtime.helpers import echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -105,20 +105,17 @@ def test_the_apps_of_a_harness_enter_its_services() -> None:
     assert service.steps == ["in", "out", "in", "out"]
 
 
-def test_a_misspelt_fault_is_refused() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_a_misspelt_fault_is_refused(harness: AppHarness) -> None:
     """It would never happen, and the test would prove nothing."""
-
-    async def test(harness: AppHarness) -> None:
-        wrong: Any = "sned"
-        with pytest.raises(ValueError, match=r"no operation 'sned': give one of abort, .*, send"):
-            harness.fail(wrong, OSError())
-        with pytest.raises(ValueError, match="no operation 'sned'"):
-            harness.log.hold(wrong)
-        text: Any = "no room"
-        with pytest.raises(TypeError, match="give an exception"):
-            harness.fail("send", text)
-
-    run_app(test, echo(), topics={"in": 1, "out": 1})
+    wrong: Any = "sned"
+    with pytest.raises(ValueError, match=r"no operation 'sned': give one of abort, .*, send"):
+        harness.fail(wrong, OSError())
+    with pytest.raises(ValueError, match="no operation 'sned'"):
+        harness.log.hold(wrong)
+    text: Any = "no room"
+    with pytest.raises(TypeError, match="give an exception"):
+        harness.fail("send", text)
 
 
 async def test_main_in_a_thread_is_refused_with_the_remedy() -> None:

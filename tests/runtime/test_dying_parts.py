@@ -14,7 +14,7 @@ from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, Time
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,26 +48,23 @@ class Strange:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_that_dies_ends_the_app(part: str, guarantee: str, seed: int) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, uncaught_handler=replace)
+async def test_a_part_that_dies_ends_the_app(harness: AppHarness, part: str, guarantee: str, seed: int) -> None:
     """The app ends soon, by the error of the part and nothing that follows from it; the next one does all that is left."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(seed))
-        await load.send(150)
-        await harness.turns(harness.kit.random.randrange(200))
-        began = harness.kit.clock.time()
-        child(harness, part).tell(Strange())
-        error = await harness.ended()
-        assert harness.app.state is InstanceState.ERROR
-        assert isinstance(error, AssertionError)
-        assert "Strange" in str(error)
-        assert harness.kit.clock.time() - began < 1
-        await harness.restart()
-        await load.send(20)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting("rocksdb"), seed=seed, topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace)
+    load = Load(harness, Random(seed))
+    await load.send(150)
+    await harness.turns(harness.kit.random.randrange(200))
+    began = harness.kit.clock.time()
+    child(harness, part).tell(Strange())
+    error = await harness.ended()
+    assert harness.app.state is InstanceState.ERROR
+    assert isinstance(error, AssertionError)
+    assert "Strange" in str(error)
+    assert harness.kit.clock.time() - began < 1
+    await harness.restart()
+    await load.send(20)
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, guarantee)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -119,16 +116,13 @@ def named() -> Topology:
     return builder.build()
 
 
-def test_a_global_table_that_cannot_be_filled() -> None:
+@in_app(named(), topics={"in": 1, "out": 1, "names": 1}, start=False)
+async def test_a_global_table_that_cannot_be_filled(harness: AppHarness) -> None:
     """A record of a global topic that cannot be read fails the start, when it is there before the app."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("names", "a", b"bad")
-        with pytest.raises(DeserializationFailed, match="topic names"):
-            await harness.start()
-        assert harness.app.state is InstanceState.ERROR
-
-    run_app(test, named(), topics={"in": 1, "out": 1, "names": 1}, start=False)
+    await harness.produce("names", "a", b"bad")
+    with pytest.raises(DeserializationFailed, match="topic names"):
+        await harness.start()
+    assert harness.app.state is InstanceState.ERROR
 
 
 @pytest.mark.parametrize("handler", [None, replace])

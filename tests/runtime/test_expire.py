@@ -9,10 +9,10 @@ import pytest
 
 from ks_actors import PunctuationType, serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
+    from ks_actors.testing import AppHarness
     from ks_actors.topology import StoreType, Topology
 
 TTL = 1_000
@@ -40,65 +40,55 @@ async def _shake(harness: AppHarness, random: Random) -> None:
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(4))
-def test_each_key_is_deleted_once_whatever_happens(store: StoreType, seed: int) -> None:
+@in_app(
+    lambda store: _topology(store, PunctuationType.STREAM_TIME),
+    topics={"in": 1, "out": 1},
+    processing_guarantee=EOS,
+    commit_interval_ms=100,
+    num_standby_replicas=1,
+)
+async def test_each_key_is_deleted_once_whatever_happens(harness: AppHarness, store: StoreType, seed: int) -> None:
     """By event time the deletes are those of the records alone, and crashes and moves change nothing."""
     random = Random(seed)
     rows: list[tuple[str, int]] = []
-
-    async def test(harness: AppHarness) -> None:
-        now = 0
-        for _ in range(4):
-            for _ in range(25):
-                now += random.randrange(150)
-                rows.append((f"k{random.randrange(8)}", now))
-                await harness.produce("in", rows[-1][0], str(now), now)
-            await harness.caught_up()
-            await _shake(harness, random)
-        await harness.produce("in", "end", "end", now + 100_000)
+    now = 0
+    for _ in range(4):
+        for _ in range(25):
+            now += random.randrange(150)
+            rows.append((f"k{random.randrange(8)}", now))
+            await harness.produce("in", rows[-1][0], str(now), now)
         await harness.caught_up()
-        wanted: list[Any] = []
-        last: dict[str, int] = {}
-        for key, time in [*rows, ("end", now + 100_000)]:
-            for due, of in sorted((at + TTL, of) for of, at in last.items() if at + TTL <= time):
-                wanted.append((of, None, due))
-                del last[of]
-            last[key] = time
-            wanted.append((key, "end" if key == "end" else str(time), time))
-        assert [(one.key, one.value, one.timestamp) for one in await harness.read("out")] == wanted
-
-    run_app(
-        test,
-        _topology(store, PunctuationType.STREAM_TIME),
-        seed=seed,
-        topics={"in": 1, "out": 1},
-        processing_guarantee=EOS,
-        commit_interval_ms=100,
-        num_standby_replicas=1,
-    )
+        await _shake(harness, random)
+    await harness.produce("in", "end", "end", now + 100_000)
+    await harness.caught_up()
+    wanted: list[Any] = []
+    last: dict[str, int] = {}
+    for key, time in [*rows, ("end", now + 100_000)]:
+        for due, of in sorted((at + TTL, of) for of, at in last.items() if at + TTL <= time):
+            wanted.append((of, None, due))
+            del last[of]
+        last[key] = time
+        wanted.append((key, "end" if key == "end" else str(time), time))
+    assert [(one.key, one.value, one.timestamp) for one in await harness.read("out")] == wanted
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(3))
-def test_by_the_wall_clock_a_restart_forgets_no_key(store: StoreType, seed: int) -> None:
+@in_app(
+    lambda store: _topology(store, PunctuationType.WALL_CLOCK_TIME),
+    topics={"in": 2, "out": 1},
+    processing_guarantee=EOS,
+    commit_interval_ms=100,
+    num_standby_replicas=1,
+)
+async def test_by_the_wall_clock_a_restart_forgets_no_key(harness: AppHarness, store: StoreType, seed: int) -> None:
     """All are deleted once when their time is over, and the table is empty."""
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
-        for number in range(8):
-            await harness.produce("in", f"k{number}", "v")
-            await harness.caught_up()
-        await _shake(harness, random)
-        await harness.kit.clock.advance(5)
-        assert await harness.app.store("rows").all() == []
-        deleted = [one.key for one in await harness.read("out") if one.value is None]
-        assert sorted(str(key) for key in deleted) == [f"k{number}" for number in range(8)]
-
-    run_app(
-        test,
-        _topology(store, PunctuationType.WALL_CLOCK_TIME),
-        seed=seed,
-        topics={"in": 2, "out": 1},
-        processing_guarantee=EOS,
-        commit_interval_ms=100,
-        num_standby_replicas=1,
-    )
+    for number in range(8):
+        await harness.produce("in", f"k{number}", "v")
+        await harness.caught_up()
+    await _shake(harness, random)
+    await harness.kit.clock.advance(5)
+    assert await harness.app.store("rows").all() == []
+    deleted = [one.key for one in await harness.read("out") if one.value is None]
+    assert sorted(str(key) for key in deleted) == [f"k{number}" for number in range(8)]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ks_actors.log import TopicPartition
-from ks_actors.testing import run_app
 from tests.log.helpers import outgoing
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, by_key, counting
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, by_key, counting, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -28,114 +27,93 @@ def expire_offsets(harness: AppHarness) -> None:
     del harness.log._broker.offsets["app"]
 
 
-def test_a_task_goes_on_behind_the_records_of_its_stores(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+async def test_a_task_goes_on_behind_the_records_of_its_stores(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is counted twice, and a warning names task, partition, both positions and the remedy."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        expire_offsets(harness)
-        await harness.restart()
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
-        (told,) = [record.getMessage() for record in caplog.records if "no committed offset" in record.getMessage()]
-        for part in (
-            "of in-0",
-            "task 0_0",
-            "up to offset 5",
-            "leads to offset 0",
-            "continuing at offset 5",
-            "run `ks-actors reset`",
-            "commit the group's offsets",
-        ):
-            assert part in told
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+    await count_and_close(harness)
+    expire_offsets(harness)
+    await harness.restart()
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
+    (told,) = [record.getMessage() for record in caplog.records if "no committed offset" in record.getMessage()]
+    for part in (
+        "of in-0",
+        "task 0_0",
+        "up to offset 5",
+        "leads to offset 0",
+        "continuing at offset 5",
+        "run `ks-actors reset`",
+        "commit the group's offsets",
+    ):
+        assert part in told
 
 
-def test_latest_leaves_no_record_out_that_the_stores_do_not_have() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, auto_offset_reset="latest")
+async def test_latest_leaves_no_record_out_that_the_stores_do_not_have(harness: AppHarness) -> None:
     """With `auto_offset_reset` latest, too, a task goes on behind the records of its stores."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        expire_offsets(harness)
-        await harness.produce("in", "k", "while nobody was there")
-        await harness.restart()
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7]}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, auto_offset_reset="latest")
+    await count_and_close(harness)
+    expire_offsets(harness)
+    await harness.produce("in", "k", "while nobody was there")
+    await harness.restart()
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7]}
 
 
-def test_state_that_does_not_know_its_position_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+async def test_state_that_does_not_know_its_position_is_told_of(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """A task restored from a changelog alone begins as `auto_offset_reset` says, and a warning says that records are processed twice."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        expire_offsets(harness)
-        harness.wipe_state()
-        await harness.restart()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
-        assert "without known positions: it starts with in-0 at offset 0" in caplog.text
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+    await count_and_close(harness)
+    expire_offsets(harness)
+    harness.wipe_state()
+    await harness.restart()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
+    assert "without known positions: it starts with in-0 at offset 0" in caplog.text
 
 
-def test_changelogs_that_tell_positions_do_so_exactly_once(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, num_standby_replicas=1)
+async def test_changelogs_that_tell_positions_do_so_exactly_once(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """With standbys a wiped disk does not matter, as changelogs tell positions."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        expire_offsets(harness)
-        harness.wipe_state()
-        await harness.restart()
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
-        assert "continuing at offset 5" in caplog.text
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, num_standby_replicas=1)
+    await count_and_close(harness)
+    expire_offsets(harness)
+    harness.wipe_state()
+    await harness.restart()
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
+    assert "continuing at offset 5" in caplog.text
 
 
-def test_at_least_once_no_output_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=ALOS)
+async def test_at_least_once_no_output_is_left_out(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """Stores may be ahead of the output there: the task begins as `auto_offset_reset` says, and a warning says that records come twice."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        expire_offsets(harness)
-        await harness.restart()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
-        assert "starting at offset 0, as auto_offset_reset says" in caplog.text
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=ALOS)
+    await count_and_close(harness)
+    expire_offsets(harness)
+    await harness.restart()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}
+    assert "starting at offset 0, as auto_offset_reset says" in caplog.text
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_that_begins_is_told_nothing(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_an_app_that_begins_is_told_nothing(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Without state there is nothing to go on with."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        assert "no committed offset" not in caplog.text
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+    await count_and_close(harness)
+    assert "no committed offset" not in caplog.text
 
 
-def test_an_app_whose_first_transaction_was_aborted_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+async def test_an_app_whose_first_transaction_was_aborted_is_told_nothing(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """Its changelog has an end, but no state: nothing is processed twice."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.close()
-        producer = await harness.log.transactional_producer("first", client_id="first", timeout_ms=60_000)
-        await producer.send([outgoing(TopicPartition("app-counts-changelog", 0), b"one")])
-        await producer.abort()
-        await producer.close()
-        await harness.restart()
-        await count_and_close(harness)
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5]}
-        assert "no committed offset" not in caplog.text
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+    await harness.close()
+    producer = await harness.log.transactional_producer("first", client_id="first", timeout_ms=60_000)
+    await producer.send([outgoing(TopicPartition("app-counts-changelog", 0), b"one")])
+    await producer.abort()
+    await producer.close()
+    await harness.restart()
+    await count_and_close(harness)
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5]}
+    assert "no committed offset" not in caplog.text

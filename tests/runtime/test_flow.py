@@ -14,7 +14,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,19 +36,16 @@ LEFT_AND_RIGHT = {"left": 1, "right": 1, "out": 1}
 # --- several inputs -------------------------------------------------------------------------------------------------------------
 
 
-def test_records_of_several_topics_come_by_their_time() -> None:
+@in_app(merged(), topics=LEFT_AND_RIGHT)
+async def test_records_of_several_topics_come_by_their_time(harness: AppHarness) -> None:
     """A task takes the record with the smallest timestamp of all its partitions, in any order of writing."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.app.pause()
-        await harness.produce_all("left", [TestRecord("a", f"l{time}", time) for time in (1, 4, 5, 9)])
-        await harness.produce_all("right", [TestRecord("a", f"r{time}", time) for time in (2, 3, 4, 7)])
-        await harness.kit.clock.advance(1)
-        await harness.app.resume()
-        await harness.caught_up()
-        assert await values(harness) == ["l1", "r2", "r3", "l4", "r4", "l5", "r7", "l9"]
-
-    run_app(test, merged(), topics=LEFT_AND_RIGHT)
+    await harness.app.pause()
+    await harness.produce_all("left", [TestRecord("a", f"l{time}", time) for time in (1, 4, 5, 9)])
+    await harness.produce_all("right", [TestRecord("a", f"r{time}", time) for time in (2, 3, 4, 7)])
+    await harness.kit.clock.advance(1)
+    await harness.app.resume()
+    await harness.caught_up()
+    assert await values(harness) == ["l1", "r2", "r3", "l4", "r4", "l5", "r7", "l9"]
 
 
 @pytest.mark.parametrize(("idle_ms", "waits"), [(-1, 0), (0, 0), (5_000, 5)])
@@ -70,43 +67,34 @@ def test_a_task_waits_for_its_other_inputs(idle_ms: int, waits: int) -> None:
     run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=idle_ms)
 
 
-def test_a_task_that_waits_goes_on_when_the_data_comes() -> None:
+@in_app(merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=5_000)
+async def test_a_task_that_waits_goes_on_when_the_data_comes(harness: AppHarness) -> None:
     """Records within max_task_idle_ms are processed in their order."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("left", "a", "l10", 10)
-        await harness.kit.clock.advance(1)
-        await harness.produce("right", "a", "r5", 5)
-        await harness.caught_up()
-        assert await values(harness) == ["r5", "l10"]
-
-    run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=5_000)
+    await harness.produce("left", "a", "l10", 10)
+    await harness.kit.clock.advance(1)
+    await harness.produce("right", "a", "r5", 5)
+    await harness.caught_up()
+    assert await values(harness) == ["r5", "l10"]
 
 
-def test_a_clock_that_is_set_back_does_not_make_a_task_wait_for_longer() -> None:
+@in_app(merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=5_000)
+async def test_a_clock_that_is_set_back_does_not_make_a_task_wait_for_longer(harness: AppHarness) -> None:
     """A task waits for the data of an empty partition for max_task_idle_ms, begun anew at most, and not until the wall clock is where it was."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("left", "a", "l10", 10)
-        await harness.kit.clock.advance(1)
-        harness.kit.set_clock_back(3_600)
-        await harness.kit.clock.advance(10)
-        assert harness.app.metrics()["process-total"] == 1
-
-    run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=5_000)
+    await harness.produce("left", "a", "l10", 10)
+    await harness.kit.clock.advance(1)
+    harness.kit.set_clock_back(3_600)
+    await harness.kit.clock.advance(10)
+    assert harness.app.metrics()["process-total"] == 1
 
 
-def test_a_task_that_has_waited_for_empty_partitions_rests_when_it_has_no_records() -> None:
+@in_app(merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=100)
+async def test_a_task_that_has_waited_for_empty_partitions_rests_when_it_has_no_records(harness: AppHarness) -> None:
     """The end of a wait wakes an app once: without records it handles few messages, with any max_task_idle_ms."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("left", "a", "l10", 10)
-        await harness.caught_up()
-        before = harness.kit._dispatch.steps
-        await harness.kit.clock.advance(10)
-        assert harness.kit._dispatch.steps - before < 1_000
-
-    run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=100)
+    await harness.produce("left", "a", "l10", 10)
+    await harness.caught_up()
+    before = harness.kit._dispatch.steps
+    await harness.kit.clock.advance(10)
+    assert harness.kit._dispatch.steps - before < 1_000
 
 
 # --- standing still -------------------------------------------------------------------------------------------------------------
@@ -135,39 +123,33 @@ def ticking() -> Topology:
     return topology
 
 
-def test_a_paused_app_does_nothing() -> None:
+@in_app(ticking(), topics={"in": 1, "out": 1})
+async def test_a_paused_app_does_nothing(harness: AppHarness) -> None:
     """While it is paused no record is processed and no punctuator called; it stays RUNNING and keeps its tasks; then it goes on."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.app.pause()
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(100)
-        assert harness.app.state is InstanceState.RUNNING
-        assert harness.app.metrics()["process-total"] == 0
-        assert await values(harness) == []
-        await harness.app.resume()
-        await harness.kit.clock.advance(1.1)
-        await harness.app.commit()
-        found = await harness.read("out")
-        assert [record.value for record in found if record.key == "a"] == ["1"]
-        assert len([record for record in found if record.key == "wall"]) == 2
-
-    run_app(test, ticking(), topics={"in": 1, "out": 1})
+    await harness.app.pause()
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(100)
+    assert harness.app.state is InstanceState.RUNNING
+    assert harness.app.metrics()["process-total"] == 0
+    assert await values(harness) == []
+    await harness.app.resume()
+    await harness.kit.clock.advance(1.1)
+    await harness.app.commit()
+    found = await harness.read("out")
+    assert [record.value for record in found if record.key == "a"] == ["1"]
+    assert len([record for record in found if record.key == "wall"]) == 2
 
 
-def test_punctuators_follow_their_clocks() -> None:
+@in_app(ticking(), topics={"in": 1, "out": 1})
+async def test_punctuators_follow_their_clocks(harness: AppHarness) -> None:
     """Wall-clock punctuators come with the (virtual) time, without any record; those of stream time with the timestamps of records."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.kit.clock.advance(3.2)
-        await harness.produce_all("in", [TestRecord("a", f"{time}", time * 1000) for time in (1, 5, 12, 13, 45)])
-        await harness.kit.clock.advance(0.5)
-        await harness.app.commit()
-        found = await harness.read("out")
-        assert [record.value for record in found if record.key == "wall"] == ["1", "2", "3"]
-        assert [record.value for record in found if record.key == "stream"] == ["1", "12", "45"]
-
-    run_app(test, ticking(), topics={"in": 1, "out": 1})
+    await harness.kit.clock.advance(3.2)
+    await harness.produce_all("in", [TestRecord("a", f"{time}", time * 1000) for time in (1, 5, 12, 13, 45)])
+    await harness.kit.clock.advance(0.5)
+    await harness.app.commit()
+    found = await harness.read("out")
+    assert [record.value for record in found if record.key == "wall"] == ["1", "2", "3"]
+    assert [record.value for record in found if record.key == "stream"] == ["1", "12", "45"]
 
 
 # --- full buffers ---------------------------------------------------------------------------------------------------------------
@@ -193,22 +175,19 @@ def test_fetching_pauses_when_the_buffers_are_full(limits: dict[str, int]) -> No
     run_app(test, echo(), topics={"in": 2, "out": 1}, **limits)
 
 
-def test_a_buffer_that_goes_away_makes_room() -> None:
+@in_app(echo(), topics={"in": 2, "out": 1}, input_buffer_max_bytes=1000)
+async def test_a_buffer_that_goes_away_makes_room(harness: AppHarness) -> None:
     """When a task that filled the buffers is given up, partitions that waited for room are fetched again."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.app.pause()
-        await harness.produce_all("in", [TestRecord("x" * 100, "y" * 100, 0) for _ in range(100)], partition=1)
-        await harness.produce_all("in", [TestRecord("x" * 100, "y" * 100, 0) for _ in range(100)], partition=0)
+    await harness.app.pause()
+    await harness.produce_all("in", [TestRecord("x" * 100, "y" * 100, 0) for _ in range(100)], partition=1)
+    await harness.produce_all("in", [TestRecord("x" * 100, "y" * 100, 0) for _ in range(100)], partition=0)
+    await harness.kit.clock.advance(1)
+    async with harness.another(client_id="second") as second:
         await harness.kit.clock.advance(1)
-        async with harness.another(client_id="second") as second:
-            await harness.kit.clock.advance(1)
-            await harness.app.resume()
-            await harness.caught_up()
-            assert len(await values(harness)) == 200
-            assert second.app.metrics()["process-total"] == 100
-
-    run_app(test, echo(), topics={"in": 2, "out": 1}, input_buffer_max_bytes=1000)
+        await harness.app.resume()
+        await harness.caught_up()
+        assert len(await values(harness)) == 200
+        assert second.app.metrics()["process-total"] == 100
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -252,39 +231,27 @@ def test_the_fullest_task_comes_first() -> None:
 # --- repartition topics ---------------------------------------------------------------------------------------------------------
 
 
-def test_repartition_topics_keep_only_unprocessed_records() -> None:
+@in_app(counting(repartition=True), topics={"in": 1, "out": 1}, repartition_purge_interval_ms=1_000, commit_interval_ms=100)
+async def test_repartition_topics_keep_only_unprocessed_records(harness: AppHarness) -> None:
     """Records of a repartition topic are deleted once they are processed and committed; failing that, it is tried again."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.fail("delete_records", LogError("not now"))
-        for _ in range(40):
-            await harness.produce("in", "k", "v")
-            await harness.kit.clock.advance(0.1)
-        await harness.caught_up()
-        partition = harness.log._broker.partitions[TopicPartition("app-by-value-repartition", 0)]
-        assert partition.begin >= 20
-        assert partition.end == 40
-        assert harness.log._broker.partitions[TopicPartition("in", 0)].begin == 0
-        assert (await values(harness))[-1] == 40
-
-    run_app(
-        test,
-        counting(repartition=True),
-        topics={"in": 1, "out": 1},
-        repartition_purge_interval_ms=1_000,
-        commit_interval_ms=100,
-    )
+    harness.fail("delete_records", LogError("not now"))
+    for _ in range(40):
+        await harness.produce("in", "k", "v")
+        await harness.kit.clock.advance(0.1)
+    await harness.caught_up()
+    partition = harness.log._broker.partitions[TopicPartition("app-by-value-repartition", 0)]
+    assert partition.begin >= 20
+    assert partition.end == 40
+    assert harness.log._broker.partitions[TopicPartition("in", 0)].begin == 0
+    assert (await values(harness))[-1] == 40
 
 
-def test_sizes_of_repartition_topics() -> None:
+@in_app(counting(repartition=True), topics={"in": 3, "out": 1})
+async def test_sizes_of_repartition_topics(harness: AppHarness) -> None:
     """A repartition topic has as many partitions as the largest topic upstream; with that many tasks behind it."""
-
-    async def test(harness: AppHarness) -> None:
-        assert (await harness.log.describe_topics(["app-by-value-repartition"]))["app-by-value-repartition"].partitions == 3
-        assert (await harness.log.describe_topics(["app-counts-changelog"]))["app-counts-changelog"].partitions == 3
-        assert len(harness.app._metrics.tasks) == 6
-
-    run_app(test, counting(repartition=True), topics={"in": 3, "out": 1})
+    assert (await harness.log.describe_topics(["app-by-value-repartition"]))["app-by-value-repartition"].partitions == 3
+    assert (await harness.log.describe_topics(["app-counts-changelog"]))["app-counts-changelog"].partitions == 3
+    assert len(harness.app._metrics.tasks) == 6
 
 
 # --- topics that come later -----------------------------------------------------------------------------------------------------
@@ -316,14 +283,11 @@ def test_records_for_a_topic_that_was_made_later_are_partitioned() -> None:
     run_app(test, builder.build(), topics={"in": 1})
 
 
-def test_a_topic_that_is_deleted_under_the_app_is_named() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_a_topic_that_is_deleted_under_the_app_is_named(harness: AppHarness) -> None:
     """When an input topic is gone the app ends with an error that says so."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.log.delete_topics(["in"])
-        await asyncio.sleep(0.1)
-        error = await harness.ended()
-        assert "in" in str(error)
-        assert error is not None
-
-    run_app(test, echo(), topics={"in": 1, "out": 1})
+    await harness.log.delete_topics(["in"])
+    await asyncio.sleep(0.1)
+    error = await harness.ended()
+    assert "in" in str(error)
+    assert error is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import StreamsError, TableJoined
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.testing import run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -50,27 +50,21 @@ def test_messages_go_where_the_rows_are() -> None:
     assert asked == {("app-j-subscription-registration-topic", None, 2), ("app-j-subscription-response-topic", None, 3)}
 
 
-def test_responses_find_the_left_row_without_a_partitioner() -> None:
+@in_app(topology(TableJoined("j")), topics=TOPICS)
+async def test_responses_find_the_left_row_without_a_partitioner(harness: AppHarness) -> None:
     """A subscription tells the partition of the left row, whatever partitioner its topic was written with."""
-
-    async def test(harness: AppHarness) -> None:
-        for number in range(9):
-            await harness.produce("left", f"l{number}", f"r{number % 5}", partition=number % 3)
-        for number in range(5):
-            await harness.produce("right", f"r{number}", "v")
-        await harness.caught_up()
-        assert len({record.key for record in await harness.read("out")}) == 9
-
-    run_app(test, topology(TableJoined("j")), topics=TOPICS)
+    for number in range(9):
+        await harness.produce("left", f"l{number}", f"r{number % 5}", partition=number % 3)
+    for number in range(5):
+        await harness.produce("right", f"r{number}", "v")
+    await harness.caught_up()
+    assert len({record.key for record in await harness.read("out")}) == 9
 
 
-def test_a_partition_that_is_not_there_is_an_error() -> None:
+@in_app(topology(TableJoined("j", other_partitioner=lambda _topic, _key, _value, count: count)), topics=TOPICS)
+async def test_a_partition_that_is_not_there_is_an_error(harness: AppHarness) -> None:
     """It names the topic, and the number of its partitions."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("left", "l0", "r0")
-        error = await harness.ended()
-        assert isinstance(error, StreamsError)
-        assert "returned partition 2 of topic app-j-subscription-registration-topic, which has 2" in str(error)
-
-    run_app(test, topology(TableJoined("j", other_partitioner=lambda _topic, _key, _value, count: count)), topics=TOPICS)
+    await harness.produce("left", "l0", "r0")
+    error = await harness.ended()
+    assert isinstance(error, StreamsError)
+    assert "returned partition 2 of topic app-j-subscription-registration-topic, which has 2" in str(error)

@@ -9,7 +9,7 @@ from ks_actors import TaskId
 from ks_actors.log import TopicPartition
 from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, LONGEST_DELAY_S, FirstCommit
 from ks_actors.testing import run_app
-from tests.runtime.helpers import ALOS, EOS, echo
+from tests.runtime.helpers import ALOS, EOS, echo, in_app
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView
@@ -116,25 +116,23 @@ def test_a_task_that_comes_back_begins_anew() -> None:
     assert looked.waits(1.0)
 
 
-def test_one_transaction_holds_the_first_records_of_all_tasks() -> None:
+@in_app(echo(), topics={"in": 2, "out": 1}, processing_guarantee=EOS)
+async def test_one_transaction_holds_the_first_records_of_all_tasks(harness: AppHarness) -> None:
     """Though the commit is due when only one task has had some."""
 
-    async def test(harness: AppHarness) -> None:
-        def committed() -> int:
-            return sum(one.offset for one in harness.log._groups.get("app").committed().values())
+    def committed() -> int:
+        return sum(one.offset for one in harness.log._groups.get("app").committed().values())
 
-        await harness.produce("in", "a", "1", partition=0)
-        await harness.kit.clock.advance(0.105)
-        assert committed() == 0
-        await harness.produce("in", "b", "1", partition=1)
-        await harness.kit.clock.advance(2 * CHECK_AGAIN_S)
-        assert committed() == 2
-        # From now on neither is waited for.
-        await harness.produce("in", "a", "2", partition=0)
-        await harness.kit.clock.advance(0.1)
-        assert committed() == 3
-
-    run_app(test, echo(), topics={"in": 2, "out": 1}, processing_guarantee=EOS)
+    await harness.produce("in", "a", "1", partition=0)
+    await harness.kit.clock.advance(0.105)
+    assert committed() == 0
+    await harness.produce("in", "b", "1", partition=1)
+    await harness.kit.clock.advance(2 * CHECK_AGAIN_S)
+    assert committed() == 2
+    # From now on neither is waited for.
+    await harness.produce("in", "a", "2", partition=0)
+    await harness.kit.clock.advance(0.1)
+    assert committed() == 3
 
 
 def test_a_partition_without_records_holds_the_first_commit_up_for_a_moment() -> None:

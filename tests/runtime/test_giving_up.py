@@ -28,7 +28,7 @@ from ks_actors.state import SharedResources, stored_offsets, write_checkpoint
 from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, by_key
+from tests.runtime.helpers import GUARANTEES, by_key, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,58 +101,51 @@ HARMS = [(damage, "Corruption"), (lose, "No such file")]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_store_that_is_beyond_its_changelog_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a"), store("b"), store("local", logging=False)), topics=TOPICS)
+async def test_a_store_that_is_beyond_its_changelog_is_restored_alone(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The store beside it, which has no changelog, counts on."""
-
-    async def test(harness: AppHarness) -> None:
-        for _ in range(3):
-            await counted(harness)
-        await harness.close()
-        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", (1 << 40).to_bytes(8, "big"))
-        await harness.restart()
-        assert await counted(harness) == "4,4,4"
-        (line,) = given_up(caplog)
-        directory = re.escape(str(harness.state_dir / "0_0"))
-        reason = "app-a-changelog-0 has offsets 0 to [0-9]+, the store is at 1099511627776\\. If the brokers have lost records, .*"
-        assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is deleted, and restored from its changelog: {reason}", line)
-
-    run_app(test, counting(store("a"), store("b"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+    for _ in range(3):
+        await counted(harness)
+    await harness.close()
+    edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", (1 << 40).to_bytes(8, "big"))
+    await harness.restart()
+    assert await counted(harness) == "4,4,4"
+    (line,) = given_up(caplog)
+    directory = re.escape(str(harness.state_dir / "0_0"))
+    reason = "app-a-changelog-0 has offsets 0 to [0-9]+, the store is at 1099511627776\\. If the brokers have lost records, .*"
+    assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is deleted, and restored from its changelog: {reason}", line)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_store_without_offset_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a"), store("local", logging=False)), topics=TOPICS)
+async def test_a_store_without_offset_is_restored_alone(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """A crash has interrupted its first write, or it had no changelog before."""
-
-    async def test(harness: AppHarness) -> None:
-        for _ in range(3):
-            await counted(harness)
-        await harness.close()
-        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", None)
-        (harness.state_dir / "0_0" / ".checkpoint").unlink()
-        await harness.restart()
-        assert await counted(harness) == "4,4"
-        (line,) = given_up(caplog)
-        assert "store a of task 0_0" in line
-        assert "it has no changelog offset" in line
-
-    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+    for _ in range(3):
+        await counted(harness)
+    await harness.close()
+    edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", None)
+    (harness.state_dir / "0_0" / ".checkpoint").unlink()
+    await harness.restart()
+    assert await counted(harness) == "4,4"
+    (line,) = given_up(caplog)
+    assert "store a of task 0_0" in line
+    assert "it has no changelog offset" in line
 
 
 @pytest.mark.parametrize(("harm", "reason"), HARMS)
-def test_a_database_that_is_damaged_is_restored(harm: Callable[[Path], None], reason: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a"), store("b")), topics=TOPICS)
+async def test_a_database_that_is_damaged_is_restored(
+    harness: AppHarness, harm: Callable[[Path], None], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """All stores in it have changelogs: one warning names them, and the reason; RocksDB begins no new one in its place."""
-
-    async def test(harness: AppHarness) -> None:
-        await counted(harness)
-        await harness.close()
-        harm(harness.state_dir / "0_0" / "rocksdb")
-        await harness.restart()
-        assert await counted(harness) == "2,2"
-        (line,) = given_up(caplog)
-        assert "store a, b of task 0_0" in line
-        assert reason in line
-
-    run_app(test, counting(store("a"), store("b")), topics=TOPICS)
+    await counted(harness)
+    await harness.close()
+    harm(harness.state_dir / "0_0" / "rocksdb")
+    await harness.restart()
+    assert await counted(harness) == "2,2"
+    (line,) = given_up(caplog)
+    assert "store a, b of task 0_0" in line
+    assert reason in line
 
 
 def flip(database: Path, share: float) -> None:
@@ -168,69 +161,60 @@ def flip(database: Path, share: float) -> None:
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_flipped_bit_of_a_table_file_is_told(guarantee: str, share: float, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a"), store("b")), topics=TOPICS)
+async def test_a_flipped_bit_of_a_table_file_is_told(harness: AppHarness, guarantee: str, share: float, caplog: pytest.LogCaptureFixture) -> None:
     """Wherever it is: stores with changelogs are restored with one warning."""
-
-    async def test(harness: AppHarness) -> None:
-        await counted(harness)
-        await harness.close()
-        flip(harness.state_dir / "0_0" / "rocksdb", share)
-        await harness.restart()
-        assert await counted(harness) == "2,2"
-        (line,) = given_up(caplog)
-        assert "store a, b of task 0_0" in line
-        assert "Corruption" in line
-
-    run_app(test, counting(store("a"), store("b")), topics=TOPICS, processing_guarantee=guarantee)
+    await counted(harness)
+    await harness.close()
+    flip(harness.state_dir / "0_0" / "rocksdb", share)
+    await harness.restart()
+    assert await counted(harness) == "2,2"
+    (line,) = given_up(caplog)
+    assert "store a, b of task 0_0" in line
+    assert "Corruption" in line
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_flipped_bit_of_the_only_copy_of_a_store_ends_the_app(guarantee: str, share: float, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a"), store("local", logging=False)), topics=TOPICS)
+async def test_a_flipped_bit_of_the_only_copy_of_a_store_ends_the_app(
+    harness: AppHarness, guarantee: str, share: float, caplog: pytest.LogCaptureFixture
+) -> None:
     """It never begins again at 1; with the files put back, all is there."""
-
-    async def test(harness: AppHarness) -> None:
-        await counted(harness)
-        await harness.close()
-        database = harness.state_dir / "0_0" / "rocksdb"
-        whole = shutil.copytree(database, database.parent.parent / "whole")
-        flip(database, share)
-        with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used"):
-            await harness.restart()
-        assert given_up(caplog) == []
-        await harness.close()
-        shutil.rmtree(database)
-        whole.rename(database)
+    await counted(harness)
+    await harness.close()
+    database = harness.state_dir / "0_0" / "rocksdb"
+    whole = shutil.copytree(database, database.parent.parent / "whole")
+    flip(database, share)
+    with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used"):
         await harness.restart()
-        assert await counted(harness) == "2,2"
-
-    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+    assert given_up(caplog) == []
+    await harness.close()
+    shutil.rmtree(database)
+    whole.rename(database)
+    await harness.restart()
+    assert await counted(harness) == "2,2"
 
 
 @pytest.mark.parametrize("harm", [harm for harm, _ in HARMS])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
-    guarantee: str, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+@in_app(counting(store("a"), store("local", logging=False)), topics=TOPICS)
+async def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
+    harness: AppHarness, guarantee: str, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The app does not start: the error names the store, the directory and the ways out; with the files put back, all is there."""
-
-    async def test(harness: AppHarness) -> None:
-        await counted(harness)
-        await harness.close()
-        current = harness.state_dir / "0_0" / "rocksdb" / "CURRENT"
-        whole = current.read_text()
-        harm(current.parent)
-        with pytest.raises(
-            StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used: .*Put back a copy"
-        ):
-            await harness.restart()
-        assert given_up(caplog) == []
-        await harness.close()
-        current.write_text(whole)
+    await counted(harness)
+    await harness.close()
+    current = harness.state_dir / "0_0" / "rocksdb" / "CURRENT"
+    whole = current.read_text()
+    harm(current.parent)
+    with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used: .*Put back a copy"):
         await harness.restart()
-        assert await counted(harness) == "2,2"
-
-    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=guarantee)
+    assert given_up(caplog) == []
+    await harness.close()
+    current.write_text(whole)
+    await harness.restart()
+    assert await counted(harness) == "2,2"
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -270,21 +254,20 @@ def test_the_only_copy_of_a_store_whose_kind_has_changed_is_kept() -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_changelog_that_retention_has_emptied_costs_no_state_exactly_once(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a")), topics=TOPICS)
+async def test_a_changelog_that_retention_has_emptied_costs_no_state_exactly_once(
+    harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Between the store's last record and the begin of the changelog lies the marker of the commit, which is no record."""
-
-    async def test(harness: AppHarness) -> None:
-        for _ in range(3):
-            await counted(harness)
-        await harness.close()
-        changelog = TopicPartition("app-a-changelog", 0)
-        end = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED))[changelog]
-        await harness.log.delete_records({changelog: end})
-        await harness.restart()
-        assert await counted(harness) == "4"
-        assert given_up(caplog) == []
-
-    run_app(test, counting(store("a")), topics=TOPICS, processing_guarantee=guarantee)
+    for _ in range(3):
+        await counted(harness)
+    await harness.close()
+    changelog = TopicPartition("app-a-changelog", 0)
+    end = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED))[changelog]
+    await harness.log.delete_records({changelog: end})
+    await harness.restart()
+    assert await counted(harness) == "4"
+    assert given_up(caplog) == []
 
 
 def joined(topic: str) -> Topology:
@@ -296,73 +279,63 @@ def joined(topic: str) -> Topology:
     return builder.build()
 
 
-def test_a_global_table_of_another_topic_begins_anew_alone(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(joined("old"), topics={**TOPICS, "old": 1, "new": 1, "kept": 1})
+async def test_a_global_table_of_another_topic_begins_anew_alone(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """Rows of the old topic are not there any more."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("old", "k", "old")
-        await harness.produce("kept", "k", "kept")
-        await harness.produce("new", b"other", b"new")
-        await harness.restart()
-        assert await counted(harness) == "x:old:kept"
-        await harness.restart(joined("new"))
-        assert await counted(harness) == "x:None:kept"
-        (line,) = given_up(caplog)
-        assert "store names of task" in line
-        assert "it was filled from another topic than new" in line
-
-    run_app(test, joined("old"), topics={**TOPICS, "old": 1, "new": 1, "kept": 1})
+    await harness.produce("old", "k", "old")
+    await harness.produce("kept", "k", "kept")
+    await harness.produce("new", b"other", b"new")
+    await harness.restart()
+    assert await counted(harness) == "x:old:kept"
+    await harness.restart(joined("new"))
+    assert await counted(harness) == "x:None:kept"
+    (line,) = given_up(caplog)
+    assert "store names of task" in line
+    assert "it was filled from another topic than new" in line
 
 
-def test_a_global_table_that_is_ahead_of_its_topic_begins_anew_alone(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(joined("old"), topics={**TOPICS, "old": 1, "kept": 1})
+async def test_a_global_table_that_is_ahead_of_its_topic_begins_anew_alone(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """As state of an earlier version, which has no topic ids."""
-
-    async def test(harness: AppHarness) -> None:
-        for number in range(3):
-            await harness.produce("old", "k", str(number))
-        await harness.produce("kept", "k", "kept")
-        await harness.restart()
-        assert await counted(harness) == "x:2:kept"
-        await harness.close()
-        await harness.log.delete_topics(["old"])
-        await harness.log.create_topics([NewTopic("old", 1)])
-        (harness.state_dir / "global" / TOPIC_IDS).unlink()
-        await harness.restart()
-        assert await counted(harness) == "x:None:kept"
-        (line,) = given_up(caplog)
-        assert "store names of task" in line
-        assert "it holds records up to offset 3 of old-0, which has offsets 0 to 0" in line
-
-    run_app(test, joined("old"), topics={**TOPICS, "old": 1, "kept": 1})
+    for number in range(3):
+        await harness.produce("old", "k", str(number))
+    await harness.produce("kept", "k", "kept")
+    await harness.restart()
+    assert await counted(harness) == "x:2:kept"
+    await harness.close()
+    await harness.log.delete_topics(["old"])
+    await harness.log.create_topics([NewTopic("old", 1)])
+    (harness.state_dir / "global" / TOPIC_IDS).unlink()
+    await harness.restart()
+    assert await counted(harness) == "x:None:kept"
+    (line,) = given_up(caplog)
+    assert "store names of task" in line
+    assert "it holds records up to offset 3 of old-0, which has offsets 0 to 0" in line
 
 
 @pytest.mark.parametrize("harm", [lambda path: path.write_text("nonsense"), lambda path: path.write_bytes(b"\xff\xfe")])
-def test_a_checkpoint_file_that_is_none_costs_no_database(harm: Callable[[Path], Any], caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a")), topics=TOPICS)
+async def test_a_checkpoint_file_that_is_none_costs_no_database(
+    harness: AppHarness, harm: Callable[[Path], Any], caplog: pytest.LogCaptureFixture
+) -> None:
     """Databases know their offsets themselves; the file is told of, and made anew."""
-
-    async def test(harness: AppHarness) -> None:
-        await counted(harness)
-        await harness.close()
-        harm(harness.state_dir / "0_0" / ".checkpoint")
-        await harness.restart()
-        assert await counted(harness) == "2"
-        assert given_up(caplog) == []
-        assert "is not a checkpoint file" in caplog.text
-
-    run_app(test, counting(store("a")), topics=TOPICS)
+    await counted(harness)
+    await harness.close()
+    harm(harness.state_dir / "0_0" / ".checkpoint")
+    await harness.restart()
+    assert await counted(harness) == "2"
+    assert given_up(caplog) == []
+    assert "is not a checkpoint file" in caplog.text
 
 
-def test_a_store_is_not_given_up_twice_for_nothing() -> None:
+@in_app(counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=EOS)
+async def test_a_store_is_not_given_up_twice_for_nothing(harness: AppHarness) -> None:
     """Restarts of an app that is well say nothing, and count on."""
-
-    async def test(harness: AppHarness) -> None:
-        for number in range(1, 5):
-            assert await counted(harness) == f"{number},{number}"
-            await (harness.crash() if number % 2 else harness.close())
-            await harness.restart()
-        assert by_key(await harness.read("out"))["k"] == [f"{number},{number}" for number in range(1, 5)]
-
-    run_app(test, counting(store("a"), store("local", logging=False)), topics=TOPICS, processing_guarantee=EOS)
+    for number in range(1, 5):
+        assert await counted(harness) == f"{number},{number}"
+        await (harness.crash() if number % 2 else harness.close())
+        await harness.restart()
+    assert by_key(await harness.read("out"))["k"] == [f"{number},{number}" for number in range(1, 5)]
 
 
 class Noting(StateStore):

@@ -32,7 +32,7 @@ from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from ks_actors import ProcessorContext
@@ -101,24 +101,21 @@ def place(letter: TestRecord[Any, Any]) -> tuple[bytes | None, ...]:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("kind", "error"), [(NO_KEY, b"UnicodeDecodeError"), (NO_VALUE, b"UnicodeDecodeError"), (RAISES, b"ValueError")])
-def test_a_letter_of_a_global_store_is_written_like_one_of_a_task(kind: str, error: bytes, guarantee: str) -> None:
+@in_app(keeping(), topics=TOPICS, start=False, **handling())
+async def test_a_letter_of_a_global_store_is_written_like_one_of_a_task(harness: AppHarness, kind: str, error: bytes, guarantee: str) -> None:
     """At the start and later: the record as it came, with its headers, and headers that name error, topic, partition and offset."""
-
-    async def test(harness: AppHarness) -> None:
-        await bad(harness, GOOD, 1)
-        await bad(harness, kind, 1)
-        await harness.start()
-        await bad(harness, kind)
-        await bad(harness, GOOD)
-        letters = await until_letters(harness, 2)
-        assert {(letter.key, letter.value, letter.timestamp, letter.headers[0]) for letter in letters} == {(*RECORDS[kind], 7, ("h", b"1"))}
-        assert {place(letter) for letter in letters} == {(b"names", b"1", b"1"), (b"names", b"0", b"0")}
-        assert {dict(letter.headers)["__streams.errors.exception"] for letter in letters} == {error}
-        assert harness.app.metrics()["dropped-records-total"] == 2
-        assert harness.app.metrics()["produced-records-total"] == 2
-        assert await harness.app.store("names").get("a") == "n"
-
-    run_app(test, keeping(), topics=TOPICS, start=False, processing_guarantee=guarantee, **handling())
+    await bad(harness, GOOD, 1)
+    await bad(harness, kind, 1)
+    await harness.start()
+    await bad(harness, kind)
+    await bad(harness, GOOD)
+    letters = await until_letters(harness, 2)
+    assert {(letter.key, letter.value, letter.timestamp, letter.headers[0]) for letter in letters} == {(*RECORDS[kind], 7, ("h", b"1"))}
+    assert {place(letter) for letter in letters} == {(b"names", b"1", b"1"), (b"names", b"0", b"0")}
+    assert {dict(letter.headers)["__streams.errors.exception"] for letter in letters} == {error}
+    assert harness.app.metrics()["dropped-records-total"] == 2
+    assert harness.app.metrics()["produced-records-total"] == 2
+    assert await harness.app.store("names").get("a") == "n"
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -142,43 +139,37 @@ def test_the_letter_of_a_record_that_ends_the_app_is_there(kind: str, error: typ
     run_app(test, keeping(), topics=TOPICS, start=False, processing_guarantee=guarantee, **handling("fail"))
 
 
-def test_a_position_is_never_ahead_of_a_letter() -> None:
+@in_app(keeping(), topics=TOPICS, start=False, close_timeout_ms=2_000, **handling())
+async def test_a_position_is_never_ahead_of_a_letter(harness: AppHarness) -> None:
     """If the app dies before the log has the letter, the record is read again; once it has, a start goes on behind it."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.start()
-        answers = harness.log.hold("send")
-        await bad(harness, NO_VALUE)
-        await harness.kit.clock.advance(5)
-        await bad(harness, GOOD)
-        await harness.kit.clock.advance(1)
-        assert Keeps.came == []
-        await harness.close()
-        assert await harness.read("letters") == []
-        answers.set()
-        await harness.restart()
-        assert len(await harness.read("letters")) == 1
-        assert Keeps.came == ["a"]
-        await harness.restart()
-        assert len(await harness.read("letters")) == 1
-
-    run_app(test, keeping(), topics=TOPICS, start=False, close_timeout_ms=2_000, **handling())
+    await harness.start()
+    answers = harness.log.hold("send")
+    await bad(harness, NO_VALUE)
+    await harness.kit.clock.advance(5)
+    await bad(harness, GOOD)
+    await harness.kit.clock.advance(1)
+    assert Keeps.came == []
+    await harness.close()
+    assert await harness.read("letters") == []
+    answers.set()
+    await harness.restart()
+    assert len(await harness.read("letters")) == 1
+    assert Keeps.came == ["a"]
+    await harness.restart()
+    assert len(await harness.read("letters")) == 1
 
 
-def test_a_log_that_does_not_answer_is_asked_again() -> None:
+@in_app(keeping(), topics=TOPICS, start=False, **handling())
+async def test_a_log_that_does_not_answer_is_asked_again(harness: AppHarness) -> None:
     """The letter is written when it answers, and records behind it wait until then."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.start()
-        harness.fail("send", LogTimeout("injected: nobody answers"), 5)
-        await bad(harness, NO_VALUE)
-        await bad(harness, GOOD)
-        (letter,) = await until_letters(harness, 1)
-        assert letter.value == b"\xff"
-        await harness.kit.clock.advance(1)
-        assert Keeps.came == ["a"]
-
-    run_app(test, keeping(), topics=TOPICS, start=False, **handling())
+    await harness.start()
+    harness.fail("send", LogTimeout("injected: nobody answers"), 5)
+    await bad(harness, NO_VALUE)
+    await bad(harness, GOOD)
+    (letter,) = await until_letters(harness, 1)
+    assert letter.value == b"\xff"
+    await harness.kit.clock.advance(1)
+    assert Keeps.came == ["a"]
 
 
 @pytest.mark.parametrize("answer", ["continue", "fail"])
@@ -220,32 +211,26 @@ def test_a_handler_may_send_letters_to_any_topics() -> None:
     run_app(test, keeping(), topics=TOPICS, start=False, **handling(deserialization_exception_handler=to_two))
 
 
-def test_a_topic_of_letters_that_is_gone_ends_the_app() -> None:
+@in_app(keeping(), topics=TOPICS, start=False, **handling(production_exception_handler="fail"))
+async def test_a_topic_of_letters_that_is_gone_ends_the_app(harness: AppHarness) -> None:
     """The production handler says so: the topic of the error is that of the letters, and the table does not go on."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.start()
-        harness.delete_topics("letters")
-        await bad(harness, NO_VALUE)
-        error = await harness.ended()
-        assert isinstance(error, ProductionFailed)
-        assert error.topic == "letters"
-
-    run_app(test, keeping(), topics=TOPICS, start=False, **handling(production_exception_handler="fail"))
+    await harness.start()
+    harness.delete_topics("letters")
+    await bad(harness, NO_VALUE)
+    error = await harness.ended()
+    assert isinstance(error, ProductionFailed)
+    assert error.topic == "letters"
 
 
-def test_each_instance_writes_its_letters() -> None:
+@in_app(keeping(), topics=TOPICS, processing_guarantee=ALOS, **handling())
+async def test_each_instance_writes_its_letters(harness: AppHarness) -> None:
     """All of them read the whole table: of one bad record there is a letter from each."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another():
-            await bad(harness, NO_VALUE)
-            letters = await until_letters(harness, 2)
-            await harness.kit.clock.advance(5)
-            assert {place(letter) for letter in letters} == {(b"names", b"0", b"0")}
-            assert len(await harness.read("letters")) == 2
-
-    run_app(test, keeping(), topics=TOPICS, processing_guarantee=ALOS, **handling())
+    async with harness.another():
+        await bad(harness, NO_VALUE)
+        letters = await until_letters(harness, 2)
+        await harness.kit.clock.advance(5)
+        assert {place(letter) for letter in letters} == {(b"names", b"0", b"0")}
+        assert len(await harness.read("letters")) == 2
 
 
 def test_a_table_of_the_dsl_has_letters_too() -> None:
@@ -321,15 +306,12 @@ def test_the_driver_shows_the_letters_of_global_stores_that_an_app_writes(guaran
     run_app(test, keeping(store), topics={**TOPICS, "names": 1, "letters": 1}, start=False, processing_guarantee=guarantee, **handling())
 
 
-def test_a_refused_letter_names_its_partition() -> None:
+@in_app(keeping(), topics=TOPICS, start=False, **handling(production_exception_handler="fail"))
+async def test_a_refused_letter_names_its_partition(harness: AppHarness) -> None:
     """The error of letters that cannot be written says which topic and partition refused them."""
-
-    async def test(harness: AppHarness) -> None:
-        refusals = {TopicPartition("letters", number): RecordTooLarge("injected: too large") for number in range(2)}
-        harness.fail("send", ProduceFailed(refusals))
-        await bad(harness, NO_VALUE)
-        with pytest.raises(ProductionFailed) as caught:
-            await harness.start()
-        assert (caught.value.topic, caught.value.partition) in refusals
-
-    run_app(test, keeping(), topics=TOPICS, start=False, **handling(production_exception_handler="fail"))
+    refusals = {TopicPartition("letters", number): RecordTooLarge("injected: too large") for number in range(2)}
+    harness.fail("send", ProduceFailed(refusals))
+    await bad(harness, NO_VALUE)
+    with pytest.raises(ProductionFailed) as caught:
+        await harness.start()
+    assert (caught.value.topic, caught.value.partition) in refusals

@@ -10,7 +10,7 @@ import pytest
 from ks_actors import serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -42,15 +42,12 @@ def test_a_start_fills_a_table_whose_partitions_are_of_different_times(max_task_
     run_app(test, topology(), topics=TOPICS, start=False, max_task_idle_ms=max_task_idle_ms)
 
 
-def test_a_row_of_one_partition_does_not_wait_for_the_others() -> None:
+@in_app(topology(), topics=TOPICS, max_task_idle_ms=60_000)
+async def test_a_row_of_one_partition_does_not_wait_for_the_others(harness: AppHarness) -> None:
     """A table has a row at once whatever `max_task_idle_ms` says, and the loop has rest meanwhile."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("rows", "k", "v", partition=0)
-        await asyncio.sleep(1.0)
-        assert await harness.app.store("rows").get("k") == "v"
-        steps = harness.kit._dispatch.steps
-        await asyncio.sleep(1.0)
-        assert harness.kit._dispatch.steps - steps < 200
-
-    run_app(test, topology(), topics=TOPICS, max_task_idle_ms=60_000)
+    await harness.produce("rows", "k", "v", partition=0)
+    await asyncio.sleep(1.0)
+    assert await harness.app.store("rows").get("k") == "v"
+    steps = harness.kit._dispatch.steps
+    await asyncio.sleep(1.0)
+    assert harness.kit._dispatch.steps - steps < 200

@@ -11,7 +11,7 @@ from ks_actors import InstanceState, MissingSourceTopics, StreamsConfig, Topolog
 from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, counting, echo
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors.log import TopicPartition
@@ -131,18 +131,15 @@ def test_state_stays_whole_when_an_input_without_a_share_in_it_grows() -> None:
     run_app(test, topology(), topics={"in": 2, "out": 1})
 
 
-def test_a_smaller_topic_of_a_task_grows() -> None:
+@in_app(counting(topics=("in", "small")), topics={"in": 2, "small": 1, "out": 1})
+async def test_a_smaller_topic_of_a_task_grows(harness: AppHarness) -> None:
     """As long as there are as many tasks as before, the state of each goes on with the partition that is added to it."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1", partition=1)
-        await harness.caught_up()
-        harness.create_partitions({"small": 2})
-        await harness.produce("small", "a", "2", partition=1)
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == [1, 2]
-
-    run_app(test, counting(topics=("in", "small")), topics={"in": 2, "small": 1, "out": 1})
+    await harness.produce("in", "a", "1", partition=1)
+    await harness.caught_up()
+    harness.create_partitions({"small": 2})
+    await harness.produce("small", "a", "2", partition=1)
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == [1, 2]
 
 
 def table_by_its_topic() -> Topology:
@@ -193,35 +190,29 @@ def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_that_grow
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("topic", ["in", "app-by-value-repartition"])
-def test_an_input_that_is_deleted_ends_every_member(guarantee: str, topic: str) -> None:
+@in_app(counting(repartition=True), topics={"in": 2, "out": 1})
+async def test_an_input_that_is_deleted_ends_every_member(harness: AppHarness, guarantee: str, topic: str) -> None:
     """A deleted input topic ends every member by MissingSourceTopics, which names it."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another() as second:
-            await harness.produce("in", "a", "1")
-            await harness.caught_up()
-            harness.delete_topics(topic)
-            for each in (harness, second):
-                error = await each.ended()
-                assert isinstance(error, MissingSourceTopics), repr(error)
-                assert topic in str(error)
-
-    run_app(test, counting(repartition=True), topics={"in": 2, "out": 1}, processing_guarantee=guarantee)
+    async with harness.another() as second:
+        await harness.produce("in", "a", "1")
+        await harness.caught_up()
+        harness.delete_topics(topic)
+        for each in (harness, second):
+            error = await each.ended()
+            assert isinstance(error, MissingSourceTopics), repr(error)
+            assert topic in str(error)
 
 
-def test_a_member_that_joins_while_the_input_grows_gets_the_same_error() -> None:
+@in_app(counting(), topics={"in": 2, "out": 1}, processing_guarantee=EOS)
+async def test_a_member_that_joins_while_the_input_grows_gets_the_same_error(harness: AppHarness) -> None:
     """Whether it comes before the growth or after it."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.create_partitions({"in": 3})
-        async with harness.another(start=False) as late:
-            with pytest.raises(TopologyError, match="app-counts-changelog has 2 partitions and needs 3, as many as in has"):
-                await late.start()
-        assert isinstance(await harness.ended(), TopologyError)
-        assert harness._app is None or harness.app.state is InstanceState.ERROR
-        await asyncio.sleep(0)
-
-    run_app(test, counting(), topics={"in": 2, "out": 1}, processing_guarantee=EOS)
+    harness.create_partitions({"in": 3})
+    async with harness.another(start=False) as late:
+        with pytest.raises(TopologyError, match="app-counts-changelog has 2 partitions and needs 3, as many as in has"):
+            await late.start()
+    assert isinstance(await harness.ended(), TopologyError)
+    assert harness._app is None or harness.app.state is InstanceState.ERROR
+    await asyncio.sleep(0)
 
 
 def test_a_global_table_whose_topic_grows_warns(caplog: pytest.LogCaptureFixture) -> None:

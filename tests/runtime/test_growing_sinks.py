@@ -15,7 +15,7 @@ from ks_actors.records._partitioner import partition as default
 from ks_actors.runtime.output import _collector
 from ks_actors.serdes import STRING
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,17 +77,14 @@ def test_records_go_to_partitions_that_were_added_to_their_topic(guarantee: str,
     run_app(test, topology, topics={"in": 1, "out": 2}, processing_guarantee=guarantee, metadata_max_age_ms=MAX_AGE_MS)
 
 
-def test_records_of_one_partition_spread_when_their_topic_grows() -> None:
+@in_app(passing_on(), topics={"in": 1, "out": 1}, metadata_max_age_ms=MAX_AGE_MS)
+async def test_records_of_one_partition_spread_when_their_topic_grows(harness: AppHarness) -> None:
     """A topic of one partition takes no short cut that outlives its growth."""
-
-    async def test(harness: AppHarness) -> None:
-        await feed(harness)
-        harness.create_partitions({"out": 2})
-        await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
-        await feed(harness, ["fresh-1", "fresh-2", "fresh-3", "fresh-4"])
-        assert {1} in (await places(harness)).values()
-
-    run_app(test, passing_on(), topics={"in": 1, "out": 1}, metadata_max_age_ms=MAX_AGE_MS)
+    await feed(harness)
+    harness.create_partitions({"out": 2})
+    await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
+    await feed(harness, ["fresh-1", "fresh-2", "fresh-3", "fresh-4"])
+    assert {1} in (await places(harness)).values()
 
 
 def test_a_partitioner_is_asked_with_the_number_of_partitions_that_there_is() -> None:
@@ -154,21 +151,18 @@ def test_records_that_a_partitioner_drops_do_not_count_as_waiting(monkeypatch: p
     run_app(test, passing_on(Produced(STRING, STRING, partitioner=none), to=lambda *_: "nowhere"), topics={"in": 1})
 
 
-def test_a_topic_that_a_function_names_grows() -> None:
+@in_app(passing_on(to=lambda *_: "late"), topics={"in": 1}, metadata_max_age_ms=MAX_AGE_MS)
+async def test_a_topic_that_a_function_names_grows(harness: AppHarness) -> None:
     """One that came after the start is looked up again like the others."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.create_topics({"late": 2})
-        await feed(harness)
-        assert await places(harness, "late") == {key: {default(key.encode(), 2)} for key in KEYS}
-        harness.create_partitions({"late": 4})
-        await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
-        fresh = [f"fresh-{key}" for key in KEYS]
-        await feed(harness, fresh)
-        found = await places(harness, "late")
-        assert {key: found[key] for key in fresh} == {key: {default(key.encode(), 4)} for key in fresh}
-
-    run_app(test, passing_on(to=lambda *_: "late"), topics={"in": 1}, metadata_max_age_ms=MAX_AGE_MS)
+    harness.create_topics({"late": 2})
+    await feed(harness)
+    assert await places(harness, "late") == {key: {default(key.encode(), 2)} for key in KEYS}
+    harness.create_partitions({"late": 4})
+    await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
+    fresh = [f"fresh-{key}" for key in KEYS]
+    await feed(harness, fresh)
+    found = await places(harness, "late")
+    assert {key: found[key] for key in fresh} == {key: {default(key.encode(), 4)} for key in fresh}
 
 
 @pytest.mark.parametrize("answer", [9, "x", ZeroDivisionError("/")])
@@ -196,23 +190,15 @@ def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(answer
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_records_for_a_topic_that_is_deleted_are_for_the_production_handler(guarantee: str) -> None:
+@in_app(
+    passing_on(), topics={"in": 1, "out": 2, "letters": 1}, production_exception_handler="continue", errors_dead_letter_queue_topic_name="letters"
+)
+async def test_records_for_a_topic_that_is_deleted_are_for_the_production_handler(harness: AppHarness, guarantee: str) -> None:
     """With CONTINUE the app goes on without them, with a dead letter each, and writes to the topic again when it is there again."""
-
-    async def test(harness: AppHarness) -> None:
-        await feed(harness, ["before"])
-        harness.delete_topics("out")
-        await feed(harness, ["lost", "lost too"])
-        assert {record.key for record in await harness.read("letters")} == {b"lost", b"lost too"}
-        harness.create_topics({"out": 2})
-        await feed(harness, KEYS)
-        assert await places(harness) == {key: {default(key.encode(), 2)} for key in KEYS}
-
-    run_app(
-        test,
-        passing_on(),
-        topics={"in": 1, "out": 2, "letters": 1},
-        processing_guarantee=guarantee,
-        production_exception_handler="continue",
-        errors_dead_letter_queue_topic_name="letters",
-    )
+    await feed(harness, ["before"])
+    harness.delete_topics("out")
+    await feed(harness, ["lost", "lost too"])
+    assert {record.key for record in await harness.read("letters")} == {b"lost", b"lost too"}
+    harness.create_topics({"out": 2})
+    await feed(harness, KEYS)
+    assert await places(harness) == {key: {default(key.encode(), 2)} for key in KEYS}

@@ -13,7 +13,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting, in_app
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,20 +31,17 @@ def tasks(harness: AppHarness) -> set[str]:
     return {str(task) for task in harness.app._metrics.tasks}
 
 
-def test_instances_share_the_tasks() -> None:
+@in_app(counting(), topics={"in": 4, "out": 1})
+async def test_instances_share_the_tasks(harness: AppHarness) -> None:
     """The second instance takes its share of the tasks over, and gives it back when it leaves; none is anywhere twice."""
-
-    async def test(harness: AppHarness) -> None:
-        everything = {"0_0", "0_1", "0_2", "0_3"}
-        assert tasks(harness) == everything
-        async with harness.another(client_id="second") as second:
-            await harness.kit.clock.advance(1)
-            assert len(tasks(harness)) == len(tasks(second)) == 2
-            assert tasks(harness) | tasks(second) == everything
+    everything = {"0_0", "0_1", "0_2", "0_3"}
+    assert tasks(harness) == everything
+    async with harness.another(client_id="second") as second:
         await harness.kit.clock.advance(1)
-        assert tasks(harness) == everything
-
-    run_app(test, counting(), topics={"in": 4, "out": 1})
+        assert len(tasks(harness)) == len(tasks(second)) == 2
+        assert tasks(harness) | tasks(second) == everything
+    await harness.kit.clock.advance(1)
+    assert tasks(harness) == everything
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -104,42 +101,36 @@ def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_an_app_that_loses_its_membership_joins_again(seed: int, guarantee: str) -> None:
+@in_app(counting("in_memory"), topics={"in": 2, "out": 1}, commit_interval_ms=100)
+async def test_an_app_that_loses_its_membership_joins_again(harness: AppHarness, seed: int, guarantee: str) -> None:
     """Removed from the group at any moment, the app drops uncommitted work, comes back, and results stay exact."""
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, random)
-        for _ in range(8):
-            await load.send(random.randrange(1, 60))
-            await asyncio.sleep(random.choice([0.0, 0.05, 0.1, 0.1001]))
-            await harness.turns(random.randrange(60))
-            harness.lose_membership()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting("in_memory"), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
+    load = Load(harness, random)
+    for _ in range(8):
+        await load.send(random.randrange(1, 60))
+        await asyncio.sleep(random.choice([0.0, 0.05, 0.1, 0.1001]))
+        await harness.turns(random.randrange(60))
+        harness.lose_membership()
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-def test_an_app_that_is_fenced_takes_its_transactional_id_back() -> None:
+@in_app(counting(), topics={"in": 2, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=1000)
+async def test_an_app_that_is_fenced_takes_its_transactional_id_back(harness: AppHarness) -> None:
     """When another process has had the transactional id, the commit is TaskMigrated; the app gives its tasks up, rejoins, and results stay exact."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(50)
-        await harness.caught_up()
-        (name,) = harness.log._broker.transactions
-        await load.send(50)
-        await harness.turns(40)
-        intruder = await harness.log.transactional_producer(name, client_id="intruder", timeout_ms=10_000)
-        await load.send(50)
-        with pytest.raises(TaskMigrated, match="belong to another member"):
-            await harness.app.commit()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, "exactly_once_v2")
-        await intruder.close()
-
-    run_app(test, counting(), topics={"in": 2, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=1000)
+    load = Load(harness, Random(1))
+    await load.send(50)
+    await harness.caught_up()
+    (name,) = harness.log._broker.transactions
+    await load.send(50)
+    await harness.turns(40)
+    intruder = await harness.log.transactional_producer(name, client_id="intruder", timeout_ms=10_000)
+    await load.send(50)
+    with pytest.raises(TaskMigrated, match="belong to another member"):
+        await harness.app.commit()
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, "exactly_once_v2")
+    await intruder.close()
 
 
 def test_tasks_that_are_lost_while_the_group_rebalances_are_given_out_again() -> None:
@@ -166,28 +157,25 @@ def test_tasks_that_are_lost_while_the_group_rebalances_are_given_out_again() ->
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_member_that_has_died_does_not_stop_the_others(guarantee: str) -> None:
+@in_app(counting("in_memory"), topics={"in": 4, "out": 1}, commit_interval_ms=200)
+async def test_a_member_that_has_died_does_not_stop_the_others(harness: AppHarness, guarantee: str) -> None:
     """While the group waits for a member that will never answer, the others go on and commit: no transaction gets too old."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        async with harness.another(client_id="second") as second:
-            await load.send(100)
+    load = Load(harness, Random(1))
+    async with harness.another(client_id="second") as second:
+        await load.send(100)
+        await harness.caught_up()
+        await second.crash()
+        async with harness.another(client_id="third", start=False) as third:
+            joining = asyncio.ensure_future(third.start())
+            for _ in range(300):
+                await load.send(1)
+                await asyncio.sleep(0.1)
+            assert harness.app.state is InstanceState.REBALANCING
+            assert harness.app.metrics()["commit-total"] > (100 if guarantee == EOS else 5)
+            assert harness.app.metrics()["rolled-back-total"] == 0
+            await joining
             await harness.caught_up()
-            await second.crash()
-            async with harness.another(client_id="third", start=False) as third:
-                joining = asyncio.ensure_future(third.start())
-                for _ in range(300):
-                    await load.send(1)
-                    await asyncio.sleep(0.1)
-                assert harness.app.state is InstanceState.REBALANCING
-                assert harness.app.metrics()["commit-total"] > (100 if guarantee == EOS else 5)
-                assert harness.app.metrics()["rolled-back-total"] == 0
-                await joining
-                await harness.caught_up()
-                check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200)
+            check_counts(await harness.read("out"), load.sent, guarantee)
 
 
 def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,21 +216,18 @@ def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_done_twice_when_instances_come_and_go_in_order(seed: int) -> None:
+@in_app(counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=1)
+async def test_nothing_is_done_twice_when_instances_come_and_go_in_order(harness: AppHarness, seed: int) -> None:
     """At least once, too: a commit while the group moves on is made in its next generation, not done again."""
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, random)
-        rolled_back = 0.0
-        for number in range(6):
-            async with harness.another(client_id=f"other-{number}") as other:
-                for _ in range(random.randrange(1, 40)):
-                    await load.send(random.randrange(5))
-                    await asyncio.sleep(random.choice([0.0, 0.001, 0.005]))
-                rolled_back += other.app.metrics()["rolled-back-total"]
-        await harness.caught_up()
-        assert rolled_back + harness.app.metrics()["rolled-back-total"] == 0
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting("in_memory"), seed=seed, topics={"in": 4, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=1)
+    load = Load(harness, random)
+    rolled_back = 0.0
+    for number in range(6):
+        async with harness.another(client_id=f"other-{number}") as other:
+            for _ in range(random.randrange(1, 40)):
+                await load.send(random.randrange(5))
+                await asyncio.sleep(random.choice([0.0, 0.001, 0.005]))
+            rolled_back += other.app.metrics()["rolled-back-total"]
+    await harness.caught_up()
+    assert rolled_back + harness.app.metrics()["rolled-back-total"] == 0
+    check_counts(await harness.read("out"), load.sent, EOS)

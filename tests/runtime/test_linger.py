@@ -11,7 +11,7 @@ from ks_actors import Consumed, Produced, StreamsBuilder, serdes
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Committer
 from ks_actors.testing import run_app
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -40,80 +40,65 @@ async def values(harness: AppHarness) -> list[str | None]:
     return [record.value for record in await harness.read("out")]
 
 
-def test_output_after_a_quiet_moment_is_written_at_once_and_further_output_is_gathered() -> None:
+@in_app(echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=SECONDS * 1_000)
+async def test_output_after_a_quiet_moment_is_written_at_once_and_further_output_is_gathered(harness: AppHarness) -> None:
     """The first record is not delayed; the next ones wait until half of linger_ms after it was sent, and leave together."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(1)
+    assert await values(harness) == ["1"]
+    for value in ("2", "3"):
+        await harness.produce("in", "a", value)
         await harness.kit.clock.advance(1)
-        assert await values(harness) == ["1"]
-        for value in ("2", "3"):
-            await harness.produce("in", "a", value)
-            await harness.kit.clock.advance(1)
-        assert await values(harness) == ["1"]
-        await harness.kit.clock.advance(SECONDS)
-        assert await values(harness) == ["1", "2", "3"]
-        await harness.kit.clock.advance(SECONDS)
-        await harness.produce("in", "a", "4")
-        await harness.kit.clock.advance(1)
-        assert await values(harness) == ["1", "2", "3", "4"]
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=SECONDS * 1_000)
+    assert await values(harness) == ["1"]
+    await harness.kit.clock.advance(SECONDS)
+    assert await values(harness) == ["1", "2", "3"]
+    await harness.kit.clock.advance(SECONDS)
+    await harness.produce("in", "a", "4")
+    await harness.kit.clock.advance(1)
+    assert await values(harness) == ["1", "2", "3", "4"]
 
 
-def test_a_commit_does_not_wait_for_output_to_be_gathered() -> None:
+@in_app(echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=SECONDS * 1_000)
+async def test_a_commit_does_not_wait_for_output_to_be_gathered(harness: AppHarness) -> None:
     """It writes the held-back records first, with any linger_ms."""
-
-    async def test(harness: AppHarness) -> None:
-        for value in ("1", "2"):
-            await harness.produce("in", "a", value)
-            await harness.kit.clock.advance(1)
-        assert await values(harness) == ["1"]
-        await harness.app.commit()
-        assert await values(harness) == ["1", "2"]
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=SECONDS * 1_000)
+    for value in ("1", "2"):
+        await harness.produce("in", "a", value)
+        await harness.kit.clock.advance(1)
+    assert await values(harness) == ["1"]
+    await harness.app.commit()
+    assert await values(harness) == ["1", "2"]
 
 
-def test_much_output_is_not_held_back() -> None:
+@in_app(echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=SECONDS * 1_000)
+async def test_much_output_is_not_held_back(harness: AppHarness) -> None:
     """More than a quarter of a MiB is written at once, however short ago the last send was."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "first")
-        await harness.kit.clock.advance(1)
-        for number in range(RECORDS):
-            await harness.produce("in", "a", f"{number:0200}")
-        await harness.kit.clock.advance(1)
-        assert len(await values(harness)) > RECORDS // 2
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=SECONDS * 1_000)
+    await harness.produce("in", "a", "first")
+    await harness.kit.clock.advance(1)
+    for number in range(RECORDS):
+        await harness.produce("in", "a", f"{number:0200}")
+    await harness.kit.clock.advance(1)
+    assert len(await values(harness)) > RECORDS // 2
 
 
-def test_without_linger_nothing_is_held_back() -> None:
+@in_app(echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=0)
+async def test_without_linger_nothing_is_held_back(harness: AppHarness) -> None:
     """With a linger_ms of 0 each record is written as soon as it is made."""
-
-    async def test(harness: AppHarness) -> None:
-        for value in ("1", "2", "3"):
-            await harness.produce("in", "a", value)
-            await harness.kit.quiesce()
-        assert await values(harness) == ["1", "2", "3"]
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=ALOS, linger_ms=0)
+    for value in ("1", "2", "3"):
+        await harness.produce("in", "a", value)
+        await harness.kit.quiesce()
+    assert await values(harness) == ["1", "2", "3"]
 
 
-def test_an_app_without_records_does_not_stop_its_workers() -> None:
+@in_app(echo(), topics=TOPICS, commit_interval_ms=100)
+async def test_an_app_without_records_does_not_stop_its_workers(harness: AppHarness) -> None:
     """Commits that are due find nothing to commit without a pause; the next record is committed all the same."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.kit.clock.advance(SECONDS)
-        assert harness.app.metrics()["commit-pause-max"] == 0
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(SECONDS)
-        metrics = harness.app.metrics()
-        assert metrics["commit-total"] == 1
-        assert metrics["commit-pause-max"] > 0
-
-    run_app(test, echo(), topics=TOPICS, commit_interval_ms=100)
+    await harness.kit.clock.advance(SECONDS)
+    assert harness.app.metrics()["commit-pause-max"] == 0
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(SECONDS)
+    metrics = harness.app.metrics()
+    assert metrics["commit-total"] == 1
+    assert metrics["commit-pause-max"] > 0
 
 
 @pytest.mark.parametrize("interval_ms", [0, 1, 100, 3_000])
@@ -135,25 +120,22 @@ def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, i
 
 
 @pytest.mark.parametrize("pause_ms", [3_001, 3_500, 60_000])
-def test_exactly_once_a_record_after_a_quiet_interval_is_committed_at_once(pause_ms: int) -> None:
+@in_app(echo(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000)
+async def test_exactly_once_a_record_after_a_quiet_interval_is_committed_at_once(harness: AppHarness, pause_ms: int) -> None:
     """The interval has passed since the last commit, so it does not begin anew; the next record waits for its end."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(3)
-        assert len(await harness.read("out")) == 1
-        for number in (2, 4):
-            await harness.kit.clock.advance(pause_ms / 1000)
-            await harness.produce("in", "a", "at once")
-            await harness.kit.clock.advance(0.01)
-            assert len(await harness.read("out")) == number
-            await harness.produce("in", "a", "waits")
-            await harness.kit.clock.advance(2.9)
-            assert len(await harness.read("out")) == number
-            await harness.kit.clock.advance(0.1)
-            assert len(await harness.read("out")) == number + 1
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000)
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(3)
+    assert len(await harness.read("out")) == 1
+    for number in (2, 4):
+        await harness.kit.clock.advance(pause_ms / 1000)
+        await harness.produce("in", "a", "at once")
+        await harness.kit.clock.advance(0.01)
+        assert len(await harness.read("out")) == number
+        await harness.produce("in", "a", "waits")
+        await harness.kit.clock.advance(2.9)
+        assert len(await harness.read("out")) == number
+        await harness.kit.clock.advance(0.1)
+        assert len(await harness.read("out")) == number + 1
 
 
 @pytest.mark.parametrize("calls", [1, 3])
@@ -189,17 +171,14 @@ def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(ca
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_commit_timer_does_not_rest_while_a_worker_has_a_task(guarantee: str, timers: list[m.CommitTimer]) -> None:
+@in_app(echo(), topics=TOPICS, commit_interval_ms=100)
+async def test_the_commit_timer_does_not_rest_while_a_worker_has_a_task(harness: AppHarness, guarantee: str, timers: list[m.CommitTimer]) -> None:
     """A thread may be at a punctuator, and nobody knows yet whether it makes something to commit."""
-
-    async def test(harness: AppHarness) -> None:
-        # In virtual time no thread is at work while time passes.
-        harness.app._metrics.at_work = lambda: True
-        await harness.kit.clock.advance(SECONDS)
-        assert len(timers) >= 90
-        harness.app._metrics.at_work = lambda: False
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(0.11)
-        assert harness.app.metrics()["commit-total"] == 1
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+    # In virtual time no thread is at work while time passes.
+    harness.app._metrics.at_work = lambda: True
+    await harness.kit.clock.advance(SECONDS)
+    assert len(timers) >= 90
+    harness.app._metrics.at_work = lambda: False
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(0.11)
+    assert harness.app.metrics()["commit-total"] == 1

@@ -17,7 +17,7 @@ from ks_actors.runtime.messages import PositionReset
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.task import Position
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors.topology import Topology
@@ -99,27 +99,24 @@ def test_a_commit_under_way_does_not_bring_back_a_position_of_the_former_log(gua
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_restart_begins_with_the_new_log_though_records_of_the_former_one_are_buffered(guarantee: str) -> None:
+@in_app(echo(), topics={"in": 1, "out": 1}, commit_interval_ms=60_000, **SETTINGS)
+async def test_a_restart_begins_with_the_new_log_though_records_of_the_former_one_are_buffered(harness: AppHarness, guarantee: str) -> None:
     """Their offsets are not committed: in the new log other records have them."""
-
-    async def test(harness: AppHarness) -> None:
-        await write(harness, "old", range(10))
-        await harness.app.commit()
-        await harness.app.pause()
-        await write(harness, "old", range(10, 20))
-        lose(harness, IN)
-        await write(harness, "new", range(3))
-        await write(harness, "new", range(3, 25))
-        await harness.app.commit()
-        assert harness.log._groups.get("app").committed()[IN].offset == 0
-        await harness.close()
-        await harness.start()
-        await harness.caught_up()
-        found = await written(harness)
-        assert found[:10] == of("old", range(10))
-        assert found[-25:] == of("new", range(25))
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS)
+    await write(harness, "old", range(10))
+    await harness.app.commit()
+    await harness.app.pause()
+    await write(harness, "old", range(10, 20))
+    lose(harness, IN)
+    await write(harness, "new", range(3))
+    await write(harness, "new", range(3, 25))
+    await harness.app.commit()
+    assert harness.log._groups.get("app").committed()[IN].offset == 0
+    await harness.close()
+    await harness.start()
+    await harness.caught_up()
+    found = await written(harness)
+    assert found[:10] == of("old", range(10))
+    assert found[-25:] == of("new", range(25))
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -156,22 +153,19 @@ def committed(harness: AppHarness) -> int:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_commit_under_way_is_followed_by_one_of_the_new_position(guarantee: str) -> None:
+@in_app(echo(), topics={"in": 1, "out": 1}, commit_interval_ms=60_000, **SETTINGS)
+async def test_a_commit_under_way_is_followed_by_one_of_the_new_position(harness: AppHarness, guarantee: str) -> None:
     """At once: until then a start would go to a position of the former log."""
-
-    async def test(harness: AppHarness) -> None:
-        await write(harness, "old", range(10))
-        held = harness.log.hold("commit" if guarantee == EOS else "commit_offsets")
-        committing = asyncio.create_task(harness.app.commit())
-        await harness.kit.clock.advance(0.1)
-        lose(harness, IN)
-        await write(harness, "new", range(3))
-        held.set()
-        await committing
-        await harness.kit.clock.advance(1)
-        assert committed(harness) == 3
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS)
+    await write(harness, "old", range(10))
+    held = harness.log.hold("commit" if guarantee == EOS else "commit_offsets")
+    committing = asyncio.create_task(harness.app.commit())
+    await harness.kit.clock.advance(0.1)
+    lose(harness, IN)
+    await write(harness, "new", range(3))
+    held.set()
+    await committing
+    await harness.kit.clock.advance(1)
+    assert committed(harness) == 3
 
 
 def test_a_commit_under_way_does_not_bring_back_a_position_before_the_log() -> None:
@@ -201,50 +195,47 @@ def test_a_commit_under_way_does_not_bring_back_a_position_before_the_log() -> N
     run_app(test, echo(bomb), topics={"in": 1, "out": 1}, **settings)
 
 
-def test_a_reset_outlives_a_rewind_that_did_not_know_of_it() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_a_reset_outlives_a_rewind_that_did_not_know_of_it(harness: AppHarness) -> None:
     """The partition goes to the new position once more, and no further than the rewind asks for; a rewind that knew of it goes where it says."""
-
-    async def test(harness: AppHarness) -> None:
-        await write(harness, "v", range(50))
-        fetcher = harness.log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
-        fetcher.assign({IN: 40})
-        setup = harness.app._setup
-        assert setup is not None
-        start = StartPolicy(harness.log, setup)
-        resets = OffsetResets(fetcher, start, stopped=(), assigned=lambda: {IN: 0})
-        error = LogTruncated(IN, 40, 0, 50, 20)
-        search = resets.begin(error)
-        assert search is not None
-        assert resets.begin(error) is None
-        assert resets.end(error, await search) == Reset(IN, 20, 0, 1)
-        assert fetcher.position(IN) == 20
-        assert resets.rewind({IN: 30}, 0) == [Reset(IN, 20, 0, 2)]
-        assert resets.rewind({IN: 10}, 1) == [Reset(IN, 10, 0, 3)]
-        assert fetcher.position(IN) == 10
-        assert resets.rewind({IN: 30}, 3) == []
-        assert fetcher.position(IN) == 30
-        # During a look-up.
-        error = LogTruncated(IN, 30, 5, 50, 20)
-        for wanted, found in ((25, 20), (15, 15), (3, 20)):
-            fetcher.seek(IN, 30)
-            search = resets.begin(error)
-            assert search is not None
-            assert resets.rewind({IN: wanted}, 99) == []
-            assert fetcher.position(IN) == 30
-            reset = resets.end(error, await search)
-            assert reset is not None
-            assert (reset.position, fetcher.position(IN)) == (found, found)
-        # Assigned anew during a look-up, it is another partition's reader: its own rewinds count.
+    await write(harness, "v", range(50))
+    fetcher = harness.log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
+    fetcher.assign({IN: 40})
+    setup = harness.app._setup
+    assert setup is not None
+    start = StartPolicy(harness.log, setup)
+    resets = OffsetResets(fetcher, start, stopped=(), assigned=lambda: {IN: 0})
+    error = LogTruncated(IN, 40, 0, 50, 20)
+    search = resets.begin(error)
+    assert search is not None
+    assert resets.begin(error) is None
+    assert resets.end(error, await search) == Reset(IN, 20, 0, 1)
+    assert fetcher.position(IN) == 20
+    assert resets.rewind({IN: 30}, 0) == [Reset(IN, 20, 0, 2)]
+    assert resets.rewind({IN: 10}, 1) == [Reset(IN, 10, 0, 3)]
+    assert fetcher.position(IN) == 10
+    assert resets.rewind({IN: 30}, 3) == []
+    assert fetcher.position(IN) == 30
+    # During a look-up.
+    error = LogTruncated(IN, 30, 5, 50, 20)
+    for wanted, found in ((25, 20), (15, 15), (3, 20)):
         fetcher.seek(IN, 30)
         search = resets.begin(error)
         assert search is not None
-        fetcher.assign({IN: 45})
-        assert resets.rewind({IN: 40}, 99) == []
-        assert resets.end(error, await search) is None
-        assert fetcher.position(IN) == 40
-        await fetcher.close()
-
-    run_app(test, echo(), topics={"in": 1, "out": 1})
+        assert resets.rewind({IN: wanted}, 99) == []
+        assert fetcher.position(IN) == 30
+        reset = resets.end(error, await search)
+        assert reset is not None
+        assert (reset.position, fetcher.position(IN)) == (found, found)
+    # Assigned anew during a look-up, it is another partition's reader: its own rewinds count.
+    fetcher.seek(IN, 30)
+    search = resets.begin(error)
+    assert search is not None
+    fetcher.assign({IN: 45})
+    assert resets.rewind({IN: 40}, 99) == []
+    assert resets.end(error, await search) is None
+    assert fetcher.position(IN) == 40
+    await fetcher.close()
 
 
 def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
@@ -284,47 +275,41 @@ def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_restore_ends_where_the_changelog_ends_now(guarantee: str) -> None:
+@in_app(counting("in_memory"), topics={"in": 1, "out": 1})
+async def test_a_restore_ends_where_the_changelog_ends_now(harness: AppHarness, guarantee: str) -> None:
     """A changelog that loses its records behind the look-up of its end would never reach it."""
-
-    async def test(harness: AppHarness) -> None:
-        await write(harness, "v", range(10))
-        await harness.close()
-        held = harness.log.hold("fetch")
-        starting = asyncio.create_task(harness.start())
-        await harness.kit.clock.advance(5)
-        lose(harness, TopicPartition("app-counts-changelog", 0))
-        held.set()
-        await harness.kit.clock.advance(30)
-        await starting
-        await write(harness, "v", range(1))
-        assert (await written(harness))[-1] == 1
-
-    run_app(test, counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
+    await write(harness, "v", range(10))
+    await harness.close()
+    held = harness.log.hold("fetch")
+    starting = asyncio.create_task(harness.start())
+    await harness.kit.clock.advance(5)
+    lose(harness, TopicPartition("app-counts-changelog", 0))
+    held.set()
+    await harness.kit.clock.advance(30)
+    await starting
+    await write(harness, "v", range(1))
+    assert (await written(harness))[-1] == 1
 
 
-def test_a_store_beyond_a_changelog_that_was_lost_is_no_result_of_a_restore() -> None:
+@in_app(counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee="at_least_once", commit_interval_ms=100)
+async def test_a_store_beyond_a_changelog_that_was_lost_is_no_result_of_a_restore(harness: AppHarness) -> None:
     """Also when its end is looked up again before a fetch fails: the store is deleted, and has what the changelog has."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", number) for number in range(5)])
-        await harness.caught_up()
-        await harness.app.commit()
-        await harness.close()
-        changelog = TopicPartition("app-counts-changelog", 0)
-        await harness.produce_all(changelog.topic, [TestRecord(f"x{number}".encode(), bytes(8), number) for number in range(5)])
-        held = harness.log.hold("fetch")
-        starting = asyncio.create_task(harness.start())
-        await harness.kit.clock.advance(5)
-        lose(harness, changelog)
-        await harness.kit.clock.advance(30)
-        assert not starting.done()
-        held.set()
-        await harness.kit.clock.advance(30)
-        await starting
-        assert [row async for row in harness.app.store("counts").all()] == []
-
-    run_app(test, counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee="at_least_once", commit_interval_ms=100)
+    await harness.produce_all("in", [TestRecord(f"k{number}", "v", number) for number in range(5)])
+    await harness.caught_up()
+    await harness.app.commit()
+    await harness.close()
+    changelog = TopicPartition("app-counts-changelog", 0)
+    await harness.produce_all(changelog.topic, [TestRecord(f"x{number}".encode(), bytes(8), number) for number in range(5)])
+    held = harness.log.hold("fetch")
+    starting = asyncio.create_task(harness.start())
+    await harness.kit.clock.advance(5)
+    lose(harness, changelog)
+    await harness.kit.clock.advance(30)
+    assert not starting.done()
+    held.set()
+    await harness.kit.clock.advance(30)
+    await starting
+    assert [row async for row in harness.app.store("counts").all()] == []
 
 
 def test_a_start_fills_a_global_table_with_what_its_topic_has_now() -> None:

@@ -16,7 +16,7 @@ from ks_actors.log._retrying_log import patient
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import run_app
-from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting
+from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app
 
 if TYPE_CHECKING:
     from ks_actors.log.embedded._faults import Operation
@@ -119,23 +119,20 @@ def test_a_start_waits_for_an_answer(operation: Operation) -> None:
 
 
 @pytest.mark.parametrize(("guarantee", "operation"), RUNNING)
-def test_after_task_timeout_ms_the_handler_is_asked(guarantee: str, operation: Operation) -> None:
+@in_app(counting(), topics=TOPICS, commit_interval_ms=100)
+async def test_after_task_timeout_ms_the_handler_is_asked(harness: AppHarness, guarantee: str, operation: Operation) -> None:
     """It gets the unanswered request, and for how long."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        await load.send(40)
-        hold(harness, operation)
-        await load.send(40)
-        began = asyncio.get_running_loop().time()
-        error = await harness.ended(2_000_000)
-        took = asyncio.get_running_loop().time() - began
-        assert isinstance(error, LogTimeout)
-        assert ASKED[guarantee][operation] in str(error)
-        assert "raise task_timeout_ms" in str(error)
-        assert 0.8 * TIMEOUT_S <= took < 1.1 * TIMEOUT_S
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+    load = Load(harness, Random(1))
+    await load.send(40)
+    hold(harness, operation)
+    await load.send(40)
+    began = asyncio.get_running_loop().time()
+    error = await harness.ended(2_000_000)
+    took = asyncio.get_running_loop().time() - began
+    assert isinstance(error, LogTimeout)
+    assert ASKED[guarantee][operation] in str(error)
+    assert "raise task_timeout_ms" in str(error)
+    assert 0.8 * TIMEOUT_S <= took < 1.1 * TIMEOUT_S
 
 
 # --- one call -----------------------------------------------------------------------------------------------------------------

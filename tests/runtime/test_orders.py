@@ -12,7 +12,7 @@ import pytest
 from ks_actors import KsActorsError, NotRunning, TaskTimeout
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import _harness, run_app
-from tests.runtime.helpers import EOS, Bomb, counting, echo
+from tests.runtime.helpers import EOS, Bomb, counting, echo, in_app
 from tests.runtime.outages import Line, Weather
 
 if TYPE_CHECKING:
@@ -72,95 +72,82 @@ def test_an_order_that_comes_during_a_rollback_has_a_deadline(what: str, order: 
 
 
 @ids
-def test_an_order_that_comes_during_a_start_has_a_deadline(what: str, order: Callable[[App], Awaitable[Any]], weather: Weather) -> None:
+@in_app(counting(), topics=IN_AND_OUT, start=False)
+async def test_an_order_that_comes_during_a_start_has_a_deadline(
+    harness: AppHarness, what: str, order: Callable[[App], Awaitable[Any]], weather: Weather
+) -> None:
     """It raises an error of the app's own, by its deadline at the latest, and does nothing later: the app has its workers, and processes."""
-
-    async def test(harness: AppHarness) -> None:
-        weather.down_at("join")
-        starting = asyncio.ensure_future(harness.start())
-        while not weather.is_down:
-            await asyncio.sleep(0.01)
-        with pytest.raises(KsActorsError) as refused:
-            await order(harness.app)
-        assert isinstance(refused.value, NotRunning if what == "commit" else TaskTimeout)
-        weather.up()
-        await starting
-        await process(harness, "1")
-        assert len(harness.app.workers()) == 1
-
-    run_app(test, counting(), topics=IN_AND_OUT, start=False)
+    weather.down_at("join")
+    starting = asyncio.ensure_future(harness.start())
+    while not weather.is_down:
+        await asyncio.sleep(0.01)
+    with pytest.raises(KsActorsError) as refused:
+        await order(harness.app)
+    assert isinstance(refused.value, NotRunning if what == "commit" else TaskTimeout)
+    weather.up()
+    await starting
+    await process(harness, "1")
+    assert len(harness.app.workers()) == 1
 
 
-def test_an_order_that_was_cancelled_is_not_obeyed(weather: Weather) -> None:
+@in_app(echo(), topics=IN_AND_OUT, start=False)
+async def test_an_order_that_was_cancelled_is_not_obeyed(harness: AppHarness, weather: Weather) -> None:
     """To cancel the wait for an order takes the order back."""
-
-    async def test(harness: AppHarness) -> None:
-        weather.down_at("join")
-        starting = asyncio.ensure_future(harness.start())
-        while not weather.is_down:
-            await asyncio.sleep(0.01)
-        orders = [asyncio.ensure_future(work) for work in (harness.app.pause(), harness.app.add_worker())]
-        await asyncio.sleep(1)
-        for waiting in orders:
-            waiting.cancel()
-        await asyncio.wait(orders)
-        weather.up()
-        await starting
-        await process(harness, "1")
-        assert len(harness.app.workers()) == 1
-
-    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+    weather.down_at("join")
+    starting = asyncio.ensure_future(harness.start())
+    while not weather.is_down:
+        await asyncio.sleep(0.01)
+    orders = [asyncio.ensure_future(work) for work in (harness.app.pause(), harness.app.add_worker())]
+    await asyncio.sleep(1)
+    for waiting in orders:
+        waiting.cancel()
+    await asyncio.wait(orders)
+    weather.up()
+    await starting
+    await process(harness, "1")
+    assert len(harness.app.workers()) == 1
 
 
-def test_an_order_in_time_is_obeyed_when_the_start_is_over(weather: Weather) -> None:
+@in_app(echo(), topics=IN_AND_OUT, start=False)
+async def test_an_order_in_time_is_obeyed_when_the_start_is_over(harness: AppHarness, weather: Weather) -> None:
     """An order waits for a start for longer than five seconds, if it may, and is obeyed then."""
-
-    async def test(harness: AppHarness) -> None:
-        weather.down_at("join")
-        starting = asyncio.ensure_future(harness.start())
-        while not weather.is_down:
-            await asyncio.sleep(0.01)
-        adding = asyncio.ensure_future(harness.app.add_worker())
-        await asyncio.sleep(30)
-        weather.up()
-        await starting
-        assert await adding == "app-Worker-2"
-
-    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+    weather.down_at("join")
+    starting = asyncio.ensure_future(harness.start())
+    while not weather.is_down:
+        await asyncio.sleep(0.01)
+    adding = asyncio.ensure_future(harness.app.add_worker())
+    await asyncio.sleep(30)
+    weather.up()
+    await starting
+    assert await adding == "app-Worker-2"
 
 
-def test_an_order_to_an_app_that_ends_meanwhile_is_not_running(weather: Weather) -> None:
+@in_app(echo(), topics=IN_AND_OUT, start=False)
+async def test_an_order_to_an_app_that_ends_meanwhile_is_not_running(harness: AppHarness, weather: Weather) -> None:
     """An app that ends raises `NotRunning` for each order that still waits."""
-
-    async def test(harness: AppHarness) -> None:
-        weather.down_at("join")
-        starting = asyncio.ensure_future(harness.start())
-        while not weather.is_down:
-            await asyncio.sleep(0.01)
-        app = harness.app
-        pausing = asyncio.ensure_future(app.pause())
-        await asyncio.sleep(1)
-        await harness.close()
-        with pytest.raises(NotRunning):
-            await pausing
-        with pytest.raises(NotRunning):
-            await starting
-        assert app.state is InstanceState.NOT_RUNNING
-
-    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+    weather.down_at("join")
+    starting = asyncio.ensure_future(harness.start())
+    while not weather.is_down:
+        await asyncio.sleep(0.01)
+    app = harness.app
+    pausing = asyncio.ensure_future(app.pause())
+    await asyncio.sleep(1)
+    await harness.close()
+    with pytest.raises(NotRunning):
+        await pausing
+    with pytest.raises(NotRunning):
+        await starting
+    assert app.state is InstanceState.NOT_RUNNING
 
 
-def test_waiting_to_be_caught_up_ends_by_its_deadline_also_when_the_log_does_not_answer(weather: Weather) -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_waiting_to_be_caught_up_ends_by_its_deadline_also_when_the_log_does_not_answer(harness: AppHarness, weather: Weather) -> None:
     """It is TaskTimeout then, and names the unknown part."""
-
-    async def test(harness: AppHarness) -> None:
-        await process(harness, "1")
-        weather.down()
-        began = harness.kit.clock.time()
-        with pytest.raises(TaskTimeout, match="not caught up within 3000 ms: the log did not return its end offsets"):
-            await harness.app.wait_until_caught_up(timeout_ms=3_000)
-        assert harness.kit.clock.time() == pytest.approx(began + 3, abs=0.01)
-        weather.up()
-        await process(harness, "2")
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    await process(harness, "1")
+    weather.down()
+    began = harness.kit.clock.time()
+    with pytest.raises(TaskTimeout, match="not caught up within 3000 ms: the log did not return its end offsets"):
+        await harness.app.wait_until_caught_up(timeout_ms=3_000)
+    assert harness.kit.clock.time() == pytest.approx(began + 3, abs=0.01)
+    weather.up()
+    await process(harness, "2")

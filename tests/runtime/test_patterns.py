@@ -13,7 +13,7 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_app
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,24 +57,21 @@ async def until_read(harness: AppHarness, count: int, within_ms: int) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("members", [1, 2])
-def test_topics_that_come_are_read_within_the_age_of_metadata(guarantee: str, members: int) -> None:
+@in_app(following(), topics={"in-a": 1, **OUT}, metadata_max_age_ms=AGE_MS)
+async def test_topics_that_come_are_read_within_the_age_of_metadata(harness: AppHarness, guarantee: str, members: int) -> None:
     """Records that were there before are read, too; tasks that get a partition more are begun anew, and nothing comes twice."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another(start=members > 1):
-            await send(harness, "in-a", "1", "2")
-            await harness.caught_up()
-            await harness.log.create_topics([NewTopic("in-b", 3), NewTopic("other", 1)])
-            await send(harness, "in-b", "3", partition=2)
-            await send(harness, "in-b", "4")
-            await until_read(harness, 4, 3 * AGE_MS)
-            await send(harness, "in-a", "5")
-            await send(harness, "in-b", "6", partition=1)
-            await until_read(harness, 6, AGE_MS)
-            await harness.caught_up()
-            assert await values(harness) == ["1", "2", "3", "4", "5", "6"]
-
-    run_app(test, following(), topics={"in-a": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+    async with harness.another(start=members > 1):
+        await send(harness, "in-a", "1", "2")
+        await harness.caught_up()
+        await harness.log.create_topics([NewTopic("in-b", 3), NewTopic("other", 1)])
+        await send(harness, "in-b", "3", partition=2)
+        await send(harness, "in-b", "4")
+        await until_read(harness, 4, 3 * AGE_MS)
+        await send(harness, "in-a", "5")
+        await send(harness, "in-b", "6", partition=1)
+        await until_read(harness, 6, AGE_MS)
+        await harness.caught_up()
+        assert await values(harness) == ["1", "2", "3", "4", "5", "6"]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -98,40 +95,34 @@ def test_an_app_may_start_before_any_topic_matches(guarantee: str, counted: str)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_topics_that_are_deleted_leave(guarantee: str) -> None:
+@in_app(following(), topics={"in-a": 1, "in-b": 1, **OUT}, metadata_max_age_ms=AGE_MS)
+async def test_topics_that_are_deleted_leave(harness: AppHarness, guarantee: str) -> None:
     """The app goes on with the others, and a topic that comes again by that name is read from its begin."""
-
-    async def test(harness: AppHarness) -> None:
-        await send(harness, "in-a", "1")
-        await send(harness, "in-b", "2")
-        await harness.caught_up()
-        await harness.log.delete_topics(["in-b"])
-        await send(harness, "in-a", "3")
-        await until_read(harness, 3, 3 * AGE_MS)
-        async with asyncio.timeout(3 * AGE_MS / 1000):
-            while any(partition.topic == "in-b" for task in harness.app._metrics.tasks.values() for partition in task.group.queues):
-                await asyncio.sleep(0.1)
-        await send(harness, "in-a", "4")
-        await until_read(harness, 4, AGE_MS)
-        assert harness.app.state.name == "RUNNING"
-
-    run_app(test, following(), topics={"in-a": 1, "in-b": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+    await send(harness, "in-a", "1")
+    await send(harness, "in-b", "2")
+    await harness.caught_up()
+    await harness.log.delete_topics(["in-b"])
+    await send(harness, "in-a", "3")
+    await until_read(harness, 3, 3 * AGE_MS)
+    async with asyncio.timeout(3 * AGE_MS / 1000):
+        while any(partition.topic == "in-b" for task in harness.app._metrics.tasks.values() for partition in task.group.queues):
+            await asyncio.sleep(0.1)
+    await send(harness, "in-a", "4")
+    await until_read(harness, 4, AGE_MS)
+    assert harness.app.state.name == "RUNNING"
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_topic_that_the_state_does_not_fit_ends_the_app(guarantee: str) -> None:
+@in_app(following(counted=True), topics={"in-a": 1, **OUT}, metadata_max_age_ms=AGE_MS)
+async def test_a_topic_that_the_state_does_not_fit_ends_the_app(harness: AppHarness, guarantee: str) -> None:
     """A changelog has as many partitions as there were tasks: the error names it, and both numbers."""
-
-    async def test(harness: AppHarness) -> None:
-        await send(harness, "in-a", "1")
-        await harness.caught_up()
-        await harness.log.create_topics([NewTopic("in-b", 2)])
-        error = await harness.ended(3 * AGE_MS)
-        assert isinstance(error, TopologyError)
-        assert "app-counts-changelog has 1 partitions and needs 2" in str(error)
-        assert [record.value for record in await harness.read("out")] == [1]
-
-    run_app(test, following(counted=True), topics={"in-a": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+    await send(harness, "in-a", "1")
+    await harness.caught_up()
+    await harness.log.create_topics([NewTopic("in-b", 2)])
+    error = await harness.ended(3 * AGE_MS)
+    assert isinstance(error, TopologyError)
+    assert "app-counts-changelog has 1 partitions and needs 2" in str(error)
+    assert [record.value for record in await harness.read("out")] == [1]
 
 
 def joined() -> Topology:
@@ -169,26 +160,20 @@ def test_a_backfill_refuses_joined_topics_of_a_pattern_with_unequal_numbers_of_p
         asyncio.run(filled_back())
 
 
-def test_a_joined_topic_that_comes_with_another_number_of_partitions_ends_the_app() -> None:
+@in_app(joined(), topics={"in-a": 2, "table": 2, **OUT}, metadata_max_age_ms=AGE_MS)
+async def test_a_joined_topic_that_comes_with_another_number_of_partitions_ends_the_app(harness: AppHarness) -> None:
     """As one that the state does not fit does."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.log.create_topics([NewTopic("in-b", 1)])
-        error = await harness.ended(3 * AGE_MS)
-        assert isinstance(error, TopologyError)
-        assert UNEQUAL in str(error)
-
-    run_app(test, joined(), topics={"in-a": 2, "table": 2, **OUT}, metadata_max_age_ms=AGE_MS)
+    await harness.log.create_topics([NewTopic("in-b", 1)])
+    error = await harness.ended(3 * AGE_MS)
+    assert isinstance(error, TopologyError)
+    assert UNEQUAL in str(error)
 
 
-def test_topics_of_a_pattern_that_are_not_joined_may_have_any_number_of_partitions() -> None:
+@in_app(following(counted=True), topics={"in-a": 1, "in-b": 3, **OUT})
+async def test_topics_of_a_pattern_that_are_not_joined_may_have_any_number_of_partitions(harness: AppHarness) -> None:
     """Each partition of the largest has its task."""
-
-    async def test(harness: AppHarness) -> None:
-        await send(harness, "in-b", "1", partition=2)
-        await until_read(harness, 1, AGE_MS)
-
-    run_app(test, following(counted=True), topics={"in-a": 1, "in-b": 3, **OUT})
+    await send(harness, "in-b", "1", partition=2)
+    await until_read(harness, 1, AGE_MS)
 
 
 def test_patterns_never_match_internal_topics() -> None:
@@ -208,42 +193,39 @@ def test_patterns_never_match_internal_topics() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("turns", range(0, 60, 4))
-def test_a_topic_that_comes_again_at_once_is_read(guarantee: str, turns: int) -> None:
+@in_app(following(), topics={"in-a": 1, "in-b": 1, **OUT}, metadata_max_age_ms=AGE_MS)
+async def test_a_topic_that_comes_again_at_once_is_read(harness: AppHarness, guarantee: str, turns: int) -> None:
     """Whether the app has noticed that it was gone or not: nothing else makes the group assign anew then."""
-
-    async def test(harness: AppHarness) -> None:
-        await send(harness, "in-a", "1")
-        await harness.caught_up()
-        await harness.log.delete_topics(["in-b"])
-        await harness.turns(turns)
-        await harness.log.create_topics([NewTopic("in-b", 1)])
-        await send(harness, "in-b", "2")
-        await until_read(harness, 2, AGE_MS // 2)
-        assert await values(harness) == ["1", "2"]
-
-    run_app(test, following(), topics={"in-a": 1, "in-b": 1, **OUT}, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
+    await send(harness, "in-a", "1")
+    await harness.caught_up()
+    await harness.log.delete_topics(["in-b"])
+    await harness.turns(turns)
+    await harness.log.create_topics([NewTopic("in-b", 1)])
+    await send(harness, "in-b", "2")
+    await until_read(harness, 2, AGE_MS // 2)
+    assert await values(harness) == ["1", "2"]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_topics_that_are_gone_may_be_in_a_commit(guarantee: str) -> None:
+@in_app(
+    following(),
+    topics={"in-a": 1, "in-b": 1, **OUT},
+    metadata_max_age_ms=AGE_MS,
+    commit_interval_ms=100 * AGE_MS,
+    transaction_timeout_ms=200 * AGE_MS,
+)
+async def test_topics_that_are_gone_may_be_in_a_commit(harness: AppHarness, guarantee: str) -> None:
     """It fails, and the app goes on without them."""
-
-    async def test(harness: AppHarness) -> None:
-        await send(harness, "in-a", "1")
-        await send(harness, "in-b", "2")
-        await asyncio.sleep(1)
-        await harness.app.pause()
-        await harness.log.delete_topics(["in-b"])
-        await asyncio.sleep(3 * AGE_MS / 1000)
-        await harness.app.resume()
-        await send(harness, "in-a", "4")
-        async with asyncio.timeout(3 * AGE_MS / 1000):
-            while "4" not in await values(harness):
-                await asyncio.sleep(5)
-                await harness.app.commit()
-        assert harness.app.state.name == "RUNNING"
-
-    run_app(
-        test, following(), topics={"in-a": 1, "in-b": 1, **OUT}, processing_guarantee=guarantee,
-        metadata_max_age_ms=AGE_MS, commit_interval_ms=100 * AGE_MS, transaction_timeout_ms=200 * AGE_MS,
-    )  # fmt: skip
+    await send(harness, "in-a", "1")
+    await send(harness, "in-b", "2")
+    await asyncio.sleep(1)
+    await harness.app.pause()
+    await harness.log.delete_topics(["in-b"])
+    await asyncio.sleep(3 * AGE_MS / 1000)
+    await harness.app.resume()
+    await send(harness, "in-a", "4")
+    async with asyncio.timeout(3 * AGE_MS / 1000):
+        while "4" not in await values(harness):
+            await asyncio.sleep(5)
+            await harness.app.commit()
+    assert harness.app.state.name == "RUNNING"

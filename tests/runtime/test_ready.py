@@ -18,7 +18,7 @@ from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._task_manager import TaskManager
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors.task._task import Task
@@ -219,27 +219,18 @@ def test_an_idle_app_notices_a_clock_that_was_set(step_s: int, interval_s: int) 
     run_app(test, builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000)
 
 
-def test_a_task_of_low_priority_gets_its_turn() -> None:
+@in_app(echo(), topics={"in": 2, "out": 1}, task_priority=lambda task: -task.partition, worker_slice_ms=1)
+async def test_a_task_of_low_priority_gets_its_turn(harness: AppHarness) -> None:
     """While a task of a higher priority always has something to do, one of a lower priority is processed within a second, and a commit."""
     behind = TopicPartition("in", 1)
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "low", "low", partition=1)
-        for _ in range(400):
-            await harness.produce_all("in", [], partition=0)
-            for _ in range(20):
-                await harness.produce("in", "high", "high", partition=0)
-            await harness.kit.clock.advance(0.005)
-        await harness.app.commit()
-        assert harness.log._groups.get("app").committed()[behind].offset == 1
-
-    run_app(
-        test,
-        echo(),
-        topics={"in": 2, "out": 1},
-        task_priority=lambda task: -task.partition,
-        worker_slice_ms=1,
-    )
+    await harness.produce("in", "low", "low", partition=1)
+    for _ in range(400):
+        await harness.produce_all("in", [], partition=0)
+        for _ in range(20):
+            await harness.produce("in", "high", "high", partition=0)
+        await harness.kit.clock.advance(0.005)
+    await harness.app.commit()
+    assert harness.log._groups.get("app").committed()[behind].offset == 1
 
 
 def test_a_commit_behind_each_slice_does_not_take_a_task_its_turn() -> None:

@@ -20,7 +20,7 @@ from ks_actors.runtime.output import RejectedRecords
 from ks_actors.runtime.shared import Metrics
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors import ErrorContext, FailedRecord
@@ -78,26 +78,16 @@ def test_equal_records_are_each_left_out(guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_refused_records_go_to_the_dead_letter_queue(guarantee: str) -> None:
+@in_app(echo(), topics=SMALL, production_exception_handler="continue", errors_dead_letter_queue_topic_name="letters")
+async def test_refused_records_go_to_the_dead_letter_queue(harness: AppHarness, guarantee: str) -> None:
     """With `continue` and a dead letter queue each refused record is there once, with the error, committed with all the rest."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", value, 7) for value in ("1", BIG, "2")])
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
-        (letter,) = await harness.read("letters")
-        assert (letter.key, letter.value, letter.timestamp) == (b"a", BIG.encode(), 7)
-        headers = dict(letter.headers)
-        assert headers["__streams.errors.exception"] == b"ks_actors._errors.RecordTooLarge"
-
-    run_app(
-        test,
-        echo(),
-        topics=SMALL,
-        production_exception_handler="continue",
-        errors_dead_letter_queue_topic_name="letters",
-        processing_guarantee=guarantee,
-    )
+    await harness.produce_all("in", [TestRecord("a", value, 7) for value in ("1", BIG, "2")])
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
+    (letter,) = await harness.read("letters")
+    assert (letter.key, letter.value, letter.timestamp) == (b"a", BIG.encode(), 7)
+    headers = dict(letter.headers)
+    assert headers["__streams.errors.exception"] == b"ks_actors._errors.RecordTooLarge"
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

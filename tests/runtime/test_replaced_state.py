@@ -12,7 +12,7 @@ from ks_actors import StateError
 from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.state import Ingest, SharedResources
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_app
 from tests.runtime.standing import active, other, settled
 from tests.runtime.test_giving_up import TOPICS, counted, counting, edit, given_up, store
 from tests.snapshots.helpers import in_memory
@@ -117,15 +117,12 @@ def test_directories_that_are_too_old_at_the_start_are_given_up_or_kept(caplog: 
     run_app(test, topology, topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)
 
 
-def test_directories_of_tasks_that_the_topology_does_not_have_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting(store("a")), topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)
+async def test_directories_of_tasks_that_the_topology_does_not_have_are_told_of(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing tells which stores these had."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.close()
-        (harness.state_dir / "7_0").mkdir()
-        os.utime(harness.state_dir / "7_0", (0, 0))
-        await harness.restart()
-        assert not (harness.state_dir / "7_0").exists()
-        assert f"{harness.state_dir / '7_0'}, the local state of task 7_0, which the topology does not have, is deleted" in caplog.text
-
-    run_app(test, counting(store("a")), topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)
+    await harness.close()
+    (harness.state_dir / "7_0").mkdir()
+    os.utime(harness.state_dir / "7_0", (0, 0))
+    await harness.restart()
+    assert not (harness.state_dir / "7_0").exists()
+    assert f"{harness.state_dir / '7_0'}, the local state of task 7_0, which the topology does not have, is deleted" in caplog.text

@@ -11,7 +11,7 @@ from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import UncaughtResponse, blocking
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
 
 if TYPE_CHECKING:
     from ks_actors.topology import Topology
@@ -73,22 +73,19 @@ def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee: str, 
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_start_behind_the_beginning_of_the_log_is_committed_anew(guarantee: str) -> None:
+@in_app(merged(), topics=TOPICS, commit_interval_ms=100)
+async def test_a_start_behind_the_beginning_of_the_log_is_committed_anew(harness: AppHarness, guarantee: str) -> None:
     """A committed position that the log does not have any more is replaced though no record ever comes, and the other input is processed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("right", [TestRecord("a", f"r{number}", number) for number in range(9)])
-        await harness.caught_up()
-        await harness.close()
-        harness.log._broker.offsets["app"][RIGHT] = OffsetAndMetadata(2, "")
-        await harness.log.delete_records({RIGHT: 9})
-        await harness.start()
-        await harness.produce("left", "a", "l", 100)
-        await harness.kit.clock.advance(5)
-        assert (await values(harness))[-1] == "l"
-        assert committed(harness, RIGHT) == 9
-
-    run_app(test, merged(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100)
+    await harness.produce_all("right", [TestRecord("a", f"r{number}", number) for number in range(9)])
+    await harness.caught_up()
+    await harness.close()
+    harness.log._broker.offsets["app"][RIGHT] = OffsetAndMetadata(2, "")
+    await harness.log.delete_records({RIGHT: 9})
+    await harness.start()
+    await harness.produce("left", "a", "l", 100)
+    await harness.kit.clock.advance(5)
+    assert (await values(harness))[-1] == "l"
+    assert committed(harness, RIGHT) == 9
 
 
 def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() -> None:
@@ -134,66 +131,54 @@ def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() 
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_position_is_searched_for_again_when_the_search_has_failed(guarantee: str) -> None:
+@in_app(merged(), topics=TOPICS, buffered_records_per_partition=20)
+async def test_a_position_is_searched_for_again_when_the_search_has_failed(harness: AppHarness, guarantee: str) -> None:
     """A broker may not know of a partition for a moment: it is read on when it does."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.app.pause()
-        for number in range(60):
-            await harness.produce("right", "a", f"r{number}", number)
-            await harness.turns(10)
-        await harness.kit.clock.advance(1)
-        await harness.log.delete_records({RIGHT: 60})
-        harness.log.inject("begin_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
-        await harness.app.resume()
-        await harness.kit.clock.advance(1)
-        await harness.produce("right", "a", "last", 60)
-        await harness.caught_up()
-        assert (await values(harness))[-1] == "last"
-
-    run_app(test, merged(), topics=TOPICS, processing_guarantee=guarantee, buffered_records_per_partition=20)
+    await harness.app.pause()
+    for number in range(60):
+        await harness.produce("right", "a", f"r{number}", number)
+        await harness.turns(10)
+    await harness.kit.clock.advance(1)
+    await harness.log.delete_records({RIGHT: 60})
+    harness.log.inject("begin_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
+    await harness.app.resume()
+    await harness.kit.clock.advance(1)
+    await harness.produce("right", "a", "last", 60)
+    await harness.caught_up()
+    assert (await values(harness))[-1] == "last"
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_position_is_searched_for_after_tasks_have_been_given_to_others(guarantee: str) -> None:
+@in_app(merged(), topics={"left": 2, "right": 2, "out": 1}, buffered_records_per_partition=20, commit_interval_ms=100)
+async def test_a_position_is_searched_for_after_tasks_have_been_given_to_others(harness: AppHarness, guarantee: str) -> None:
     """A partition with a full buffer when another member joined is read on when its position is not in the log any more."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.app.pause()
-        for partition in range(2):
-            for number in range(60):
-                await harness.produce("right", f"{number}", f"r{number}", number, partition=partition)
-                await harness.turns(10)
-        await harness.kit.clock.advance(1)
-        async with harness.another():
-            await harness.kit.clock.advance(10)
-        await harness.kit.clock.advance(1)
-        await harness.log.delete_records({TopicPartition("right", number): 60 for number in range(2)})
-        await harness.app.resume()
-        for partition in range(2):
-            await harness.produce("right", "last", f"last{partition}", 60, partition=partition)
-        await harness.caught_up()
-        assert {"last0", "last1"} <= set(await values(harness))
-
-    run_app(
-        test, merged(), topics={"left": 2, "right": 2, "out": 1}, processing_guarantee=guarantee,
-        buffered_records_per_partition=20, commit_interval_ms=100,
-    )  # fmt: skip
+    await harness.app.pause()
+    for partition in range(2):
+        for number in range(60):
+            await harness.produce("right", f"{number}", f"r{number}", number, partition=partition)
+            await harness.turns(10)
+    await harness.kit.clock.advance(1)
+    async with harness.another():
+        await harness.kit.clock.advance(10)
+    await harness.kit.clock.advance(1)
+    await harness.log.delete_records({TopicPartition("right", number): 60 for number in range(2)})
+    await harness.app.resume()
+    for partition in range(2):
+        await harness.produce("right", "last", f"last{partition}", 60, partition=partition)
+    await harness.caught_up()
+    assert {"last0", "last1"} <= set(await values(harness))
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_failed(guarantee: str) -> None:
+@in_app(merged(), topics=TOPICS)
+async def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_failed(harness: AppHarness, guarantee: str) -> None:
     """Nothing else tells, and the other input of the task waits for it."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.close()
-        harness.log.inject("end_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
-        await harness.restart()
-        await harness.produce_all("left", [TestRecord("a", "l", 1)])
-        await harness.caught_up()
-        assert await values(harness) == ["l"]
-
-    run_app(test, merged(), topics=TOPICS, processing_guarantee=guarantee)
+    await harness.close()
+    harness.log.inject("end_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
+    await harness.restart()
+    await harness.produce_all("left", [TestRecord("a", "l", 1)])
+    await harness.caught_up()
+    assert await values(harness) == ["l"]
 
 
 @pytest.mark.parametrize("reset", ["latest", "none"])

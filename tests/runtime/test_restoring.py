@@ -14,7 +14,7 @@ from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.state.core._memory_budget import MemoryBudget
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, in_app
 
 if TYPE_CHECKING:
     from ks_actors.state.core._memory_budget import TaskMemory
@@ -114,20 +114,17 @@ def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_many_tasks_restore_side_by_side(seed: int) -> None:
+@in_app(counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee="exactly_once_v2")
+async def test_many_tasks_restore_side_by_side(harness: AppHarness, seed: int) -> None:
     """However the reads of several changelogs mix, nothing of any of them is left out."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", records(*(f"k{number % 300}" for number in range(3000))))
-        await harness.caught_up()
-        await harness.crash()
-        harness.wipe_state()
-        await harness.restart()
-        await harness.produce_all("in", records(*(f"k{number}" for number in range(300))))
-        await harness.caught_up()
-        assert set(map(tuple, by_key(await harness.read("out")).values())) == {tuple(range(1, 12))}
-
-    run_app(test, counting("in_memory"), seed=seed, topics={"in": 8, "out": 1}, processing_guarantee="exactly_once_v2")
+    await harness.produce_all("in", records(*(f"k{number % 300}" for number in range(3000))))
+    await harness.caught_up()
+    await harness.crash()
+    harness.wipe_state()
+    await harness.restart()
+    await harness.produce_all("in", records(*(f"k{number}" for number in range(300))))
+    await harness.caught_up()
+    assert set(map(tuple, by_key(await harness.read("out")).values())) == {tuple(range(1, 12))}
 
 
 def test_restored_rows_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,95 +178,85 @@ def test_a_windowed_store_is_restored() -> None:
     run_app(test, builder.build(), topics=TOPICS)
 
 
-def test_a_store_that_cannot_be_trusted_is_restored() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_a_store_that_cannot_be_trusted_is_restored(harness: AppHarness) -> None:
     """When the state on disk is corrupt it is deleted and restored from the changelog, without an action of the user."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", records("a", "a", "b"))
-        await harness.caught_up()
-        await harness.close()
-        (current,) = (harness.state_dir / "0_0").rglob("CURRENT")
-        current.write_text("MANIFEST-nonsense\n")
-        await harness.restart()
-        await harness.produce_all("in", records("a"))
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1]}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS)
+    await harness.produce_all("in", records("a", "a", "b"))
+    await harness.caught_up()
+    await harness.close()
+    (current,) = (harness.state_dir / "0_0").rglob("CURRENT")
+    current.write_text("MANIFEST-nonsense\n")
+    await harness.restart()
+    await harness.produce_all("in", records("a"))
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1]}
 
 
-def test_a_state_that_cannot_be_opened_is_an_error() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_a_state_that_cannot_be_opened_is_an_error(harness: AppHarness) -> None:
     """State that cannot be opened for another reason is an error, and not deleted; the next app starts when it is mended."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", records("a", "a"))
-        await harness.caught_up()
-        await harness.close()
-        task = harness.state_dir / "0_0"
-        shutil.move(task, task.with_suffix(".away"))
-        task.write_text("in the way")
-        with pytest.raises(Exception, match="0_0"):
-            await harness.restart()
-        assert harness.app.state is InstanceState.ERROR
-        assert not isinstance(harness.app.error, TaskCorrupted)
-        task.unlink()
-        shutil.move(task.with_suffix(".away"), task)
+    await harness.produce_all("in", records("a", "a"))
+    await harness.caught_up()
+    await harness.close()
+    task = harness.state_dir / "0_0"
+    shutil.move(task, task.with_suffix(".away"))
+    task.write_text("in the way")
+    with pytest.raises(Exception, match="0_0"):
         await harness.restart()
-        await harness.produce_all("in", records("a"))
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": [1, 2, 3]}
+    assert harness.app.state is InstanceState.ERROR
+    assert not isinstance(harness.app.error, TaskCorrupted)
+    task.unlink()
+    shutil.move(task.with_suffix(".away"), task)
+    await harness.restart()
+    await harness.produce_all("in", records("a"))
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": [1, 2, 3]}
 
-    run_app(test, counting("rocksdb"), topics=TOPICS)
 
-
-def test_restoring_that_fails_is_tried_again() -> None:
+@in_app(counting("in_memory"), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+async def test_restoring_that_fails_is_tried_again(harness: AppHarness) -> None:
     """When the changelog cannot be read the handler decides; with REPLACE_WORKER the tasks begin anew."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", records(*(f"k{number}" for number in range(100))))
-        await harness.caught_up()
-        await harness.close()
-        for _ in range(2):
-            harness.fail("fetch", LogError("away"))
-            harness.fail("begin_offsets", LogError("away"))
-            await harness.restart()
-            await harness.close()
+    await harness.produce_all("in", records(*(f"k{number}" for number in range(100))))
+    await harness.caught_up()
+    await harness.close()
+    for _ in range(2):
+        harness.fail("fetch", LogError("away"))
+        harness.fail("begin_offsets", LogError("away"))
         await harness.restart()
-        await harness.produce_all("in", records("k1"))
-        await harness.caught_up()
-        assert by_key(await harness.read("out"))["k1"] == [1, 2]
-
-    run_app(test, counting("in_memory"), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+        await harness.close()
+    await harness.restart()
+    await harness.produce_all("in", records("k1"))
+    await harness.caught_up()
+    assert by_key(await harness.read("out"))["k1"] == [1, 2]
 
 
 @pytest.mark.parametrize(("ends", "counted"), [("commit", 8), ("abort", 2)])
-def test_a_changelog_is_restored_when_all_of_it_is_decided(ends: str, counted: int, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS)
+async def test_a_changelog_is_restored_when_all_of_it_is_decided(
+    harness: AppHarness, ends: str, counted: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """A transaction that is still open there is waited for: the committed offsets may be from it, though the changelog does not know it yet.
 
     Who waits for long says so.
     """
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", records("a"))
-        await harness.caught_up()
-        await harness.close()
-        harness.wipe_state()
-        former = await harness.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
-        await former.send([Outgoing(TopicPartition("app-counts-changelog", 0), Batch([b"a"], [(7).to_bytes(8, "big")], [0]))])
-        starting = asyncio.ensure_future(harness.restart())
-        await harness.kit.clock.advance(9)
-        assert "restoring has waited" not in caplog.text
-        await harness.kit.clock.advance(21)
-        assert not starting.done()
-        assert "not committed yet, or the log does not answer: app-counts-changelog-0 of task 0_0 at 2 of 3" in caplog.text
-        await (former.commit({}, GroupMetadata("nobody", -1, "")) if ends == "commit" else former.abort())
-        await starting
-        await former.close()
-        await harness.produce_all("in", records("a"))
-        await harness.caught_up()
-        assert by_key(await harness.read("out"))["a"][-1] == counted
-
-    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=EOS)
+    await harness.produce_all("in", records("a"))
+    await harness.caught_up()
+    await harness.close()
+    harness.wipe_state()
+    former = await harness.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
+    await former.send([Outgoing(TopicPartition("app-counts-changelog", 0), Batch([b"a"], [(7).to_bytes(8, "big")], [0]))])
+    starting = asyncio.ensure_future(harness.restart())
+    await harness.kit.clock.advance(9)
+    assert "restoring has waited" not in caplog.text
+    await harness.kit.clock.advance(21)
+    assert not starting.done()
+    assert "not committed yet, or the log does not answer: app-counts-changelog-0 of task 0_0 at 2 of 3" in caplog.text
+    await (former.commit({}, GroupMetadata("nobody", -1, "")) if ends == "commit" else former.abort())
+    await starting
+    await former.close()
+    await harness.produce_all("in", records("a"))
+    await harness.caught_up()
+    assert by_key(await harness.read("out"))["a"][-1] == counted
 
 
 # --- global tables --------------------------------------------------------------------------------------------------------------
@@ -286,56 +273,42 @@ def looking_up(*tables: str) -> Topology:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_global_tables_are_full_before_anything_is_processed(guarantee: str) -> None:
+@in_app(looking_up("names"), topics={"in": 1, "out": 1, "names": 3}, start=False)
+async def test_global_tables_are_full_before_anything_is_processed(harness: AppHarness, guarantee: str) -> None:
     """All that a global topic holds, in all its partitions, is in the table when the first record is processed; changes follow."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("names", [TestRecord(f"k{number}", f"n{number}", 0) for number in range(5000)])
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(0, 5000, 7)])
-        await harness.start()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {f"k{number}": [f"v+n{number}"] for number in range(0, 5000, 7)}
-        await harness.produce("names", "k1", "other")
-        await harness.kit.clock.advance(1)
-        await harness.produce("in", "k1", "w")
-        await harness.caught_up()
-        assert by_key(await harness.read("out"))["k1"] == ["w+other"]
-
-    run_app(test, looking_up("names"), topics={"in": 1, "out": 1, "names": 3}, processing_guarantee=guarantee, start=False)
+    await harness.produce_all("names", [TestRecord(f"k{number}", f"n{number}", 0) for number in range(5000)])
+    await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(0, 5000, 7)])
+    await harness.start()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {f"k{number}": [f"v+n{number}"] for number in range(0, 5000, 7)}
+    await harness.produce("names", "k1", "other")
+    await harness.kit.clock.advance(1)
+    await harness.produce("in", "k1", "w")
+    await harness.caught_up()
+    assert by_key(await harness.read("out"))["k1"] == ["w+other"]
 
 
-def test_an_empty_global_topic_holds_nobody_up() -> None:
+@in_app(looking_up("names", "other"), topics={"in": 1, "out": 1, "names": 1, "other": 2}, start=False)
+async def test_an_empty_global_topic_holds_nobody_up(harness: AppHarness) -> None:
     """Of two global tables one may be empty, and one may get its records only later."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("names", "a", "n")
-        await harness.produce("in", "a", "v")
-        await harness.start()
-        await harness.caught_up()
-        await harness.produce("other", "a", "o")
-        await harness.kit.clock.advance(1)
-        await harness.produce("in", "a", "w")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["v+n+None", "w+n+o"]}
-
-    run_app(test, looking_up("names", "other"), topics={"in": 1, "out": 1, "names": 1, "other": 2}, start=False)
+    await harness.produce("names", "a", "n")
+    await harness.produce("in", "a", "v")
+    await harness.start()
+    await harness.caught_up()
+    await harness.produce("other", "a", "o")
+    await harness.kit.clock.advance(1)
+    await harness.produce("in", "a", "w")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["v+n+None", "w+n+o"]}
 
 
-def test_global_tables_go_on_after_a_failure() -> None:
+@in_app(looking_up("names"), topics={"in": 1, "out": 1, "names": 1}, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+async def test_global_tables_go_on_after_a_failure(harness: AppHarness) -> None:
     """When the topics of global tables cannot be read the handler decides; told to go on, the tables follow their topics again."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.fail("fetch", LogError("away"), 3)
-        await harness.kit.clock.advance(1)
-        await harness.produce("names", "a", "n")
-        await harness.kit.clock.advance(2)
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["v+n"]}
-
-    run_app(
-        test,
-        looking_up("names"),
-        topics={"in": 1, "out": 1, "names": 1},
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
+    harness.fail("fetch", LogError("away"), 3)
+    await harness.kit.clock.advance(1)
+    await harness.produce("names", "a", "n")
+    await harness.kit.clock.advance(2)
+    await harness.produce("in", "a", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["v+n"]}

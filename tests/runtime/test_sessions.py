@@ -9,8 +9,7 @@ import pytest
 
 from ks_actors import Window, Windowed, serdes
 from ks_actors.dsl import EmitStrategy, Materialized, Produced, SessionWindows, StreamsBuilder
-from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, STRINGS, by_key
+from tests.runtime.helpers import EOS, STRINGS, by_key, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -82,59 +81,54 @@ async def shake(harness: AppHarness, seed: int) -> None:
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(3))
-def test_sessions_are_exact_after_any_fault(store: StoreType, seed: int) -> None:
+@in_app(lambda store: visits(store, EmitStrategy.ON_WINDOW_UPDATE), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=100)
+async def test_sessions_are_exact_after_any_fault(harness: AppHarness, store: StoreType, seed: int) -> None:
     """The last results of the sessions that were not deleted, and the store, are the aggregates of the records."""
-
-    async def test(harness: AppHarness) -> None:
-        visitors = Visitors(harness, seed)
-        for round_ in range(4):
-            await visitors.come(60)
-            await shake(harness, 10 * seed + round_)
-        await visitors.come(30)
-        await harness.caught_up()
-        expected = sessions_of(visitors.times)
-        results = {key: values[-1] for key, values in by_key(await harness.read("out")).items()}
-        assert {key: value for key, value in results.items() if value is not None} == expected
-        await harness.app.commit()
-        stored: Any = await harness.app.store("visits").all()
-        assert dict(stored) == expected
-
-    run_app(test, visits(store, EmitStrategy.ON_WINDOW_UPDATE), seed=seed, topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=100)
+    visitors = Visitors(harness, seed)
+    for round_ in range(4):
+        await visitors.come(60)
+        await shake(harness, 10 * seed + round_)
+    await visitors.come(30)
+    await harness.caught_up()
+    expected = sessions_of(visitors.times)
+    results = {key: values[-1] for key, values in by_key(await harness.read("out")).items()}
+    assert {key: value for key, value in results.items() if value is not None} == expected
+    await harness.app.commit()
+    stored: Any = await harness.app.store("visits").all()
+    assert dict(stored) == expected
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(3))
-def test_final_results_of_sessions_come_exactly_once(store: StoreType, seed: int) -> None:
+@in_app(lambda store: visits(store, EmitStrategy.ON_WINDOW_CLOSE), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=100)
+async def test_final_results_of_sessions_come_exactly_once(harness: AppHarness, store: StoreType, seed: int) -> None:
     """At any time when the app ended: a task that begins again knows the emitted results, and the others."""
-
-    async def test(harness: AppHarness) -> None:
-        visitors = Visitors(harness, seed)
-        for round_ in range(4):
-            await visitors.come(60)
-            await shake(harness, 10 * seed + round_)
-        await visitors.leave()
-        await harness.caught_up()
-        results = {key: values for key, values in by_key(await harness.read("out")).items() if not key.key.startswith("last")}
-        assert results == {key: [value] for key, value in sessions_of(visitors.times).items()}
-
-    run_app(test, visits(store, EmitStrategy.ON_WINDOW_CLOSE), seed=seed, topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=100)
+    visitors = Visitors(harness, seed)
+    for round_ in range(4):
+        await visitors.come(60)
+        await shake(harness, 10 * seed + round_)
+    await visitors.leave()
+    await harness.caught_up()
+    results = {key: values for key, values in by_key(await harness.read("out")).items() if not key.key.startswith("last")}
+    assert results == {key: [value] for key, value in sessions_of(visitors.times).items()}
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_sessions_move_with_standbys(store: StoreType) -> None:
+@in_app(
+    lambda store: visits(store, EmitStrategy.ON_WINDOW_UPDATE),
+    topics=TOPICS,
+    processing_guarantee=EOS,
+    commit_interval_ms=100,
+    num_standby_replicas=1,
+)
+async def test_sessions_move_with_standbys(harness: AppHarness, store: StoreType) -> None:
     """Session stores are kept up by standbys, taken over, and given back."""
-
-    async def test(harness: AppHarness) -> None:
-        visitors = Visitors(harness, 7)
-        for _ in range(2):
-            async with harness.another():
-                await visitors.come(60)
-                await harness.caught_up()
-            await visitors.come(20)
-        await harness.caught_up()
-        results = {key: values[-1] for key, values in by_key(await harness.read("out")).items()}
-        assert {key: value for key, value in results.items() if value is not None} == sessions_of(visitors.times)
-
-    run_app(
-        test, visits(store, EmitStrategy.ON_WINDOW_UPDATE), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=100, num_standby_replicas=1
-    )
+    visitors = Visitors(harness, 7)
+    for _ in range(2):
+        async with harness.another():
+            await visitors.come(60)
+            await harness.caught_up()
+        await visitors.come(20)
+    await harness.caught_up()
+    results = {key: values[-1] for key, values in by_key(await harness.read("out")).items()}
+    assert {key: value for key, value in results.items() if value is not None} == sessions_of(visitors.times)

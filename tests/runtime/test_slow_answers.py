@@ -11,7 +11,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import TestRecord, run_app
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors.log.embedded._faults import Operation
@@ -55,50 +55,44 @@ def test_processing_goes_on_while_a_commit_waits(guarantee: str, monkeypatch: py
     run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
 
 
-def test_the_group_is_heard_while_offsets_are_committed() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)
+async def test_the_group_is_heard_while_offsets_are_committed(harness: AppHarness) -> None:
     """A member that is lost while its commit waits for the broker gives its tasks up at once, and processes them again when it is back."""
-
-    async def test(harness: AppHarness) -> None:
-        held = harness.log.hold("commit_offsets")
-        await harness.produce("in", "k", "first")
-        await commit_begins(harness, held)
-        await harness.kit.clock.advance(5)
-        harness.lose_membership()
-        await harness.turns(200)
-        assert not harness.app._metrics.tasks
-        assert harness.app.state is InstanceState.REBALANCING
-        assert not held.is_set()
-        await harness.kit.clock.advance(5)
-        assert harness.app._metrics.tasks
-        held.set()
-        await harness.produce("in", "k", "second")
-        await harness.caught_up()
-        assert {record.value for record in await harness.read("out")} == {"first", "second"}
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)
+    held = harness.log.hold("commit_offsets")
+    await harness.produce("in", "k", "first")
+    await commit_begins(harness, held)
+    await harness.kit.clock.advance(5)
+    harness.lose_membership()
+    await harness.turns(200)
+    assert not harness.app._metrics.tasks
+    assert harness.app.state is InstanceState.REBALANCING
+    assert not held.is_set()
+    await harness.kit.clock.advance(5)
+    assert harness.app._metrics.tasks
+    held.set()
+    await harness.produce("in", "k", "second")
+    await harness.caught_up()
+    assert {record.value for record in await harness.read("out")} == {"first", "second"}
 
 
-def test_other_partitions_are_read_while_one_is_reset() -> None:
+@in_app(echo(), topics={"in": 2, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100)
+async def test_other_partitions_are_read_while_one_is_reset(harness: AppHarness) -> None:
     """The search for the position of a partition with deleted records holds up neither other partitions nor the group."""
     first, second = TopicPartition("in", 0), TopicPartition("in", 1)
-
-    async def test(harness: AppHarness) -> None:
-        fetches = harness.log.hold("fetch")
-        await harness.kit.clock.advance(1)
-        await harness.produce_all("in", [TestRecord("k", "gone", 0)] * 10, partition=first.partition)
-        await harness.log.delete_records({first: 10})
-        begins = harness.log.hold("begin_offsets")
-        fetches.set()
-        await harness.kit.clock.advance(1)
-        await harness.produce_all("in", [TestRecord("k", "other", 0)] * 5, partition=second.partition)
-        await harness.produce_all("in", [TestRecord("k", "later", 0)], partition=first.partition)
-        await harness.kit.clock.advance(1)
-        assert [record.value for record in await harness.read("out")] == ["other"] * 5
-        harness.lose_membership()
-        await harness.turns(200)
-        assert not harness.app._metrics.tasks
-        begins.set()
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == ["other"] * 5 + ["later"]
-
-    run_app(test, echo(), topics={"in": 2, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100)
+    fetches = harness.log.hold("fetch")
+    await harness.kit.clock.advance(1)
+    await harness.produce_all("in", [TestRecord("k", "gone", 0)] * 10, partition=first.partition)
+    await harness.log.delete_records({first: 10})
+    begins = harness.log.hold("begin_offsets")
+    fetches.set()
+    await harness.kit.clock.advance(1)
+    await harness.produce_all("in", [TestRecord("k", "other", 0)] * 5, partition=second.partition)
+    await harness.produce_all("in", [TestRecord("k", "later", 0)], partition=first.partition)
+    await harness.kit.clock.advance(1)
+    assert [record.value for record in await harness.read("out")] == ["other"] * 5
+    harness.lose_membership()
+    await harness.turns(200)
+    assert not harness.app._metrics.tasks
+    begins.set()
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == ["other"] * 5 + ["later"]

@@ -14,7 +14,7 @@ from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, St
 from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import TestRecord, run_app
 from tests.query.helpers import UNCOMMITTED
-from tests.runtime.helpers import GUARANTEES, STRINGS
+from tests.runtime.helpers import GUARANTEES, STRINGS, in_app
 from tests.runtime.standing import Heard, active, other, settled, standing
 
 if TYPE_CHECKING:
@@ -124,71 +124,62 @@ def test_a_crash_restores_a_tail(guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_standby_follows_the_topic_as_far_as_it_is_committed(store: str) -> None:
+@in_app(lambda store: joined(store), topology_optimization=REUSE, num_standby_replicas=1, commit_interval_ms=5_000, **OPTIONS)
+async def test_a_standby_follows_the_topic_as_far_as_it_is_committed(harness: AppHarness, store: str) -> None:
     """It never has records that the task has not processed: else the task that it becomes would not notice their changes."""
-
-    async def test(harness: AppHarness) -> None:
-        async with other(harness) as second:
-            await settled(harness.kit)
-            assert len(active(harness)) == len(active(second)) == len(standing(harness)) == len(standing(second)) == 1
-            await write(harness, {f"k{number}": "a" for number in range(20)})
-            await harness.caught_up()
-            for one in (harness, second):
-                await one.app.commit()
-            await harness.kit.clock.advance(12)
-            everything = {f"k{number}": ("a", number) for number in range(20)}
-            assert await rows_of(harness) == await rows_of(second) == everything
-            await write(harness, {f"k{number}": "b" for number in range(20)}, 100)
-            await harness.kit.clock.advance(1)
-            copies = [await rows_of(one) for one in (harness, second)]
-            for key in everything:
-                assert sorted(copy[key][0] for copy in copies) == ["a", "b"]
-            await harness.kit.clock.advance(12)
-            assert await rows_of(harness) == await rows_of(second) == {f"k{number}": ("b", 100 + number) for number in range(20)}
-            await second.crash()
-            await harness.caught_up()
-            assert await rows_of(harness) == {f"k{number}": ("b", 100 + number) for number in range(20)}
-
-    run_app(test, joined(store), topology_optimization=REUSE, num_standby_replicas=1, commit_interval_ms=5_000, **OPTIONS)
-
-
-def test_a_position_is_that_of_the_topic() -> None:
-    """A standby, and a store that is restored, know how far they are in the topic without being told."""
-
-    async def test(harness: AppHarness) -> None:
-        async with other(harness) as second:
-            await settled(harness.kit)
-            await write(harness, {f"k{number}": "a" for number in range(20)})
-            await harness.caught_up()
-            await harness.kit.clock.advance(12)
-            ends = await harness.log.end_offsets([TopicPartition("table", number) for number in range(2)], UNCOMMITTED)
-            for one, (partition, end) in product((harness, second), ends.items()):
-                number = partition.partition
-                for at, failure in ((end - 1, None), (end, FailureReason.NOT_UP_TO_BOUND)):
-                    bound = PositionBound.at(Position.of({"table": {number: at}}))
-                    answer = await one.app.query(StateQueryRequest(store="rows", query=KeyQuery("k0"), bound=bound))
-                    assert answer.partition_results[number].failure is failure
-
-    run_app(test, joined("rocksdb"), topology_optimization=REUSE, num_standby_replicas=1, commit_interval_ms=5_000, **OPTIONS)
-
-
-def test_without_a_committed_offset_nothing_is_restored() -> None:
-    """A table that begins at the topic's end has no earlier records; a partition is restored when something of it was committed."""
-
-    async def test(harness: AppHarness) -> None:
+    async with other(harness) as second:
+        await settled(harness.kit)
+        assert len(active(harness)) == len(active(second)) == len(standing(harness)) == len(standing(second)) == 1
         await write(harness, {f"k{number}": "a" for number in range(20)})
-        await harness.start()
-        assert await rows_of(harness) == {}
-        await write(harness, {"k3": "b"}, 50)
-        await harness.kit.clock.advance(2)
-        assert await rows_of(harness) == {"k3": ("b", 50)}
-        await harness.close()
-        await harness.start()
-        found = await rows_of(harness)
-        assert found["k3"] == ("b", 50)
-        assert {partition_of(key.encode(), 2) for key in found} == {partition_of(b"k3", 2)}
+        await harness.caught_up()
+        for one in (harness, second):
+            await one.app.commit()
+        await harness.kit.clock.advance(12)
+        everything = {f"k{number}": ("a", number) for number in range(20)}
+        assert await rows_of(harness) == await rows_of(second) == everything
+        await write(harness, {f"k{number}": "b" for number in range(20)}, 100)
+        await harness.kit.clock.advance(1)
+        copies = [await rows_of(one) for one in (harness, second)]
+        for key in everything:
+            assert sorted(copy[key][0] for copy in copies) == ["a", "b"]
+        await harness.kit.clock.advance(12)
+        assert await rows_of(harness) == await rows_of(second) == {f"k{number}": ("b", 100 + number) for number in range(20)}
+        await second.crash()
+        await harness.caught_up()
+        assert await rows_of(harness) == {f"k{number}": ("b", 100 + number) for number in range(20)}
 
-    run_app(test, joined("in_memory"), topology_optimization=REUSE, auto_offset_reset="latest", start=False, **OPTIONS)
+
+@in_app(joined("rocksdb"), topology_optimization=REUSE, num_standby_replicas=1, commit_interval_ms=5_000, **OPTIONS)
+async def test_a_position_is_that_of_the_topic(harness: AppHarness) -> None:
+    """A standby, and a store that is restored, know how far they are in the topic without being told."""
+    async with other(harness) as second:
+        await settled(harness.kit)
+        await write(harness, {f"k{number}": "a" for number in range(20)})
+        await harness.caught_up()
+        await harness.kit.clock.advance(12)
+        ends = await harness.log.end_offsets([TopicPartition("table", number) for number in range(2)], UNCOMMITTED)
+        for one, (partition, end) in product((harness, second), ends.items()):
+            number = partition.partition
+            for at, failure in ((end - 1, None), (end, FailureReason.NOT_UP_TO_BOUND)):
+                bound = PositionBound.at(Position.of({"table": {number: at}}))
+                answer = await one.app.query(StateQueryRequest(store="rows", query=KeyQuery("k0"), bound=bound))
+                assert answer.partition_results[number].failure is failure
+
+
+@in_app(joined("in_memory"), topology_optimization=REUSE, auto_offset_reset="latest", start=False, **OPTIONS)
+async def test_without_a_committed_offset_nothing_is_restored(harness: AppHarness) -> None:
+    """A table that begins at the topic's end has no earlier records; a partition is restored when something of it was committed."""
+    await write(harness, {f"k{number}": "a" for number in range(20)})
+    await harness.start()
+    assert await rows_of(harness) == {}
+    await write(harness, {"k3": "b"}, 50)
+    await harness.kit.clock.advance(2)
+    assert await rows_of(harness) == {"k3": ("b", 50)}
+    await harness.close()
+    await harness.start()
+    found = await rows_of(harness)
+    assert found["k3"] == ("b", 50)
+    assert {partition_of(key.encode(), 2) for key in found} == {partition_of(b"k3", 2)}
 
 
 def test_a_topic_with_fewer_partitions_fills_fewer_stores() -> None:
@@ -214,39 +205,33 @@ def test_a_topic_with_fewer_partitions_fills_fewer_stores() -> None:
     run_app(test, topology, topics={"table": 1, "in": 3, "out": 1}, topology_optimization=REUSE)
 
 
-def test_a_topic_that_has_been_cut_is_restored_from_its_beginning() -> None:
+@in_app(joined("rocksdb"), topology_optimization=REUSE, topics={**TOPICS, "table": 1, "in": 1}, wall_clock_ms=1_000_000)
+async def test_a_topic_that_has_been_cut_is_restored_from_its_beginning(harness: AppHarness) -> None:
     """A store that is behind the begin of the topic is wiped, and has the content of the topic."""
-
-    async def test(harness: AppHarness) -> None:
-        await write(harness, {f"k{number}": "a" for number in range(10)})
-        await harness.caught_up()
-        await harness.close()
-        harness.wipe_state()
-        ends = await harness.log.end_offsets([TopicPartition("table", 0)], UNCOMMITTED)
-        await harness.log.delete_records({TopicPartition("table", 0): ends[TopicPartition("table", 0)] - 2})
-        await harness.start()
-        await harness.caught_up()
-        assert await rows_of(harness) == {"k8": ("a", 8), "k9": ("a", 9)}
-
-    run_app(test, joined("rocksdb"), topology_optimization=REUSE, topics={**TOPICS, "table": 1, "in": 1}, wall_clock_ms=1_000_000)
+    await write(harness, {f"k{number}": "a" for number in range(10)})
+    await harness.caught_up()
+    await harness.close()
+    harness.wipe_state()
+    ends = await harness.log.end_offsets([TopicPartition("table", 0)], UNCOMMITTED)
+    await harness.log.delete_records({TopicPartition("table", 0): ends[TopicPartition("table", 0)] - 2})
+    await harness.start()
+    await harness.caught_up()
+    assert await rows_of(harness) == {"k8": ("a", 8), "k9": ("a", 9)}
 
 
-def test_only_visible_records_are_restored_from_a_topic_with_transactions() -> None:
+@in_app(joined("rocksdb"), topology_optimization=REUSE, topics={**TOPICS, "table": 1, "in": 1}, wall_clock_ms=1_000_000)
+async def test_only_visible_records_are_restored_from_a_topic_with_transactions(harness: AppHarness) -> None:
     """At least once a table has aborted records, too: so it does after it was restored."""
-
-    async def test(harness: AppHarness) -> None:
-        producer = await harness.log.transactional_producer("other", client_id="other", timeout_ms=60_000)
-        await producer.send([Outgoing(TopicPartition("table", 0), Batch([b"a"], [b"1"], [7]))])
-        await producer.abort()
-        await producer.close()
-        await harness.caught_up()
-        before = await rows_of(harness)
-        await harness.close()
-        harness.wipe_state()
-        await harness.start()
-        assert await rows_of(harness) == before == {"a": ("1", 7)}
-
-    run_app(test, joined("rocksdb"), topology_optimization=REUSE, topics={**TOPICS, "table": 1, "in": 1}, wall_clock_ms=1_000_000)
+    producer = await harness.log.transactional_producer("other", client_id="other", timeout_ms=60_000)
+    await producer.send([Outgoing(TopicPartition("table", 0), Batch([b"a"], [b"1"], [7]))])
+    await producer.abort()
+    await producer.close()
+    await harness.caught_up()
+    before = await rows_of(harness)
+    await harness.close()
+    harness.wipe_state()
+    await harness.start()
+    assert await rows_of(harness) == before == {"a": ("1", 7)}
 
 
 def test_an_optimization_that_was_not_built_in_is_an_error() -> None:

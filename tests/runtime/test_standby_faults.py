@@ -17,7 +17,7 @@ from ks_actors.runtime.stores._restore_limits import Limits
 from ks_actors.runtime.stores._restorer import Restorer
 from ks_actors.state import TaskStores
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo, in_app
 from tests.runtime.standing import Heard, active, check_places, contents, keeper, other, settled, standing, stores_of
 
 if TYPE_CHECKING:
@@ -124,41 +124,38 @@ def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: str, mon
     )  # fmt: skip
 
 
-def test_a_store_that_its_changelog_begins_behind_starts_over() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+async def test_a_store_that_its_changelog_begins_behind_starts_over(harness: AppHarness) -> None:
     """An instance that was away while records were deleted fills that task's stores anew, be it a standby or not, and no others."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(2), keys=60)
-        async with other(harness, heard) as second:
-            await load.send(300)
-            await harness.caught_up()
-            await settled(harness.kit)
-            await second.close()
-            await load.send(300)
-            await harness.caught_up()
-            changelog = TopicPartition("app-counts-changelog", 0)
-            (end,) = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED)).values()
-            # Compaction would have left the last record of each key, at least.
-            state = contents(stores_of(harness)["0_0"])
-            await harness.log.delete_records({changelog: end})
-            producer = await harness.log.producer(client_id="compacted")
-            rows = sorted(state.items())
-            keys, values = [key.encode() for key, _ in rows], [value.to_bytes(8, "big") for _, value in rows]
-            await producer.send([Outgoing(changelog, Batch(keys, values, [0] * len(rows)))])
-            await producer.close()
-            heard.told.clear()
-            await second.restart()
-            await harness.caught_up()
-            await settled(harness.kit)
-            starts = [(number, start) for kind, number, start in heard.told if kind in {"restore", "follow"}]
-            assert (0, None) in starts
-            assert all(start for number, start in starts if number != 0)
-            await load.send(100)
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+    load = Load(harness, Random(2), keys=60)
+    async with other(harness, heard) as second:
+        await load.send(300)
+        await harness.caught_up()
+        await settled(harness.kit)
+        await second.close()
+        await load.send(300)
+        await harness.caught_up()
+        changelog = TopicPartition("app-counts-changelog", 0)
+        (end,) = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED)).values()
+        # Compaction would have left the last record of each key, at least.
+        state = contents(stores_of(harness)["0_0"])
+        await harness.log.delete_records({changelog: end})
+        producer = await harness.log.producer(client_id="compacted")
+        rows = sorted(state.items())
+        keys, values = [key.encode() for key, _ in rows], [value.to_bytes(8, "big") for _, value in rows]
+        await producer.send([Outgoing(changelog, Batch(keys, values, [0] * len(rows)))])
+        await producer.close()
+        heard.told.clear()
+        await second.restart()
+        await harness.caught_up()
+        await settled(harness.kit)
+        starts = [(number, start) for kind, number, start in heard.told if kind in {"restore", "follow"}]
+        assert (0, None) in starts
+        assert all(start for number, start in starts if number != 0)
+        await load.send(100)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -211,80 +208,75 @@ def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_commit_before_a_task_becomes_a_standby_may_fail(seed: int, guarantee: str) -> None:
+@in_app(
+    lambda seed: counting("in_memory" if seed % 2 else "rocksdb"),
+    topics=TOPICS,
+    num_standby_replicas=1,
+    commit_interval_ms=2000,
+    uncaught_handler=replace,
+)
+async def test_the_commit_before_a_task_becomes_a_standby_may_fail(harness: AppHarness, seed: int, guarantee: str) -> None:
     """The app drops uncommitted changes, from open stores too, and makes them again where the task is now."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(seed), keys=30)
-        await load.send(100)
-        await harness.caught_up()
-        for _ in range(3):
-            await load.send(40)
-            await harness.turns(harness.kit.random.randrange(60))
-            harness.fail("commit" if guarantee == EOS else "commit_offsets", LogError("not now"), harness.kit.random.randrange(1, 4))
-            async with other(harness) as second:
-                await load.send(20)
-                await harness.caught_up()
-                await settled(harness.kit)
-                check_places(harness, second)
-                assert copies(harness) == originals(second)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(
-        test, counting("in_memory" if seed % 2 else "rocksdb"), seed=seed, topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee,
-        commit_interval_ms=2000, uncaught_handler=replace,
-    )  # fmt: skip
+    load = Load(harness, Random(seed), keys=30)
+    await load.send(100)
+    await harness.caught_up()
+    for _ in range(3):
+        await load.send(40)
+        await harness.turns(harness.kit.random.randrange(60))
+        harness.fail("commit" if guarantee == EOS else "commit_offsets", LogError("not now"), harness.kit.random.randrange(1, 4))
+        async with other(harness) as second:
+            await load.send(20)
+            await harness.caught_up()
+            await settled(harness.kit)
+            check_places(harness, second)
+            assert copies(harness) == originals(second)
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-def test_a_listener_that_raises_ends_the_app() -> None:
+@in_app(counting(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+async def test_a_listener_that_raises_ends_the_app(harness: AppHarness) -> None:
     """As one of restoring does: its error is the error of the app; the other instance goes on alone."""
 
     class Bad(Heard):
         def on_batch_loaded(self, *told: Any) -> None:
             raise ValueError("this listener is broken")
 
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(9))
-        async with other(harness, Bad()) as second:
-            await load.send(100)
-            error = await second.ended(60_000)
-            assert isinstance(error, ValueError)
-            assert second.app.state is InstanceState.ERROR
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+    load = Load(harness, Random(9))
+    async with other(harness, Bad()) as second:
+        await load.send(100)
+        error = await second.ended(60_000)
+        assert isinstance(error, ValueError)
+        assert second.app.state is InstanceState.ERROR
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, EOS)
 
 
 # --- disks ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_standby_that_is_damaged_on_disk_is_wiped_alone() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1)
+async def test_a_standby_that_is_damaged_on_disk_is_wiped_alone(harness: AppHarness) -> None:
     """The one task is filled from the beginning of its changelog, all others from where they are."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(3), keys=60)
-        async with other(harness, heard) as second:
-            await load.send(300)
-            await harness.caught_up()
-            await settled(harness.kit)
-            damaged = min(standing(second))
-            await second.close()
-            for file in (second.state_dir / damaged / "rocksdb").glob("*.sst"):
-                file.unlink()
-            await harness.kit.clock.advance(1)
-            heard.told.clear()
-            await second.restart()
-            await harness.caught_up()
-            await settled(harness.kit)
-            starts = {**heard.take("restore"), **heard.take("follow")}
-            assert {number for number, start in starts.items() if not start} == {int(damaged[2:])}
-            assert copies(second) == originals(harness)
-            check_places(harness, second)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1)
+    load = Load(harness, Random(3), keys=60)
+    async with other(harness, heard) as second:
+        await load.send(300)
+        await harness.caught_up()
+        await settled(harness.kit)
+        damaged = min(standing(second))
+        await second.close()
+        for file in (second.state_dir / damaged / "rocksdb").glob("*.sst"):
+            file.unlink()
+        await harness.kit.clock.advance(1)
+        heard.told.clear()
+        await second.restart()
+        await harness.caught_up()
+        await settled(harness.kit)
+        starts = {**heard.take("restore"), **heard.take("follow")}
+        assert {number for number, start in starts.items() if not start} == {int(damaged[2:])}
+        assert copies(second) == originals(harness)
+        check_places(harness, second)
 
 
 def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,92 +481,80 @@ class Reading:
         return [(one.partition.partition, one.next_offset) for each in self.given() for one in each.fetched]
 
 
-def test_tasks_that_are_to_run_are_read_first() -> None:
+@in_app(echo(), topics=TOPICS, start=False)
+async def test_tasks_that_are_to_run_are_read_first(harness: AppHarness) -> None:
     """While one is restored nothing is read for standbys; then these go on from where they were, and are followed."""
-
-    async def test(harness: AppHarness) -> None:
-        here = Reading(harness)
-        await here.begin()
-        former = await here.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
-        await here.write(COPY, 5)
-        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 2}, 1))
-        assert await here.told() == [(1, 5)]
-        # What the former owner of a task has written is not decided about yet.
-        await former.send([Outgoing(TASK, ROW)])
-        here.reader.tell(m.Restore(TaskId(0, 0), {TASK: None}, 2))
-        assert await here.told() == [(1, 5)]
-        await here.write(COPY, 4)
-        await here.kit.clock.advance(1)
-        assert await here.told() == [(1, 5)]
-        await former.commit({}, GroupMetadata("nobody", -1, ""))
-        assert await here.told() == [(1, 5), (0, 2), (1, 9)]
-        assert m.Restored(TaskId(0, 0), 2) in here.probe.received
-        await former.close()
-
-    run_app(test, echo(), topics=TOPICS, start=False)
+    here = Reading(harness)
+    await here.begin()
+    former = await here.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
+    await here.write(COPY, 5)
+    here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 2}, 1))
+    assert await here.told() == [(1, 5)]
+    # What the former owner of a task has written is not decided about yet.
+    await former.send([Outgoing(TASK, ROW)])
+    here.reader.tell(m.Restore(TaskId(0, 0), {TASK: None}, 2))
+    assert await here.told() == [(1, 5)]
+    await here.write(COPY, 4)
+    await here.kit.clock.advance(1)
+    assert await here.told() == [(1, 5)]
+    await former.commit({}, GroupMetadata("nobody", -1, ""))
+    assert await here.told() == [(1, 5), (0, 2), (1, 9)]
+    assert m.Restored(TaskId(0, 0), 2) in here.probe.received
+    await former.close()
 
 
-def test_a_standby_that_is_to_run_goes_on_from_its_position() -> None:
+@in_app(echo(), topics=TOPICS, start=False)
+async def test_a_standby_that_is_to_run_goes_on_from_its_position(harness: AppHarness) -> None:
     """In any order; and closed ones are not read any more."""
-
-    async def test(harness: AppHarness) -> None:
-        here = Reading(harness)
-        await here.begin()
-        await here.write(COPY, 5)
-        await here.write(THIRD, 1)
-        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 2}, 1))
-        here.reader.tell(m.Follow(TaskId(0, 2), {THIRD: None}, 2))
-        assert sorted(await here.told()) == [(1, 5), (2, 1)]
-        await here.reader.ask(m.StopRestoring, frozenset({TaskId(0, 2)}))
-        await here.write(THIRD, 1)
-        here.reader.tell(m.Restore(TaskId(0, 1), {COPY: 0}, 3))
-        await here.kit.quiesce()
-        assert here.probe.received[-1] == m.Restored(TaskId(0, 1), 3)
-        await here.write(COPY, 1)
-        await here.kit.clock.advance(1)
-        assert sorted(await here.told()) == [(1, 5), (2, 1)]
-
-    run_app(test, echo(), topics=TOPICS, start=False)
+    here = Reading(harness)
+    await here.begin()
+    await here.write(COPY, 5)
+    await here.write(THIRD, 1)
+    here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 2}, 1))
+    here.reader.tell(m.Follow(TaskId(0, 2), {THIRD: None}, 2))
+    assert sorted(await here.told()) == [(1, 5), (2, 1)]
+    await here.reader.ask(m.StopRestoring, frozenset({TaskId(0, 2)}))
+    await here.write(THIRD, 1)
+    here.reader.tell(m.Restore(TaskId(0, 1), {COPY: 0}, 3))
+    await here.kit.quiesce()
+    assert here.probe.received[-1] == m.Restored(TaskId(0, 1), 3)
+    await here.write(COPY, 1)
+    await here.kit.clock.advance(1)
+    assert sorted(await here.told()) == [(1, 5), (2, 1)]
 
 
-def test_no_more_is_read_than_is_taken_in() -> None:
+@in_app(echo(), topics=TOPICS, start=False)
+async def test_no_more_is_read_than_is_taken_in(harness: AppHarness) -> None:
     """Stores that are slower than the log do not fill the memory: beyond a message or two nothing is fetched."""
-
-    async def test(harness: AppHarness) -> None:
-        here = Reading(harness)
-        await here.begin()
-        await here.write(COPY, 20, size=1000)
-        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: None}, 1))
-        await here.kit.clock.advance(1)
-        assert 1 <= len(here.given()) <= 3
-        assert all(len(one.batch) <= 1000 for each in here.given() for one in each.fetched)
-        assert (await here.told())[-1] == (1, 20_000)
-        await here.write(TASK, 20, size=10_000)
-        before = len(here.given())
-        here.reader.tell(m.Restore(TaskId(0, 0), {TASK: None}, 2))
-        await here.kit.clock.advance(1)
-        assert 1 <= len(here.given()) - before <= 3
-        assert (0, 200_000) in await here.told()
-        assert m.Restored(TaskId(0, 0), 2) in here.probe.received
-
-    run_app(test, echo(), topics=TOPICS, start=False)
+    here = Reading(harness)
+    await here.begin()
+    await here.write(COPY, 20, size=1000)
+    here.reader.tell(m.Follow(TaskId(0, 1), {COPY: None}, 1))
+    await here.kit.clock.advance(1)
+    assert 1 <= len(here.given()) <= 3
+    assert all(len(one.batch) <= 1000 for each in here.given() for one in each.fetched)
+    assert (await here.told())[-1] == (1, 20_000)
+    await here.write(TASK, 20, size=10_000)
+    before = len(here.given())
+    here.reader.tell(m.Restore(TaskId(0, 0), {TASK: None}, 2))
+    await here.kit.clock.advance(1)
+    assert 1 <= len(here.given()) - before <= 3
+    assert (0, 200_000) in await here.told()
+    assert m.Restored(TaskId(0, 0), 2) in here.probe.received
 
 
-def test_limits_are_asked_for_one_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(echo(), topics=TOPICS, start=False)
+async def test_limits_are_asked_for_one_at_a_time(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """While a coordinator does not answer nobody asks again, and it is said once; then it goes on."""
     group = Silent()
-
-    async def test(harness: AppHarness) -> None:
-        here = Reading(harness)
-        await here.begin(group)
-        here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 0}, 1))
-        await here.kit.clock.advance(30)
-        await here.kit.quiesce()
-        assert group.asked == 2
-        group.back.set()
-        await here.kit.quiesce()
-        assert caplog.text.count("could not find out how far standbys may be read") == 1
-        await here.kit.clock.advance(1)
-        assert group.asked > 5
-
-    run_app(test, echo(), topics=TOPICS, start=False)
+    here = Reading(harness)
+    await here.begin(group)
+    here.reader.tell(m.Follow(TaskId(0, 1), {COPY: 0}, 1))
+    await here.kit.clock.advance(30)
+    await here.kit.quiesce()
+    assert group.asked == 2
+    group.back.set()
+    await here.kit.quiesce()
+    assert caplog.text.count("could not find out how far standbys may be read") == 1
+    await here.kit.clock.advance(1)
+    assert group.asked > 5

@@ -14,7 +14,7 @@ from ks_actors.query import FailureReason
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo, in_app
 from tests.runtime.standing import Heard, active, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
 from tests.state.sqlite_engine import SqliteEngine
 
@@ -38,54 +38,48 @@ def replace(_: Exception) -> UncaughtResponse:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_each_task_has_a_standby_on_another_instance(store: str, guarantee: str) -> None:
+@in_app(lambda store: counting(store), topics=TOPICS, num_standby_replicas=1)
+async def test_each_task_has_a_standby_on_another_instance(harness: AppHarness, store: str, guarantee: str) -> None:
     """Committed records are soon in the standby's stores, for any owner of the task; alone, an instance has no standbys."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1), keys=40)
+    load = Load(harness, Random(1), keys=40)
+    await load.send(200)
+    await harness.caught_up()
+    assert standing(harness) == set()
+    async with other(harness) as second:
+        await settled(harness.kit)
+        assert active(harness) | active(second) == ALL
+        assert standing(harness) == active(second)
+        assert standing(second) == active(harness)
+        assert harness.app.metrics()["standby-tasks"] == second.app.metrics()["standby-tasks"] == 2
         await load.send(200)
         await harness.caught_up()
-        assert standing(harness) == set()
-        async with other(harness) as second:
-            await settled(harness.kit)
-            assert active(harness) | active(second) == ALL
-            assert standing(harness) == active(second)
-            assert standing(second) == active(harness)
-            assert harness.app.metrics()["standby-tasks"] == second.app.metrics()["standby-tasks"] == 2
-            await load.send(200)
-            await harness.caught_up()
-            await settled(harness.kit)
-            check_places(harness, second)
-            for one, two in ((harness, second), (second, harness)):
-                mine, copies = stores_of(one), {str(task): stores for task, stores in keeper(two).standby_stores().items()}
-                assert {task: contents(mine[task]) for task in active(one)} == {task: contents(copies[task]) for task in active(one)}
-            assert sum(len(contents(stores)) for stores in keeper(second).standby_stores().values()) > 5
-        await harness.caught_up()
-        assert active(harness) == ALL
-        assert standing(harness) == set()
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee)
+        await settled(harness.kit)
+        check_places(harness, second)
+        for one, two in ((harness, second), (second, harness)):
+            mine, copies = stores_of(one), {str(task): stores for task, stores in keeper(two).standby_stores().items()}
+            assert {task: contents(mine[task]) for task in active(one)} == {task: contents(copies[task]) for task in active(one)}
+        assert sum(len(contents(stores)) for stores in keeper(second).standby_stores().values()) > 5
+    await harness.caught_up()
+    assert active(harness) == ALL
+    assert standing(harness) == set()
+    check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-def test_there_are_as_many_standbys_as_wanted_or_as_can_be() -> None:
+@in_app(counting(), topics=TOPICS, num_standby_replicas=2)
+async def test_there_are_as_many_standbys_as_wanted_or_as_can_be(harness: AppHarness) -> None:
     """Two of each task on three instances; more instances than that leave the others free of it."""
-
-    async def test(harness: AppHarness) -> None:
-        async with other(harness) as second, other(harness) as third:
+    async with other(harness) as second, other(harness) as third:
+        await settled(harness.kit)
+        every = (harness, second, third)
+        assert sum(len(active(one)) for one in every) == 4
+        assert sum(len(standing(one)) for one in every) == 8
+        async with other(harness) as fourth:
             await settled(harness.kit)
-            every = (harness, second, third)
-            assert sum(len(active(one)) for one in every) == 4
-            assert sum(len(standing(one)) for one in every) == 8
-            async with other(harness) as fourth:
-                await settled(harness.kit)
-                assert sum(len(standing(one)) for one in (*every, fourth)) == 8
-                assert [len(active(one)) + len(standing(one)) for one in (*every, fourth)] == [3, 3, 3, 3]
-            await settled(harness.kit)
-            assert [len(active(one)) + len(standing(one)) for one in every] == [4, 4, 4]
-            check_places(*every)
-
-    run_app(test, counting(), topics=TOPICS, num_standby_replicas=2)
+            assert sum(len(standing(one)) for one in (*every, fourth)) == 8
+            assert [len(active(one)) + len(standing(one)) for one in (*every, fourth)] == [3, 3, 3, 3]
+        await settled(harness.kit)
+        assert [len(active(one)) + len(standing(one)) for one in every] == [4, 4, 4]
+        check_places(*every)
 
 
 def test_without_state_there_is_nothing_to_keep() -> None:
@@ -106,30 +100,27 @@ def test_without_state_there_is_nothing_to_keep() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_standbys_can_be_queried(store: str, guarantee: str) -> None:
+@in_app(lambda store: counting(store), topics=TOPICS, num_standby_replicas=1)
+async def test_standbys_can_be_queried(harness: AppHarness, store: str, guarantee: str) -> None:
     """By a query that allows stale reads; others get NOT_ACTIVE. Queries go on when a standby becomes a task, and back."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(8), keys=60)
-        await load.send(200)
-        for _ in range(2):
-            async with other(harness) as second:
-                await load.send(100)
-                await harness.caught_up()
-                await settled(harness.kit)
-                for one in (harness, second):
-                    found = {key: value async for key, value in one.app.store("counts", stale=True).all()}
-                    assert found == load.sent
-                    assert {key: await one.app.store("counts", stale=True).get(key) for key in load.sent} == load.sent
-                    with pytest.raises(QueryFailed, match="standby") as refused:
-                        await one.app.store("counts", partition=int(min(standing(one))[2:])).get("k1")
-                    assert refused.value.reason is FailureReason.NOT_ACTIVE
-                await second.crash()
-                await harness.kit.clock.advance(60)
-                assert active(harness) == ALL
-                assert {key: await harness.app.store("counts").get(key) for key in load.sent} == load.sent
-
-    run_app(test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee)
+    load = Load(harness, Random(8), keys=60)
+    await load.send(200)
+    for _ in range(2):
+        async with other(harness) as second:
+            await load.send(100)
+            await harness.caught_up()
+            await settled(harness.kit)
+            for one in (harness, second):
+                found = {key: value async for key, value in one.app.store("counts", stale=True).all()}
+                assert found == load.sent
+                assert {key: await one.app.store("counts", stale=True).get(key) for key in load.sent} == load.sent
+                with pytest.raises(QueryFailed, match="standby") as refused:
+                    await one.app.store("counts", partition=int(min(standing(one))[2:])).get("k1")
+                assert refused.value.reason is FailureReason.NOT_ACTIVE
+            await second.crash()
+            await harness.kit.clock.advance(60)
+            assert active(harness) == ALL
+            assert {key: await harness.app.store("counts").get(key) for key in load.sent} == load.sent
 
 
 # --- taking over ----------------------------------------------------------------------------------------------------------------
@@ -227,27 +218,24 @@ def windowed(store: str) -> Topology:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_window_stores_are_recycled(store: str) -> None:
+@in_app(lambda store: windowed(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+async def test_window_stores_are_recycled(harness: AppHarness, store: str) -> None:
     """Windows that are counted now here, now there, have all their records, and those that are long over leave memory in both places."""
-
-    async def test(harness: AppHarness) -> None:
-        sent: dict[str, int] = {}
-        random = Random(4)
-        time = 0
-        for round_ in range(4):
-            async with other(harness):
-                for _ in range(150):
-                    time += random.randrange(60)
-                    key = f"k{random.randrange(8)}"
-                    sent[f"{key}@{time // 1000 * 1000}"] = sent.get(f"{key}@{time // 1000 * 1000}", 0) + 1
-                    await harness.produce("in", key, "v", time)
-                if round_ % 2:
-                    await harness.caught_up()
-                    await settled(harness.kit)
-            await harness.caught_up()
-        check_counts(await harness.read("out"), sent, EOS)
-
-    run_app(test, windowed(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+    sent: dict[str, int] = {}
+    random = Random(4)
+    time = 0
+    for round_ in range(4):
+        async with other(harness):
+            for _ in range(150):
+                time += random.randrange(60)
+                key = f"k{random.randrange(8)}"
+                sent[f"{key}@{time // 1000 * 1000}"] = sent.get(f"{key}@{time // 1000 * 1000}", 0) + 1
+                await harness.produce("in", key, "v", time)
+            if round_ % 2:
+                await harness.caught_up()
+                await settled(harness.kit)
+        await harness.caught_up()
+    check_counts(await harness.read("out"), sent, EOS)
 
 
 # --- what a standby must not see ----------------------------------------------------------------------------------------------------
@@ -391,89 +379,80 @@ def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: st
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_fate_of_a_standby_is_reported(seed: int) -> None:
+@in_app(counting("in_memory"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+async def test_the_fate_of_a_standby_is_reported(harness: AppHarness, seed: int) -> None:
     """Each time that a store begins to be followed ends in one way: the task is processed here, or it is nobody's here, and closed."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(seed), keys=50)
-        async with other(harness, heard) as second:
-            for number in range(3):
-                async with other(harness) as third:
-                    await load.send(50)
-                    await settled(harness.kit)
-                    if number == 1:
-                        await third.crash()
-                await harness.kit.clock.advance(60)
-            assert len(standing(second)) == 2
-            await second.close()
-        told: dict[int, list[str]] = {}
-        for kind, number, _ in heard.told:
-            if kind in {"follow", "promoted", "migrated"}:
-                told.setdefault(number, []).append(kind)
-        for kinds in told.values():
-            assert set(kinds[::2]) == {"follow"}
-            assert set(kinds[1::2]) <= {"promoted", "migrated"}
-            assert len(kinds) % 2 == 0
-        assert {kind for kinds in told.values() for kind in kinds} == {"follow", "promoted", "migrated"}
-        # A store that is promoted is told of as restoring next, and what has migrated is closed.
-        for place, (kind, number, _) in enumerate(heard.told):
-            if kind == "promoted":
-                assert next(later for later, one, _ in heard.told[place + 1 :] if one == number) == "restore"
-
-    run_app(test, counting("in_memory"), seed=seed, topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+    load = Load(harness, Random(seed), keys=50)
+    async with other(harness, heard) as second:
+        for number in range(3):
+            async with other(harness) as third:
+                await load.send(50)
+                await settled(harness.kit)
+                if number == 1:
+                    await third.crash()
+            await harness.kit.clock.advance(60)
+        assert len(standing(second)) == 2
+        await second.close()
+    told: dict[int, list[str]] = {}
+    for kind, number, _ in heard.told:
+        if kind in {"follow", "promoted", "migrated"}:
+            told.setdefault(number, []).append(kind)
+    for kinds in told.values():
+        assert set(kinds[::2]) == {"follow"}
+        assert set(kinds[1::2]) <= {"promoted", "migrated"}
+        assert len(kinds) % 2 == 0
+    assert {kind for kinds in told.values() for kind in kinds} == {"follow", "promoted", "migrated"}
+    # A store that is promoted is told of as restoring next, and what has migrated is closed.
+    for place, (kind, number, _) in enumerate(heard.told):
+        if kind == "promoted":
+            assert next(later for later, one, _ in heard.told[place + 1 :] if one == number) == "restore"
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_instance_that_loses_its_place_keeps_its_standbys(guarantee: str) -> None:
+@in_app(counting(), topics=TOPICS, num_standby_replicas=1, uncaught_handler=replace)
+async def test_an_instance_that_loses_its_place_keeps_its_standbys(harness: AppHarness, guarantee: str) -> None:
     """They conflict with no owner: removed from the group, an instance drops its tasks, not its standbys."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(6))
-        async with other(harness) as second:
-            await load.send(100)
-            await harness.caught_up()
-            await settled(harness.kit)
-            before = {task: stores_of(harness)[task] for task in standing(harness)}
-            mine = {task: stores_of(harness)[task] for task in active(harness)}
-            harness.lose_membership()
-            await load.send(30)
-            await harness.caught_up()
-            await settled(harness.kit)
-            after = stores_of(harness)
-            assert all(after[task] is stores for task, stores in before.items() if task in after)
-            assert before.keys() & after.keys()
-            assert not any(after[task] is stores for task, stores in mine.items() if task in after)
-            check_places(harness, second)
-            check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=replace)
+    load = Load(harness, Random(6))
+    async with other(harness) as second:
+        await load.send(100)
+        await harness.caught_up()
+        await settled(harness.kit)
+        before = {task: stores_of(harness)[task] for task in standing(harness)}
+        mine = {task: stores_of(harness)[task] for task in active(harness)}
+        harness.lose_membership()
+        await load.send(30)
+        await harness.caught_up()
+        await settled(harness.kit)
+        after = stores_of(harness)
+        assert all(after[task] is stores for task, stores in before.items() if task in after)
+        assert before.keys() & after.keys()
+        assert not any(after[task] is stores for task, stores in mine.items() if task in after)
+        check_places(harness, second)
+        check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-def test_state_on_disk_counts_when_tasks_are_assigned() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+async def test_state_on_disk_counts_when_tasks_are_assigned(harness: AppHarness) -> None:
     """An instance that comes back, closed or killed, reports its state on disk: it gets those tasks, and reads no changelog from its beginning."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(7), keys=100)
-        async with other(harness, heard) as second:
-            await load.send(600)
+    load = Load(harness, Random(7), keys=100)
+    async with other(harness, heard) as second:
+        await load.send(600)
+        await harness.caught_up()
+        await harness.kit.clock.advance(30)  # what is committed is written, as nothing else is to do
+        for end in (second.close, second.crash):
+            had = active(second) | standing(second)
+            assert had == ALL
+            await end()
+            await load.send(50)
+            await harness.kit.clock.advance(60)
+            heard.told.clear()
+            await second.restart()
             await harness.caught_up()
-            await harness.kit.clock.advance(30)  # what is committed is written, as nothing else is to do
-            for end in (second.close, second.crash):
-                had = active(second) | standing(second)
-                assert had == ALL
-                await end()
-                await load.send(50)
-                await harness.kit.clock.advance(60)
-                heard.told.clear()
-                await second.restart()
-                await harness.caught_up()
-                await settled(harness.kit)
-                starts = {**heard.take("restore"), **heard.take("follow")}
-                assert starts.keys() == {0, 1, 2, 3}
-                assert all(start for start in starts.values())
-                assert {TaskId.parse(task) for task in active(second) | standing(second)} == {TaskId(0, number) for number in range(4)}
-            check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
+            await settled(harness.kit)
+            starts = {**heard.take("restore"), **heard.take("follow")}
+            assert starts.keys() == {0, 1, 2, 3}
+            assert all(start for start in starts.values())
+            assert {TaskId.parse(task) for task in active(second) | standing(second)} == {TaskId(0, number) for number in range(4)}
+        check_counts(await harness.read("out"), load.sent, EOS)

@@ -13,7 +13,7 @@ from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.records import Batch
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT, echo
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT, echo, in_app
 
 if TYPE_CHECKING:
     from ks_actors.topology import OffsetReset, Topology
@@ -100,20 +100,17 @@ def test_an_app_starts_at_the_end_where_all_records_are_older() -> None:
     run_app(all_of_them, reading(timedelta(days=36500)), topics=TOPICS, start=False, wall_clock_ms=NOW_MS)
 
 
-def test_records_of_an_open_transaction_are_not_passed_over() -> None:
+@in_app(reading(timedelta(hours=1)), topics=TOPICS, processing_guarantee=EOS, start=False, wall_clock_ms=NOW_MS)
+async def test_records_of_an_open_transaction_are_not_passed_over(harness: AppHarness) -> None:
     """All committed records are too old: the start is before those that may yet be committed, not behind them."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "k", "old", 0)
-        producer = await harness.log.transactional_producer("other", client_id="other", timeout_ms=60_000)
-        await producer.send([Outgoing(TopicPartition("in", 0), Batch([b"k"], [b"open"], [1]))])
-        await harness.start()
-        await harness.turns(50)
-        await producer.commit({}, GroupMetadata("other", -1, ""))
-        await harness.caught_up()
-        assert await values(harness) == ["open"]
-
-    run_app(test, reading(timedelta(hours=1)), topics=TOPICS, processing_guarantee=EOS, start=False, wall_clock_ms=NOW_MS)
+    await harness.produce("in", "k", "old", 0)
+    producer = await harness.log.transactional_producer("other", client_id="other", timeout_ms=60_000)
+    await producer.send([Outgoing(TopicPartition("in", 0), Batch([b"k"], [b"open"], [1]))])
+    await harness.start()
+    await harness.turns(50)
+    await producer.commit({}, GroupMetadata("other", -1, ""))
+    await harness.caught_up()
+    assert await values(harness) == ["open"]
 
 
 def test_a_source_may_refuse_to_start_without_a_committed_offset() -> None:
@@ -127,20 +124,17 @@ def test_a_source_may_refuse_to_start_without_a_committed_offset() -> None:
     assert (refused.value.topic, refused.value.partition) == ("in", 0)
 
 
-def test_a_position_that_is_gone_leads_to_the_first_record_of_some_age(caplog: pytest.LogCaptureFixture) -> None:
+@in_app(reading(timedelta(minutes=150)), topics=TOPICS, start=False, wall_clock_ms=NOW_MS)
+async def test_a_position_that_is_gone_leads_to_the_first_record_of_some_age(harness: AppHarness, caplog: pytest.LogCaptureFixture) -> None:
     """Records were deleted that an app had not read: it goes on by the duration, and a warning says so."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "k", "0", NOW_MS)
-        await harness.start()
-        await harness.caught_up()
-        await harness.close()
-        for hour in range(20, 25):
-            await harness.produce("in", "k", str(hour), hour * HOUR_MS)
-        await harness.log.delete_records({TopicPartition("in", 0): 2})
-        await harness.start()
-        await harness.caught_up()
-        assert await values(harness) == ["0", "22", "23", "24"]
-        assert "continuing from the first record of the last 2:30:00" in caplog.text
-
-    run_app(test, reading(timedelta(minutes=150)), topics=TOPICS, start=False, wall_clock_ms=NOW_MS)
+    await harness.produce("in", "k", "0", NOW_MS)
+    await harness.start()
+    await harness.caught_up()
+    await harness.close()
+    for hour in range(20, 25):
+        await harness.produce("in", "k", str(hour), hour * HOUR_MS)
+    await harness.log.delete_records({TopicPartition("in", 0): 2})
+    await harness.start()
+    await harness.caught_up()
+    assert await values(harness) == ["0", "22", "23", "24"]
+    assert "continuing from the first record of the last 2:30:00" in caplog.text

@@ -11,7 +11,7 @@ import pytest
 from ks_actors import FencedInstanceId, ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Bomb, Load, check_counts, counting
+from tests.runtime.helpers import EOS, GUARANTEES, Bomb, Load, check_counts, counting, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -44,60 +44,48 @@ async def shared(first: AppHarness, second: AppHarness) -> set[str]:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_static_member_that_is_restarted_has_its_tasks_again(guarantee: str, crash: bool) -> None:
+@in_app(counting("in_memory"), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS, commit_interval_ms=100)
+async def test_a_static_member_that_is_restarted_has_its_tasks_again(harness: AppHarness, guarantee: str, crash: bool) -> None:
     """Closed or killed, within the session timeout: nobody else is asked for anything, and results are as exact as promised."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        async with harness.another(group_instance_id="second") as second:
-            await load.send(100)
-            await shared(harness, second)
-            await harness.caught_up()
-            mine, theirs, before = tasks(harness), tasks(second), generation(harness)
-            await load.send(100)
-            await (second.crash() if crash else second.close())
-            await load.send(100)
-            await asyncio.sleep(SESSION_MS / 2000)
-            assert tasks(harness) == mine
-            assert harness.app.state is InstanceState.RUNNING
-            await second.restart()
-            await harness.caught_up()
-            assert (tasks(harness), tasks(second)) == (mine, theirs)
-            assert generation(harness) == before
-            await asyncio.sleep(2 * SESSION_MS / 1000)
-            assert generation(harness) == before
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(
-        test, counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=guarantee, group_instance_id="first",
-        session_timeout_ms=SESSION_MS, commit_interval_ms=100,
-    )  # fmt: skip
+    load = Load(harness, Random(1))
+    async with harness.another(group_instance_id="second") as second:
+        await load.send(100)
+        await shared(harness, second)
+        await harness.caught_up()
+        mine, theirs, before = tasks(harness), tasks(second), generation(harness)
+        await load.send(100)
+        await (second.crash() if crash else second.close())
+        await load.send(100)
+        await asyncio.sleep(SESSION_MS / 2000)
+        assert tasks(harness) == mine
+        assert harness.app.state is InstanceState.RUNNING
+        await second.restart()
+        await harness.caught_up()
+        assert (tasks(harness), tasks(second)) == (mine, theirs)
+        assert generation(harness) == before
+        await asyncio.sleep(2 * SESSION_MS / 1000)
+        assert generation(harness) == before
+    check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-def test_a_static_member_that_stays_away_is_replaced() -> None:
+@in_app(counting("in_memory"), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+async def test_a_static_member_that_stays_away_is_replaced(harness: AppHarness) -> None:
     """After the session timeout others have its tasks."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another(group_instance_id="second") as second:
-            everything = await shared(harness, second)
-            await second.close()
-            assert tasks(harness) != everything
-            await asyncio.sleep(SESSION_MS / 1000)
-            await until_it_has(harness, everything)
-
-    run_app(test, counting("in_memory"), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+    async with harness.another(group_instance_id="second") as second:
+        everything = await shared(harness, second)
+        await second.close()
+        assert tasks(harness) != everything
+        await asyncio.sleep(SESSION_MS / 1000)
+        await until_it_has(harness, everything)
 
 
-def test_a_static_member_leaves_when_it_is_told_to() -> None:
+@in_app(counting("in_memory"), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+async def test_a_static_member_leaves_when_it_is_told_to(harness: AppHarness) -> None:
     """By `leave_group`: others have its tasks at once."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another(group_instance_id="second") as second:
-            everything = await shared(harness, second)
-            await second.close(leave_group=True)
-            await until_it_has(harness, everything)
-
-    run_app(test, counting("in_memory"), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+    async with harness.another(group_instance_id="second") as second:
+        everything = await shared(harness, second)
+        await second.close(leave_group=True)
+        await until_it_has(harness, everything)
 
 
 def test_a_static_member_that_ends_in_error_leaves() -> None:

@@ -12,7 +12,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime.stores._task_directories import TaskDirectories
 from ks_actors.state import SharedResources
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, Load, check_counts, counting
+from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app
 from tests.runtime.standing import Heard, active, keeper, other, settled, standing
 
 if TYPE_CHECKING:
@@ -30,29 +30,26 @@ def directories(harness: AppHarness) -> set[str]:
     return {path.name for path in harness.state_dir.iterdir() if path.is_dir()}
 
 
-def test_directories_of_tasks_that_have_gone_are_deleted_in_time() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, state_cleanup_delay_ms=10_000)
+async def test_directories_of_tasks_that_have_gone_are_deleted_in_time(harness: AppHarness) -> None:
     """When they were not used for the delay; those of tasks and of standbys are kept, at any age."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
+    load = Load(harness, Random(1))
+    await load.send(100)
+    await harness.caught_up()
+    assert directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
+    async with other(harness) as second:
+        await harness.caught_up()
+        await settled(harness.kit)
+        assert directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
+        await harness.kit.clock.advance(25)
+        assert directories(harness) == active(harness)
+        assert directories(second) == active(second)
         await load.send(100)
         await harness.caught_up()
-        assert directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
-        async with other(harness) as second:
-            await harness.caught_up()
-            await settled(harness.kit)
-            assert directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
-            await harness.kit.clock.advance(25)
-            assert directories(harness) == active(harness)
-            assert directories(second) == active(second)
-            await load.send(100)
-            await harness.caught_up()
-        await load.send(20)
-        await harness.caught_up()
-        assert active(harness) == directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, state_cleanup_delay_ms=10_000)
+    await load.send(20)
+    await harness.caught_up()
+    assert active(harness) == directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
+    check_counts(await harness.read("out"), load.sent, EOS)
 
 
 def test_a_task_that_comes_back_in_time_finds_its_directory() -> None:
@@ -75,23 +72,23 @@ def test_a_task_that_comes_back_in_time_finds_its_directory() -> None:
     run_app(test, counting("rocksdb"), topics=TOPICS, state_cleanup_delay_ms=10_000, restore_listener=heard)
 
 
-def test_directories_of_standbys_are_kept_and_deleted_when_they_migrate() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, state_cleanup_delay_ms=10_000)
+async def test_directories_of_standbys_are_kept_and_deleted_when_they_migrate(harness: AppHarness) -> None:
     """A standby is somebody's use of a directory; when it is none any more the delay begins."""
-
-    async def test(harness: AppHarness) -> None:
-        async with other(harness) as second:
+    async with other(harness) as second:
+        await harness.kit.clock.advance(60)
+        assert directories(second) == active(second) | standing(second) == {"0_0", "0_1", "0_2", "0_3"}
+        async with other(harness) as third:
+            await settled(harness.kit)
             await harness.kit.clock.advance(60)
-            assert directories(second) == active(second) | standing(second) == {"0_0", "0_1", "0_2", "0_3"}
-            async with other(harness) as third:
-                await settled(harness.kit)
-                await harness.kit.clock.advance(60)
-                for one in (harness, second, third):
-                    assert directories(one) == active(one) | standing(one) != {"0_0", "0_1", "0_2", "0_3"}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, state_cleanup_delay_ms=10_000)
+            for one in (harness, second, third):
+                assert directories(one) == active(one) | standing(one) != {"0_0", "0_1", "0_2", "0_3"}
 
 
-def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, state_cleanup_delay_ms=10_000)
+async def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew(
+    harness: AppHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The directory is out of the way at once, and is never used again; when it cannot be deleted that is told, and done on the next start."""
     refused: list[Path] = []
 
@@ -103,30 +100,27 @@ def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew(monke
             raise PermissionError("this is not yours")
         real(path, **options)
 
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(3))
-        await load.send(100)
+    load = Load(harness, Random(3))
+    await load.send(100)
+    await harness.caught_up()
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    async with other(harness) as second:
         await harness.caught_up()
-        monkeypatch.setattr(shutil, "rmtree", rmtree)
-        async with other(harness) as second:
-            await harness.caught_up()
-            gone = active(second)
-            await harness.kit.clock.advance(25)
-            assert refused
-            assert "could not delete the directory of a task that has left: this is not yours" in caplog.text
-            assert not directories(harness) & gone
-        monkeypatch.setattr(shutil, "rmtree", real)
-        await load.send(100)
-        await harness.caught_up()
-        assert directories(harness) >= gone
-        assert harness.app.state is InstanceState.RUNNING
-        assert {name for name in directories(harness) if name.endswith(".deleted")}
-        await harness.close()
-        await harness.restart()
-        assert not {name for name in directories(harness) if name.endswith(".deleted")}
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, state_cleanup_delay_ms=10_000)
+        gone = active(second)
+        await harness.kit.clock.advance(25)
+        assert refused
+        assert "could not delete the directory of a task that has left: this is not yours" in caplog.text
+        assert not directories(harness) & gone
+    monkeypatch.setattr(shutil, "rmtree", real)
+    await load.send(100)
+    await harness.caught_up()
+    assert directories(harness) >= gone
+    assert harness.app.state is InstanceState.RUNNING
+    assert {name for name in directories(harness) if name.endswith(".deleted")}
+    await harness.close()
+    await harness.restart()
+    assert not {name for name in directories(harness) if name.endswith(".deleted")}
+    check_counts(await harness.read("out"), load.sent, EOS)
 
 
 def test_old_state_is_deleted_on_start() -> None:
@@ -154,31 +148,28 @@ def test_old_state_is_deleted_on_start() -> None:
     )  # fmt: skip
 
 
-def test_state_on_disk_is_known_before_anything_is_opened() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+async def test_state_on_disk_is_known_before_anything_is_opened(harness: AppHarness) -> None:
     """For each task the offsets of its stores, also after a crash; for unreadable ones, nothing."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(5), keys=100)
-        await load.send(300)
-        await harness.caught_up()
-        expected = {task: stores.offset_sum for task, stores in keeper(harness)._stores.items()}
-        await harness.close()
-        await harness.restart()
-        await harness.crash()
-        (harness.state_dir / "0_9").mkdir()
-        (harness.state_dir / "0_8" / "rocksdb").mkdir(parents=True)
-        (harness.state_dir / "0_8" / "rocksdb" / "CURRENT").write_text("nonsense")
-        (harness.state_dir / "0_7").write_text("no directory")
-        (harness.state_dir / "notes").mkdir()
-        disk = TaskDirectories(harness.state_dir, harness.kit.wall_time_ms, lambda _: ())
-        disk.remember(SharedResources(), -1)
-        assert disk.offsets == expected
-        assert len(disk.offsets) == 4
-        assert {str(task) for task in disk.old(0)} == {"0_0", "0_1", "0_2", "0_3", "0_8", "0_9"}
-        await harness.restart()
-        await harness.turns(10)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+    load = Load(harness, Random(5), keys=100)
+    await load.send(300)
+    await harness.caught_up()
+    expected = {task: stores.offset_sum for task, stores in keeper(harness)._stores.items()}
+    await harness.close()
+    await harness.restart()
+    await harness.crash()
+    (harness.state_dir / "0_9").mkdir()
+    (harness.state_dir / "0_8" / "rocksdb").mkdir(parents=True)
+    (harness.state_dir / "0_8" / "rocksdb" / "CURRENT").write_text("nonsense")
+    (harness.state_dir / "0_7").write_text("no directory")
+    (harness.state_dir / "notes").mkdir()
+    disk = TaskDirectories(harness.state_dir, harness.kit.wall_time_ms, lambda _: ())
+    disk.remember(SharedResources(), -1)
+    assert disk.offsets == expected
+    assert len(disk.offsets) == 4
+    assert {str(task) for task in disk.old(0)} == {"0_0", "0_1", "0_2", "0_3", "0_8", "0_9"}
+    await harness.restart()
+    await harness.turns(10)
 
 
 def test_an_app_that_starts_without_any_records(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from ks_actors import NotRunning, TaskId
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.state.disk._statistics import PROPERTIES, counted
 from ks_actors.task.figures import HitRatio
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import counting
+from tests.runtime.helpers import counting, in_app
 from tests.state.helpers import Task, key_value
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 2, "out": 1}
 
@@ -26,37 +27,31 @@ async def feed(harness: AppHarness, records: int) -> None:
     await harness.caught_up()
 
 
-def test_each_task_tells_of_its_database_its_caches_and_its_memory() -> None:
+@in_app(counting(), topics=TOPICS, statestore_memory_max_bytes=64 << 20)
+async def test_each_task_tells_of_its_database_its_caches_and_its_memory(harness: AppHarness) -> None:
     """RocksDB's gauges by Kafka Streams' names, and nothing that has to be counted for them."""
-
-    async def test(harness: AppHarness) -> None:
-        await feed(harness, 40)
-        found = await harness.app.task_metrics()
-        assert found.keys() == {TaskId(0, 0), TaskId(0, 1)}
-        for figures in found.values():
-            assert figures.rocksdb.keys() == set(PROPERTIES)
-            assert figures.rocksdb["block-cache-capacity"] == 16 << 20
-            assert figures.record_caches == {}
-            assert figures.memory_bytes["counts"] > 0
-        await harness.app.close()
-        with pytest.raises(NotRunning):
-            await harness.app.task_metrics()
-
-    run_app(test, counting(), topics=TOPICS, statestore_memory_max_bytes=64 << 20)
+    await feed(harness, 40)
+    found = await harness.app.task_metrics()
+    assert found.keys() == {TaskId(0, 0), TaskId(0, 1)}
+    for figures in found.values():
+        assert figures.rocksdb.keys() == set(PROPERTIES)
+        assert figures.rocksdb["block-cache-capacity"] == 16 << 20
+        assert figures.record_caches == {}
+        assert figures.memory_bytes["counts"] > 0
+    await harness.app.close()
+    with pytest.raises(NotRunning):
+        await harness.app.task_metrics()
 
 
-def test_record_caches_report_their_hit_ratio() -> None:
+@in_app(counting(), topics=TOPICS, statestore_cache_max_bytes=10 << 20, commit_interval_ms=1_000_000)
+async def test_record_caches_report_their_hit_ratio(harness: AppHarness) -> None:
     """Of forty updates of ten keys three quarters replace a cached one, less those that a commit in between sends."""
-
-    async def test(harness: AppHarness) -> None:
-        await feed(harness, 40)
-        caches = [figures.record_caches for figures in (await harness.app.task_metrics()).values()]
-        assert [set(cache) for cache in caches] == [{"counts"}, {"counts"}]
-        for cache in caches:
-            least, average, most = (cache["counts"][f"hit-ratio-{what}"] for what in ("min", "avg", "max"))
-            assert 0.4 < least <= average <= most <= 0.75
-
-    run_app(test, counting(), topics=TOPICS, statestore_cache_max_bytes=10 << 20, commit_interval_ms=1_000_000)
+    await feed(harness, 40)
+    caches = [figures.record_caches for figures in (await harness.app.task_metrics()).values()]
+    assert [set(cache) for cache in caches] == [{"counts"}, {"counts"}]
+    for cache in caches:
+        least, average, most = (cache["counts"][f"hit-ratio-{what}"] for what in ("min", "avg", "max"))
+        assert 0.4 < least <= average <= most <= 0.75
 
 
 def test_from_debug_on_rocksdb_counts(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ks_actors import Processor, Record, RestoreListener, TaskState, UncaughtResponse
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.testing import run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, echo
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, echo, in_app
 from tests.runtime.standing import other, settled
 from tests.runtime.test_corrupted import damaged
 from tests.runtime.test_parting import PARTITIONS, SLOW, TOPICS, call_slowly, settings
@@ -192,26 +192,23 @@ def test_a_task_that_is_to_move_is_suspended_until_its_calls_have_ended(guarante
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_standby_is_running_and_begins_again_as_an_active_task(guarantee: str) -> None:
+@in_app(counting("rocksdb"), topics={"in": 4, "out": 1}, num_standby_replicas=1)
+async def test_a_standby_is_running_and_begins_again_as_an_active_task(harness: AppHarness, guarantee: str) -> None:
     """A standby that follows its changelogs is RUNNING and reads no input; promoted, it restores, and runs."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(2))
-        await load.send(100)
-        await harness.caught_up()
-        async with other(harness) as second:
-            await settled(harness.kit)
-            for app in (harness.app, second.app):
-                tasks = app.tasks()
-                assert [str(task.task) for task in tasks] == [f"0_{number}" for number in range(4)]
-                assert {task.state for task in tasks} == {TaskState.RUNNING}
-                assert sum(task.standby for task in tasks) == 2
-                assert all(bool(task.partitions) is not task.standby for task in tasks)
-            assert {one.task for one in harness.app.tasks() if one.standby} == {two.task for two in second.app.tasks() if not two.standby}
+    load = Load(harness, Random(2))
+    await load.send(100)
+    await harness.caught_up()
+    async with other(harness) as second:
         await settled(harness.kit)
-        assert [(task.state, task.standby) for task in harness.app.tasks()] == [(TaskState.RUNNING, False)] * 4
-
-    run_app(test, counting("rocksdb"), topics={"in": 4, "out": 1}, num_standby_replicas=1, processing_guarantee=guarantee)
+        for app in (harness.app, second.app):
+            tasks = app.tasks()
+            assert [str(task.task) for task in tasks] == [f"0_{number}" for number in range(4)]
+            assert {task.state for task in tasks} == {TaskState.RUNNING}
+            assert sum(task.standby for task in tasks) == 2
+            assert all(bool(task.partitions) is not task.standby for task in tasks)
+        assert {one.task for one in harness.app.tasks() if one.standby} == {two.task for two in second.app.tasks() if not two.standby}
+    await settled(harness.kit)
+    assert [(task.state, task.standby) for task in harness.app.tasks()] == [(TaskState.RUNNING, False)] * 4
 
 
 def test_a_corrupted_task_is_created_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,8 +16,7 @@ from ks_actors.runtime.input._assignment_check import AssignmentCheck
 from ks_actors.runtime.shared._internal_topics import prepare_topics
 from ks_actors.runtime.shared._topic_configs import misfits
 from ks_actors.task._environment import Environment
-from ks_actors.testing import run_app
-from tests.runtime.helpers import counting
+from tests.runtime.helpers import counting, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -213,14 +212,11 @@ async def test_an_app_does_not_start_on_a_changelog_that_forgets(policy: str) ->
     await log.close()
 
 
-def test_an_app_says_so_and_writes_nothing() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1}, start=False, application_id="app")
+async def test_an_app_says_so_and_writes_nothing(harness: AppHarness) -> None:
     """The start of the app fails by it, before any record is read."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.log.create_topics([NewTopic("app-counts-changelog", 1, {"cleanup.policy": "delete"})])
-        with pytest.raises(TopologyError, match=r"app-counts-changelog has cleanup\.policy=delete and needs compact"):
-            await harness.start()
-        assert harness.app.state is InstanceState.ERROR
-        assert await harness.read("out") == []
-
-    run_app(test, counting(), topics={"in": 1, "out": 1}, start=False, application_id="app")
+    await harness.log.create_topics([NewTopic("app-counts-changelog", 1, {"cleanup.policy": "delete"})])
+    with pytest.raises(TopologyError, match=r"app-counts-changelog has cleanup\.policy=delete and needs compact"):
+        await harness.start()
+    assert harness.app.state is InstanceState.ERROR
+    assert await harness.read("out") == []

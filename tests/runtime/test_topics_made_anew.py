@@ -18,7 +18,7 @@ from ks_actors.state import TopicIds
 from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.testing import run_app
 from tests.log.helpers import COMMITTED, fetch_one
-from tests.runtime.helpers import EOS, GUARANTEES, by_key, counting
+from tests.runtime.helpers import EOS, GUARANTEES, by_key, counting, in_app
 from tests.runtime.test_custom_stores import counting as counting_in
 from tests.runtime.test_giving_up import given_up
 from tests.runtime.test_global_stores import TOPICS as NAMES
@@ -74,110 +74,95 @@ def counts_of_k(*counts: int) -> list[tuple[bytes | None, bytes | None]]:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_store_is_restored_from_a_changelog_that_was_made_anew(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_a_store_is_restored_from_a_changelog_that_was_made_anew(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Although its offset lies within the new one; a warning names both ids. The next start finds all in order."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        changelog = "app-counts-changelog"
-        before = (await harness.log.describe_topics([changelog]))[changelog].id
-        await make_anew(harness, changelog)
-        await write_raw(harness, changelog, counts_of_k(*range(30, 51)))
-        await harness.restart()
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51]}
-        (line,) = given_up(caplog)
-        now = (await harness.log.describe_topics([changelog]))[changelog].id
-        assert f"it was made from a topic {changelog} with id {before}" in line
-        assert f"has id {now} now" in line
-        caplog.clear()
-        await harness.restart()
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51, 52]}
-        assert not given_up(caplog)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+    await count_and_close(harness)
+    changelog = "app-counts-changelog"
+    before = (await harness.log.describe_topics([changelog]))[changelog].id
+    await make_anew(harness, changelog)
+    await write_raw(harness, changelog, counts_of_k(*range(30, 51)))
+    await harness.restart()
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51]}
+    (line,) = given_up(caplog)
+    now = (await harness.log.describe_topics([changelog]))[changelog].id
+    assert f"it was made from a topic {changelog} with id {before}" in line
+    assert f"has id {now} now" in line
+    caplog.clear()
+    await harness.restart()
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51, 52]}
+    assert not given_up(caplog)
 
 
 @pytest.mark.parametrize("kind", [OnDisk, Transactional])
-def test_a_custom_store_is_restored_as_well(kind: type[OnDisk], caplog: pytest.LogCaptureFixture) -> None:
+@in_app(lambda kind: counting_in(kind), topics=TOPICS)
+async def test_a_custom_store_is_restored_as_well(harness: AppHarness, kind: type[OnDisk], caplog: pytest.LogCaptureFixture) -> None:
     """And the one beside it, whose changelog is the same as before, keeps its state."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        changelog = "app-custom-changelog"
-        records = await raw_records(harness, changelog)
-        await make_anew(harness, changelog)
-        await write_raw(harness, changelog, records * 9)
-        await harness.restart()
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == [1, 2, 3, 4]
-        (line,) = given_up(caplog)
-        assert "store custom of task 0_0" in line
-
-    run_app(test, counting_in(kind), topics=TOPICS)
+    await count_and_close(harness)
+    changelog = "app-custom-changelog"
+    records = await raw_records(harness, changelog)
+    await make_anew(harness, changelog)
+    await write_raw(harness, changelog, records * 9)
+    await harness.restart()
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == [1, 2, 3, 4]
+    (line,) = given_up(caplog)
+    assert "store custom of task 0_0" in line
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_positions_of_stores_in_a_former_input_count_no_more(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_positions_of_stores_in_a_former_input_count_no_more(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """All of the new topic is read; a warning says that the stores keep the results of the former records."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        await make_anew(harness, "in")
-        for _ in range(9):
-            await harness.produce("in", "k", "v")
-        await harness.restart()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
-        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-        (told,) = [line for line in warnings if "deleted and created again" in line]
-        for part in ("task 0_0 starts with in-0 at offset 0", "keep the results of its former records", "run `ks-actors reset`"):
-            assert part in told
-        assert not given_up(caplog)
-        caplog.clear()
-        await harness.restart()
-        assert "created again" not in caplog.text
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+    await count_and_close(harness)
+    await make_anew(harness, "in")
+    for _ in range(9):
+        await harness.produce("in", "k", "v")
+    await harness.restart()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    (told,) = [line for line in warnings if "deleted and created again" in line]
+    for part in ("task 0_0 starts with in-0 at offset 0", "keep the results of its former records", "run `ks-actors reset`"):
+        assert part in told
+    assert not given_up(caplog)
+    caplog.clear()
+    await harness.restart()
+    assert "created again" not in caplog.text
 
 
-def test_a_crash_before_the_first_commit_does_not_bring_the_former_positions_back() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+async def test_a_crash_before_the_first_commit_does_not_bring_the_former_positions_back(harness: AppHarness) -> None:
     """Until then the file has the former input's id."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        await make_anew(harness, "in")
-        await harness.restart()
-        await harness.crash()
-        for _ in range(9):
-            await harness.produce("in", "k", "v")
-        await harness.restart()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
+    await count_and_close(harness)
+    await make_anew(harness, "in")
+    await harness.restart()
+    await harness.crash()
+    for _ in range(9):
+        await harness.produce("in", "k", "v")
+    await harness.restart()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_clean_close_without_a_commit_does_not_either(guarantee: str) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_a_clean_close_without_a_commit_does_not_either(harness: AppHarness, guarantee: str) -> None:
     """The stores have left the former positions for good."""
-
-    async def test(harness: AppHarness) -> None:
-        await count_and_close(harness)
-        await make_anew(harness, "in")
-        await harness.restart()
-        await harness.close()
-        for _ in range(9):
-            await harness.produce("in", "k", "v")
-        await harness.restart()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee)
+    await count_and_close(harness)
+    await make_anew(harness, "in")
+    await harness.restart()
+    await harness.close()
+    for _ in range(9):
+        await harness.produce("in", "k", "v")
+    await harness.restart()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -203,19 +188,16 @@ def test_all_stores_of_a_task_leave_the_positions_in_a_former_topic(guarantee: s
     run_app(test, topology, topics={"table": 1}, topology_optimization="all", processing_guarantee=guarantee)
 
 
-def test_a_global_table_is_filled_anew_from_a_topic_that_goes_further_than_the_former() -> None:
+@in_app(keeping(), topics=NAMES, start=False)
+async def test_a_global_table_is_filled_anew_from_a_topic_that_goes_further_than_the_former(harness: AppHarness) -> None:
     """Nothing of the former one stays."""
-
-    async def test(harness: AppHarness) -> None:
-        await names(harness, range(30))
-        await harness.start()
-        await harness.close()
-        await make_anew(harness, "names")
-        await names(harness, range(1000, 1300))
-        await harness.restart()
-        assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1300)}
-
-    run_app(test, keeping(), topics=NAMES, start=False)
+    await names(harness, range(30))
+    await harness.start()
+    await harness.close()
+    await make_anew(harness, "names")
+    await names(harness, range(1000, 1300))
+    await harness.restart()
+    assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1300)}
 
 
 @pytest.mark.parametrize("snapshot_of", ["former", "present"])
@@ -278,28 +260,25 @@ def test_a_source_table_is_restored_from_a_topic_that_was_made_anew() -> None:
 
 
 @pytest.mark.parametrize("text", ["nonsense", '{"version":9,"ids":{}}', '{"version":1,"ids":[]}', "\x00"])
-def test_a_file_of_ids_that_cannot_be_read_costs_no_state(text: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_a_file_of_ids_that_cannot_be_read_costs_no_state(harness: AppHarness, text: str, caplog: pytest.LogCaptureFixture) -> None:
     """It is told of, and written anew. Neither does one that is not there, as of an earlier version."""
-
-    async def test(harness: AppHarness) -> None:
-        file = harness.state_dir / "0_0" / TOPIC_IDS
-        await count_and_close(harness)
-        right = file.read_bytes()
-        assert b"app-counts-changelog" in right
-        assert b'"in"' in right
-        file.write_text(text)
-        await harness.restart()
-        await harness.close()
-        assert file.read_bytes() == right
-        assert "is not a file of topic ids" in caplog.text
-        file.unlink()
-        await harness.restart()
-        await count_and_close(harness, 1)
-        assert file.read_bytes() == right
-        assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4]}
-        assert not given_up(caplog)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS)
+    file = harness.state_dir / "0_0" / TOPIC_IDS
+    await count_and_close(harness)
+    right = file.read_bytes()
+    assert b"app-counts-changelog" in right
+    assert b'"in"' in right
+    file.write_text(text)
+    await harness.restart()
+    await harness.close()
+    assert file.read_bytes() == right
+    assert "is not a file of topic ids" in caplog.text
+    file.unlink()
+    await harness.restart()
+    await count_and_close(harness, 1)
+    assert file.read_bytes() == right
+    assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4]}
+    assert not given_up(caplog)
 
 
 def test_a_log_without_ids_changes_nothing(tmp_path: Path) -> None:

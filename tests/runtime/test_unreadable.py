@@ -13,7 +13,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime.shared._internal_topics import _create
 from ks_actors.runtime.shared._topic_configs import AFTER_MAX
 from ks_actors.testing import run_app
-from tests.runtime.helpers import GUARANTEES, echo
+from tests.runtime.helpers import GUARANTEES, echo, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,24 +39,18 @@ def _unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_handler_that_goes_on_has_them_left_out(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(echo(), topics={"in": 1, "out": 1, "letters": 1}, deserialization_exception_handler="continue", errors_dead_letter_queue_topic_name="letters")
+async def test_a_handler_that_goes_on_has_them_left_out(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The records in front and behind are processed, one is counted as dropped, and a dead letter tells where it was."""
-
-    async def test(harness: AppHarness) -> None:
-        for value in ("a", "b", "c"):
-            await harness.produce("in", "k", value, partition=0)
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == ["a", "c"]
-        assert harness.app.metrics()["dropped-records-total"] == 1
-        (letter,) = await harness.read("letters")
-        assert (letter.key, letter.value) == (None, None)
-        assert dict(letter.headers)["__streams.errors.offset"] == b"1"
-        assert "in-0: offsets 1 to 1 cannot be read" in caplog.text
-
-    run_app(
-        test, echo(), topics={"in": 1, "out": 1, "letters": 1}, processing_guarantee=guarantee, deserialization_exception_handler="continue",
-        errors_dead_letter_queue_topic_name="letters",
-    )  # fmt: skip
+    for value in ("a", "b", "c"):
+        await harness.produce("in", "k", value, partition=0)
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == ["a", "c"]
+    assert harness.app.metrics()["dropped-records-total"] == 1
+    (letter,) = await harness.read("letters")
+    assert (letter.key, letter.value) == (None, None)
+    assert dict(letter.headers)["__streams.errors.offset"] == b"1"
+    assert "in-0: offsets 1 to 1 cannot be read" in caplog.text
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -16,7 +16,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,15 +199,12 @@ def test_any_sequence_of_versions_ends_with_each_partition_read_once(steps: list
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_task_may_be_ready_before_the_start_goes_on(seed: int) -> None:
+@in_app(ONE, topics=CREATED, processing_guarantee="exactly_once_v2")
+async def test_a_task_may_be_ready_before_the_start_goes_on(harness: AppHarness, seed: int) -> None:
     """The group's first event may come while the app is still being put together: in any order, it starts."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another() as second, harness.another():
-            await second.crash()
-            await second.restart()
-            await harness.produce("orders", "k", "v")
-            await harness.caught_up()
-            assert second.app.state.name == "RUNNING"
-
-    run_app(test, ONE, topics=CREATED, processing_guarantee="exactly_once_v2", seed=seed)
+    async with harness.another() as second, harness.another():
+        await second.crash()
+        await second.restart()
+        await harness.produce("orders", "k", "v")
+        await harness.caught_up()
+        assert second.app.state.name == "RUNNING"

@@ -19,7 +19,7 @@ from ks_actors.runtime.watch._standstills import warnings_due
 from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.testing import TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app
 from tests.runtime.outages import Line, Weather
 
 if TYPE_CHECKING:
@@ -151,15 +151,12 @@ def test_it_can_be_turned_off(off: int, told: Told) -> None:
     told.nothing()
 
 
-def test_an_app_that_does_not_run_waits_for_nothing() -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_an_app_that_does_not_run_waits_for_nothing(harness: AppHarness) -> None:
     """Before the start and after the end there are no tasks."""
-
-    async def test(harness: AppHarness) -> None:
-        app = harness.app
-        await harness.close()
-        assert app.waiting() == ()
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    app = harness.app
+    await harness.close()
+    assert app.waiting() == ()
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------------------
@@ -191,21 +188,18 @@ def test_a_wait_is_told_ever_more_rarely_and_so_is_its_end(told: Told) -> None:
     assert len(told.went_on) == 1
 
 
-def test_many_partitions_that_wait_do_not_flood_the_log(told: Told, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(echo(), topics={"in": 40, "out": 1})
+async def test_many_partitions_that_wait_do_not_flood_the_log(harness: AppHarness, told: Told, caplog: pytest.LogCaptureFixture) -> None:
     """Ten have a line each, the others are named in one; all of them are counted, and are in `App.waiting`."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.remove_worker()
-        for partition in range(40):
-            await fill(harness, TopicPartition("in", partition))
-        await harness.kit.clock.advance(12)
-        assert len(told.lines) == 10
-        assert caplog.text.count("30 more partitions have waited as long; App.waiting() gives the reasons: in-10, in-11") == 1
-        assert harness.app.metrics()["stalled-partitions"] == len(harness.app.waiting()) == 40
-        await harness.add_worker()
-        await harness.caught_up()
-
-    run_app(test, echo(), topics={"in": 40, "out": 1})
+    await harness.remove_worker()
+    for partition in range(40):
+        await fill(harness, TopicPartition("in", partition))
+    await harness.kit.clock.advance(12)
+    assert len(told.lines) == 10
+    assert caplog.text.count("30 more partitions have waited as long; App.waiting() gives the reasons: in-10, in-11") == 1
+    assert harness.app.metrics()["stalled-partitions"] == len(harness.app.waiting()) == 40
+    await harness.add_worker()
+    await harness.caught_up()
 
 
 def test_a_task_that_waits_for_another_partition(told: Told) -> None:
@@ -355,42 +349,36 @@ def test_a_task_whose_offsets_are_not_known(told: Told, weather: Weather) -> Non
     assert len(told.lines) == len(told.went_on) == 2
 
 
-def test_a_task_that_is_restored(told: Told, weather: Weather) -> None:
+@in_app(counting(), topics=IN_AND_OUT, start=False)
+async def test_a_task_that_is_restored(harness: AppHarness, told: Told, weather: Weather) -> None:
     """Records of a task with stores that are not restored yet are reported, when the log has some; `App.waiting` has them, too."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.start()
-        await fill(harness, FIRST, 5)
-        await harness.caught_up()
-        await harness.close()
-        harness.wipe_state()
-        await fill(harness, FIRST, 5)
-        weather.down_at("fetch")
-        starting = asyncio.ensure_future(harness.start())
-        await harness.kit.clock.advance(12)
-        # One of the two may have been restored before the log went away.
-        wait = next(wait for wait in harness.app.waiting() if wait.reason is WaitReason.RESTORING)
-        where = f"{wait.partition} of task {wait.task}"
-        assert any(line.startswith(where) and "(restoring): its stores are being restored" in line for line in told.lines)
-        weather.up()
-        await starting
-
-    run_app(test, counting(), topics=IN_AND_OUT, start=False)
+    await harness.start()
+    await fill(harness, FIRST, 5)
+    await harness.caught_up()
+    await harness.close()
+    harness.wipe_state()
+    await fill(harness, FIRST, 5)
+    weather.down_at("fetch")
+    starting = asyncio.ensure_future(harness.start())
+    await harness.kit.clock.advance(12)
+    # One of the two may have been restored before the log went away.
+    wait = next(wait for wait in harness.app.waiting() if wait.reason is WaitReason.RESTORING)
+    where = f"{wait.partition} of task {wait.task}"
+    assert any(line.startswith(where) and "(restoring): its stores are being restored" in line for line in told.lines)
+    weather.up()
+    await starting
 
 
-def test_an_instance_without_tasks_waits_for_its_group(weather: Weather) -> None:
+@in_app(counting(), topics=IN_AND_OUT, start=False)
+async def test_an_instance_without_tasks_waits_for_its_group(harness: AppHarness, weather: Weather) -> None:
     """Before there are tasks the report is about the instance."""
-
-    async def test(harness: AppHarness) -> None:
-        weather.down_at("join")
-        starting = asyncio.ensure_future(harness.start())
-        await harness.kit.clock.advance(5)
-        (wait,) = harness.app.waiting()
-        assert (wait.task, wait.partition, wait.reason) == (None, None, WaitReason.REBALANCING)
-        weather.up()
-        await starting
-
-    run_app(test, counting(), topics=IN_AND_OUT, start=False)
+    weather.down_at("join")
+    starting = asyncio.ensure_future(harness.start())
+    await harness.kit.clock.advance(5)
+    (wait,) = harness.app.waiting()
+    assert (wait.task, wait.partition, wait.reason) == (None, None, WaitReason.REBALANCING)
+    weather.up()
+    await starting
 
 
 def test_a_fault_of_the_watch_does_not_end_the_app(caplog: pytest.LogCaptureFixture) -> None:

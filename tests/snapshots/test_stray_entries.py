@@ -12,14 +12,15 @@ from ks_actors import ConfigError, ResetRefused, SnapshotRefused
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.snapshots import Place, SnapshotReader, SnapshotWriter, delete_old_snapshots, find_snapshots
 from ks_actors.snapshots._retention import ABANDONED_MS
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import counting
+from tests.runtime.helpers import counting, in_app
 from tests.snapshots.helpers import in_memory, write
 from tests.snapshots.seeding import app_of, put, totals_of
 from tests.snapshots.test_taking import TOPICS, records
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ks_actors.testing import AppHarness
 
 ROWS = [(b"a", b"1", 5)]
 
@@ -125,23 +126,20 @@ def test_an_app_starts_from_snapshots_beside_a_stray_file(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
-def test_a_start_empties_only_its_own_copies() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS, snapshot_uri=in_memory(), start=False)
+async def test_a_start_empties_only_its_own_copies(harness: AppHarness) -> None:
     """Other files in the state directory stay, such as snapshots that somebody has put there for App.seed."""
-
-    async def test(harness: AppHarness) -> None:
-        kept = harness.state_dir / "snapshots" / "app" / "000000000000001-0123abcd" / "manifest.json"
-        left_over = harness.state_dir / ".snapshot-copies" / "0_0-1" / "CURRENT"
-        for path in (kept, left_over):
-            path.parent.mkdir(parents=True)
-            path.write_text("{}")
-        await harness.start()
-        await harness.produce_all("in", records("a"))
-        await harness.caught_up()
-        await harness.app.snapshot()
-        assert kept.exists()
-        assert not left_over.exists()
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, snapshot_uri=in_memory(), start=False)
+    kept = harness.state_dir / "snapshots" / "app" / "000000000000001-0123abcd" / "manifest.json"
+    left_over = harness.state_dir / ".snapshot-copies" / "0_0-1" / "CURRENT"
+    for path in (kept, left_over):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    await harness.start()
+    await harness.produce_all("in", records("a"))
+    await harness.caught_up()
+    await harness.app.snapshot()
+    assert kept.exists()
+    assert not left_over.exists()
 
 
 def test_logins_of_places_are_not_shown(tmp_path: Path) -> None:

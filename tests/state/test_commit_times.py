@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ks_actors.state._commit_times import CommitTimes
-from ks_actors.testing import run_app
-from tests.runtime.helpers import counting
+from tests.runtime.helpers import counting, in_app
 
 if TYPE_CHECKING:
     from ks_actors.testing import AppHarness
@@ -31,17 +30,14 @@ def test_figures_are_those_of_the_last_30_seconds() -> None:
     assert times.figures()["s"] == {"commit-rate": 0, "commit-latency-avg": 0, "commit-latency-max": 0}
 
 
-def test_an_app_tells_them_by_task_and_store() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1})
+async def test_an_app_tells_them_by_task_and_store(harness: AppHarness) -> None:
     """In `App.task_metrics`, as soon as something was committed."""
-
-    async def test(harness: AppHarness) -> None:
-        for _ in range(3):
-            await harness.produce("in", "k", "v")
-            await harness.caught_up()
-            await harness.app.commit()
-            await asyncio.sleep(0)
-        (figures,) = (await harness.app.task_metrics()).values()
-        assert figures.commits["counts"]["commit-rate"] >= 3 / 30
-        assert 0 < figures.commits["counts"]["commit-latency-avg"] <= figures.commits["counts"]["commit-latency-max"]
-
-    run_app(test, counting(), topics={"in": 1, "out": 1})
+    for _ in range(3):
+        await harness.produce("in", "k", "v")
+        await harness.caught_up()
+        await harness.app.commit()
+        await asyncio.sleep(0)
+    (figures,) = (await harness.app.task_metrics()).values()
+    assert figures.commits["counts"]["commit-rate"] >= 3 / 30
+    assert 0 < figures.commits["counts"]["commit-latency-avg"] <= figures.commits["counts"]["commit-latency-max"]

@@ -15,9 +15,9 @@ from ks_actors import App, CalendarWindows, Consumed, StreamsConfig, TopologyErr
 from ks_actors.dsl import BufferConfig, EmitStrategy, Grouped, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.testing import TopologyTestDriver, run_app
+from ks_actors.testing import TopologyTestDriver
 from tests.batch.histories import fill, filled_back, streamed
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, in_app
 
 from .uneven import Uneven
 
@@ -157,45 +157,32 @@ def test_reduce_and_cogroup_take_windows_of_ones_own() -> None:
 @pytest.mark.parametrize("wipe", [False, True])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", ["close", "suppress"])
-def test_days_go_on_after_a_restart(kind: str, guarantee: str, wipe: bool, store: StoreType) -> None:
+@in_app(lambda kind, store: topology(kind, store=store), topics={"in": 1, "out": 1}, wall_clock_ms=SATURDAY.start, commit_interval_ms=100)
+async def test_days_go_on_after_a_restart(harness: AppHarness, kind: str, guarantee: str, wipe: bool, store: StoreType) -> None:
     """From the disk, or from changelogs that keep a day for 25 hours and the grace period: one result each, with all records."""
-
-    async def test(harness: AppHarness) -> None:
-        for key, time in [*RECORDS, ("c", SUNDAY.end + MINUTE)]:
-            await harness.produce("in", key, "x", time)
-            await harness.caught_up()
-            await harness.app.commit()
-            await harness.crash()
-            if wipe:
-                harness.wipe_state()
-            await harness.restart()
-        await harness.caught_up()
-        found = [(record.key.key, record.key.window, record.value) for record in await harness.read("out") if record.key]
-        assert sorted(found) == sorted((key, window, count) for (key, window), count in RESULTS.items())
-
-    run_app(
-        test,
-        topology(kind, store=store),
-        topics={"in": 1, "out": 1},
-        processing_guarantee=guarantee,
-        wall_clock_ms=SATURDAY.start,
-        commit_interval_ms=100,
-    )
-
-
-def test_queries_find_the_window_of_a_day() -> None:
-    """By its start, which `window_of` has."""
-
-    async def test(harness: AppHarness) -> None:
-        for key, time in RECORDS:
-            await harness.produce("in", key, "x", time)
+    for key, time in [*RECORDS, ("c", SUNDAY.end + MINUTE)]:
+        await harness.produce("in", key, "x", time)
         await harness.caught_up()
         await harness.app.commit()
-        store = harness.app.store("days")
-        assert await store.fetch("a", SUNDAY.start) == 2
-        assert await store.fetch("a", SUNDAY.start, MONDAY.start) == [(SUNDAY.start, 2), (MONDAY.start, 1)]
+        await harness.crash()
+        if wipe:
+            harness.wipe_state()
+        await harness.restart()
+    await harness.caught_up()
+    found = [(record.key.key, record.key.window, record.value) for record in await harness.read("out") if record.key]
+    assert sorted(found) == sorted((key, window, count) for (key, window), count in RESULTS.items())
 
-    run_app(test, topology("update", store="rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=EOS, wall_clock_ms=SATURDAY.start)
+
+@in_app(topology("update", store="rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=EOS, wall_clock_ms=SATURDAY.start)
+async def test_queries_find_the_window_of_a_day(harness: AppHarness) -> None:
+    """By its start, which `window_of` has."""
+    for key, time in RECORDS:
+        await harness.produce("in", key, "x", time)
+    await harness.caught_up()
+    await harness.app.commit()
+    store = harness.app.store("days")
+    assert await store.fetch("a", SUNDAY.start) == 2
+    assert await store.fetch("a", SUNDAY.start, MONDAY.start) == [(SUNDAY.start, 2), (MONDAY.start, 1)]
 
 
 def test_stores_keep_a_window_for_as_long_as_it_may_last() -> None:
