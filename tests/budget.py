@@ -10,13 +10,10 @@ import os
 import time
 import tomllib
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 ROOT = Path(__file__).parent.parent
 BUDGETS = Path(__file__).with_name("budget.toml")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 
 def few_of(ids: Iterable[str], count: int) -> set[str]:

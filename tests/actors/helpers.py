@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from actors import HANDLED, Actor, Context, Message, Ref, Reply, Restart, Signal, Spec, Started, Terminated
-
-if TYPE_CHECKING:
-    from actors.testing import TestKit
+from actors.testing import TestKit
 
 Job: TypeAlias = Callable[["Do"], Any]
 

@@ -7,21 +7,18 @@ import contextlib
 import gc
 import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Ref, Reply, Restart, Resume, SelfDeadlock, Spec
 from actors.loop._deadlines import Deadlines
 from actors.messages._ask import PendingAsk
+from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Keep, boom, do
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 

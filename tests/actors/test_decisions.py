@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from actors import Decision, Failed, Restart, Resume, Spec, Stop
+from actors.testing import TestKit
 from tests.actors.helpers import Boom, Do, boom, do, restart_at_once
-
-if TYPE_CHECKING:
-    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 

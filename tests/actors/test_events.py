@@ -10,8 +10,9 @@ import socket
 import sys
 import textwrap
 import threading
-from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import FrameType, FunctionType
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,8 @@ from actors.events._events import EventStream
 from actors.events._place import place_in
 from actors.events._stall import StallDetector, _waits
 from actors.loop import Doorbell
+from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
-    from actors.testing import TestKit
 
 
 class Secret(Message, frozen=True):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from actors import ActorStopped, Mailbox, MailboxFull, Message, Pressure, Ref, SelfDeadlock, Spec, System, Undelivered
+from actors.testing import TestKit
 from tests.actors.helpers import Do, Keep, Silent, do, note
-
-if TYPE_CHECKING:
-    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from actors import Actor, ActorFailed, Failed, Mailbox, Message, Reply, Restart, Resume, Spec, StartFailed, Stop, System, Terminated
-from actors.testing import run
+from actors.testing import TestKit, run
 from tests.actors.helpers import Call, Do, Keep, Silent, do
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=2)
 

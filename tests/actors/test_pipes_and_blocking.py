@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from actors import Abandoned, Failed, Resume, Spec, System
 from actors.loop._threads import ThreadLane
+from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, boom, do, restart_at_once
-
-if TYPE_CHECKING:
-    from actors.testing import TestKit
 
 
 def as_text(outcome: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf, nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,10 +25,8 @@ from actors import (
     Terminated,
     Undelivered,
 )
+from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note, restart_at_once, started
-
-if TYPE_CHECKING:
-    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 

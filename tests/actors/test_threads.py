@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from actors import Mailbox, Message, Pressure, Spec, System, Terminated, Undelivered
 from actors.loop._doorbell import Doorbell
 from actors.mailbox import _inbox
 from tests.actors.helpers import Call, Do, Silent, note
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Urgent(Message, frozen=True):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from actors import Mailbox, Restart, Resume
+from actors.testing import TestKit
 from tests.actors.helpers import Call, Do, boom, do
-
-if TYPE_CHECKING:
-    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from actors import Actor, ActorFailed, Signal, SignalHook, Spec, Started, StartFailed, Stopping, Terminated
 from actors.messages._ref import cell_of
+from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do, ends, note
-
-if TYPE_CHECKING:
-    from actors.testing import TestKit
 
 pytestmark = pytest.mark.actors(runs=5)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,9 +26,6 @@ from ks_actors.assignment import (
 )
 from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
 from ks_actors.runtime.input._membership import GroupView
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TASK_IDS = st.builds(TaskId, st.integers(0, 9), st.integers(0, 99))
 PARTITIONS = st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 99))

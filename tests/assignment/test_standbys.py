@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 from ks_actors import TaskId
 from ks_actors.assignment import TaskAssignor, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
 from ks_actors.log import MemberInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Warm = dict[str, dict[TaskId, int]]
 ALL = (1 << 63) - 1

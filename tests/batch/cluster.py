@@ -7,16 +7,14 @@ import os
 import re
 import signal
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import pyspark
 
 from .processes import PATIENCE, below, end_of, ended, of_session
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 HOME = Path(pyspark.__file__).parent
 SOURCES = Path(__file__).parents[2]

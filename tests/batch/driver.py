@@ -11,9 +11,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,9 +25,6 @@ from ks_actors.log.embedded._producer import EmbeddedTransactionalProducer
 from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 from ks_actors.runtime.snapshots import _bootstrap
 from ks_actors.state import Ingest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 APPLICATION = "app"
 TEXT = Consumed(serdes.STRING, serdes.STRING)

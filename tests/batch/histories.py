@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from ks_actors import Batch, StreamsConfig, partition_of
 from ks_actors.batch import backfill
 from ks_actors.batch.tables._columns import latest
-from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log import IsolationLevel, Log, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde
-from ks_actors.snapshots import Place, SnapshotReader
+from ks_actors.snapshots import Place, SnapshotManifest, SnapshotReader
 from ks_actors.state import TIMESTAMPED, has_rows
 from ks_actors.state.timed import ENDS
 from ks_actors.testing import AppHarness, run_app
-from ks_actors.topology import StoreKind
+from ks_actors.topology import StoreKind, Topology
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from ks_actors.log import Log
-    from ks_actors.snapshots import SnapshotManifest
-    from ks_actors.topology import Topology
 
 NUMBER = struct.Struct(">i")
 SUFFIX = struct.Struct(">qi")

@@ -6,29 +6,22 @@ import asyncio
 import shutil
 import signal
 from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ks_actors import App, serdes
-from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.log import Log, NewTopic, TopicPartition
 from ks_actors.log._open import open_log
 from ks_actors.snapshots import SnapshotReader
 
-from .driver import MEET, TOPICS, config_of, filled_back, job
-from .histories import difference, fill, last, plain, read_committed, rows_of, stores_in, streamed
+from .driver import MEET, TOPICS, Order, Point, config_of, filled_back, job
+from .histories import Input, Rows, difference, fill, last, plain, read_committed, rows_of, stores_in, streamed
 from .processes import drive
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
-
-    from ks_actors.log import Log
-
-    from .driver import Order, Point
-    from .histories import Input, Rows
 
 
 def _line(number: int) -> Input:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ks_actors import Consumed, Grouped, Materialized, Processor, Produced, StreamsBuilder, serdes
+from ks_actors import Consumed, Grouped, InputRecord, Materialized, Processor, Produced, Record, StreamsBuilder, Topology, serdes
 from ks_actors.dsl import Repartitioned
-from ks_actors.topology import stores
+from ks_actors.topology import RecordContext, stores
 
-if TYPE_CHECKING:
-    from ks_actors import InputRecord, Record, Topology
-    from ks_actors.topology import RecordContext
-
-    from .histories import Input
+from .histories import Input
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 WRITTEN = Produced(serdes.STRING, serdes.STRING)

@@ -6,16 +6,13 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from .driver import Order
+from .driver import Order
 
 PATIENCE = 200
 

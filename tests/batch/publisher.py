@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
 from ks_actors import Consumed, Produced, StreamsBuilder, StreamsConfig, Topology, serdes
 from ks_actors.batch import backfill, publish
 from ks_actors.batch.backfill import _publish
-
-if TYPE_CHECKING:
-    from ks_actors.log import TopicPartition
+from ks_actors.log import TopicPartition
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 

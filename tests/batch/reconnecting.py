@@ -8,20 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from actors import Actor, Spec, System
+from actors import Actor, Ref, Spec, System
 from ks_actors import JobCancelled, JobFailed, SparkUnavailable
 from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings
 from ks_actors.batch.spark import _connect
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from actors import Ref
 
 TASKS = 3
 SAID = [

@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
-from ks_actors.topology import SinkNode, SourceNode
-
-if TYPE_CHECKING:
-    from ks_actors import Topology
-    from ks_actors.topology import RecordContext, TopicExtractor
+from ks_actors import Topology
+from ks_actors.topology import RecordContext, SinkNode, SourceNode, TopicExtractor
 
 
 def renamed(topology: Topology, prefix: str) -> Topology:

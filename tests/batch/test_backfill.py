@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 from pyarrow import parquet
@@ -22,6 +24,7 @@ from ks_actors import (
     OffsetOutOfRange,
     ProcessingFailed,
     Processor,
+    ProcessorContext,
     Produced,
     PunctuationType,
     Record,
@@ -44,12 +47,6 @@ from tests.differential.topologies import REBUILT, reason_out_of_reach
 from tests.waiting import PATIENCE_S
 
 from .histories import Input, Rows, difference, fill, filled_back, rows_of, streamed, topics_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ks_actors import ProcessorContext
 
 WITH_CLOCK = {name for name, spec in SPECS.items() if spec.wall}
 # Every name has cases of its own, three in 24.

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from ks_actors import App, BufferConfig, Consumed, Grouped, Materialized, Produced, StreamsBuilder, StreamsConfig, Suppressed, Topology, serdes
+from ks_actors import (
+    App,
+    BufferConfig,
+    Consumed,
+    ErrorContext,
+    FailedRecord,
+    Grouped,
+    Materialized,
+    Produced,
+    StreamsBuilder,
+    StreamsConfig,
+    Suppressed,
+    Topology,
+    serdes,
+)
 from ks_actors.batch import backfill
 from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.log import NewTopic, TopicPartition
@@ -13,11 +28,6 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde
 
 from .histories import Input, batches_of, fill, read_committed, rows_of, stores_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors import ErrorContext, FailedRecord
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TOPICS = {"in": 1, "out": 1, "letters": 1}

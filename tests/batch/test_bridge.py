@@ -10,31 +10,27 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyspark
 import pytest
 
-from actors import Actor, Spec, System
+from actors import Actor, Ref, Spec, System
 from ks_actors import BatchError, ConfigError, JobCancelled, JobFailed, JobTimeout, OffsetOutOfRange, ProcessingFailed, SparkUnavailable, TaskId
 from ks_actors.batch import BatchBridge, CancelJob, JobProgress, RunJob, SparkSettings, TaskDone
 from ks_actors.batch._task_errors import carried, translated
 from ks_actors.batch.spark import _bridge, _connect
+from ks_actors.batch.spark._messages import BridgeMessage
 from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from tests.waiting import PATIENCE_S
 
 from .conftest import SETTINGS, needs_java
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from actors import Ref
-    from ks_actors.batch.spark._messages import BridgeMessage
 
 
 @pytest.fixture

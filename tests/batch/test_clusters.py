@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, final
+from pathlib import Path
+from typing import Any, final
 
 import msgspec
 import pytest
@@ -20,10 +22,6 @@ from .driver import Done
 from .killed_history import begin
 from .processes import PATIENCE, drive
 from .test_kills import made, order_of, undisturbed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.spark, needs_java, pytest.mark.timeout(400)]
 

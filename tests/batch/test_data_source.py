@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In
@@ -19,10 +21,6 @@ from ks_actors.batch.source._data_source import KsActorsSource, TopicReader
 from ks_actors.batch.source._source_options import read_options
 from ks_actors.log import GroupMetadata, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 TOPICS = {"events": 3}
 

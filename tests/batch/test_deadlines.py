@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from ks_actors.batch.spark import _bridge
 from ks_actors.batch.spark._bridge import run_job
 from ks_actors.batch.spark._session import SparkSession
 from ks_actors.batch.spark._spark_bridge import _Life
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ import enum
 import re
 import threading
 import uuid
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -46,10 +48,6 @@ from ks_actors.records import Batch
 from tests.waiting import soon, until
 
 from .histories import fill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from pathlib import Path
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 

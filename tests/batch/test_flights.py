@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from examples.flights import history
 from examples.flights.job import Options
 from examples.flights.plots import carriers_of, rows, write_report
+from ks_actors.batch.spark._session import SparkSession
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
 
 from .conftest import SETTINGS as SPARK
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.batch.spark._session import SparkSession
 
 FLIGHTS = 12_000
 UNTIL = int(datetime(2013, 1, 12, tzinfo=UTC).timestamp()) * 1000

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ks_actors import App, StreamsConfig, Topology
-from ks_actors.batch import backfill
-from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.batch import Choice, backfill
+from ks_actors.log import Log, NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.differential.test_batches import APART, FOREIGN_KEYS
 from tests.differential.topologies import REBUILT
 
 from . import others
-from .histories import Rows, batches_of, changelogs_of, difference, plain, read_committed, rows_of, streamed, topics_of
+from .histories import Input, Rows, batches_of, changelogs_of, difference, plain, read_committed, rows_of, streamed, topics_of
 from .test_backfill import LINE_TOPICS, LINES, SETTINGS, WITH_CLOCK, cases, records_of, settings_of, words
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ks_actors.batch import Choice
-    from ks_actors.log import Log
-
-    from .histories import Input
 
 ALLOW: tuple[Choice, ...] = ("order_after_rekey", "incomplete_snapshot")
 # When a punctuator is called next is scheduled anew in every task that begins, as in Kafka Streams.

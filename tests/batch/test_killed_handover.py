@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from .driver import Order, Point
 from .killed_history import UNTIL, handed_over
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 POINTS: tuple[Point, ...] = tuple(point for point in get_args(Point) if point)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from ks_actors import App, SnapshotRefused
+from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.snapshots import SnapshotReader, find_snapshots
 
@@ -18,9 +19,6 @@ from .driver import Done, Order, Place, config_of, filled_back, job
 from .histories import Rows, stores_in
 from .killed_history import UNTIL, begin, opened
 from .processes import Meeting, driver, ended, of_session
-
-if TYPE_CHECKING:
-    from ks_actors.batch.spark._session import SparkSession
 
 ON_SPARK = msgspec.to_builtins(SPARK)
 

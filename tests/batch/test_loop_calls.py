@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,16 +16,10 @@ from ks_actors.batch._loop_calls import GivenUp, LoopCalls
 from ks_actors.batch._reading import LogAddress, LogRange, LogReader, SharedLog
 from ks_actors.batch.tables._export import export
 from ks_actors.lifecycle import run_in_thread
-from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log import Fetcher, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.log.helpers import batch
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from ks_actors.log import Fetcher
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -6,7 +6,9 @@ import asyncio
 import random
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,30 +25,20 @@ from ks_actors import (
     Record,
     StreamsBuilder,
     StreamsConfig,
+    Topology,
     UnknownTopicOrPartition,
     serdes,
 )
-from ks_actors.batch import backfill, publish
+from ks_actors.batch import Backfill, backfill, publish
 from ks_actors.batch.backfill import _publish, _task_run
-from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.batch.spark._session import SparkSession
+from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 
 from .conftest import SETTINGS as SPARK
-from .histories import fill, read_all, rows_of, streamed
+from .histories import Rows, fill, read_all, rows_of, streamed
 from .publisher import TEXT, loud
 from .test_backfill import LINE_TOPICS, LINES, SETTINGS, words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-    from typing import Any
-
-    from ks_actors import Topology
-    from ks_actors.batch import Backfill
-    from ks_actors.batch.spark._session import SparkSession
-    from ks_actors.log import Log
-
-    from .histories import Rows
 
 CONFIG = StreamsConfig.of({**SETTINGS})
 LOUD = TopicPartition("loud", 0)

@@ -7,27 +7,22 @@ import contextlib
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from actors import Actor, Restart, Spec, System
+from actors import Actor, Ref, Restart, Spec, System
 from ks_actors import App, Batch, BatchError, JobCancelled, JobFailed, JobTimeout, StreamsBuilder, StreamsConfig
-from ks_actors.batch import QueryEnded, QueryFailed, QueryProgress, QueryStarted, SparkBridge, register
+from ks_actors.batch import QueryEnded, QueryEvent, QueryFailed, QueryProgress, QueryStarted, SparkBridge, register
+from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
 from tests.waiting import PATIENCE_S
 
 from .conftest import SETTINGS, needs_java
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from actors import Ref
-    from ks_actors.batch import QueryEvent
-    from ks_actors.batch.spark._session import SparkSession
 
 
 class Ear(Actor[Any]):

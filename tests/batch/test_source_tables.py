@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ks_actors import App, Joined, Materialized, Produced, StreamsBuilder, StreamsConfig, serdes
+from ks_actors import App, Joined, Materialized, Produced, StreamsBuilder, StreamsConfig, Topology, serdes
 from ks_actors.batch import backfill
+from ks_actors.dsl import Stream
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.topology import StoreType
 from tests.runtime.helpers import STRINGS
 from tests.runtime.standing import Heard
 from tests.state.sqlite_engine import SqliteEngine
 
-from .histories import fill, read_committed, rows_of, streamed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors import Topology
-    from ks_actors.dsl import Stream
-    from ks_actors.topology import StoreType
-
-    from .histories import Input, Rows
+from .histories import Input, Rows, fill, read_committed, rows_of, streamed
 
 REUSE = "reuse.ktable.source.topics"
 ROWS: list[Input] = [("table", f"k{number % 7}".encode(), None if number % 5 == 4 else f"v{number}".encode(), 10 * number) for number in range(40)]

@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
@@ -28,6 +30,7 @@ from ks_actors import (
     serdes,
 )
 from ks_actors.batch import BackfillProgress, SparkSettings, backfill
+from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from tests.differential.topologies import REBUILT
@@ -35,12 +38,6 @@ from tests.differential.topologies import REBUILT
 from .conftest import SETTINGS as SPARK
 from .histories import Input, fill, filled_back, topics_of
 from .test_backfill import LINE_TOPICS, LINES, SETTINGS, TEXT, cases, records_of, settings_of, words
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from ks_actors.batch.spark._session import SparkSession
 
 NO_SPARK = SparkSettings(master="spark://127.0.0.1:1")  # nothing is there
 ALLOW = ("order_after_rekey", "incomplete_snapshot")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -28,22 +29,17 @@ from ks_actors import (
     serdes,
 )
 from ks_actors.batch import SparkBridge, backfill
+from ks_actors.batch.spark._session import SparkSession
 from ks_actors.batch.spark._spark_bridge import _Life
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts
 from tests.waiting import soon
 
 from .conftest import SETTINGS
 from .histories import fill
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.batch.spark._session import SparkSession
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 RECORDS = [TestRecord(f"k{index % 3}", f"{index}", index * 1_000) for index in range(30)]
 

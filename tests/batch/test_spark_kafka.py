@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from ks_actors.batch.spark._session import SparkSession
+from tests.kafka.broker import Broker
 from tests.log.helpers import group_name
 
 from .driver import Order
 from .killed_history import UNTIL, handed_over
 from .test_kills import ON_SPARK
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.batch.spark._session import SparkSession
-    from tests.kafka.broker import Broker
 
 
 async def test_a_backfill_on_spark_and_the_live_tail_are_a_stream_over_all_records(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import In
@@ -14,15 +16,10 @@ from ks_actors.batch.source import _data_source as data_source
 from ks_actors.batch.source._source_options import read_options
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.query import StoreEndpoint
 from tests.query.test_serve import RECORDS, TOPICS, counting
 
 from .histories import fill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ks_actors.query import StoreEndpoint
 
 WINDOWS = {"by-time": "window", "sessions": "session"}
 SERDES = {"key_serde": "ks_actors.serdes.STRING", "value_serde": "ks_actors.serdes.LONG"}

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from ks_actors import serdes
-from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, UnlimitedWindows
-from ks_actors.records._batch import Batch
+from ks_actors.dsl import (
+    Consumed,
+    Grouped,
+    GroupedStream,
+    Materialized,
+    Produced,
+    SessionWindowedStream,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Table,
+    TimeWindows,
+    UnlimitedWindows,
+)
+from ks_actors.records._batch import Batch, Headers
 from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.testing import TopologyTestDriver
+from ks_actors.topology import Topology
 from tests.windows.uneven import Uneven
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from ks_actors.dsl import GroupedStream, SessionWindowedStream, Table
-    from ks_actors.records._batch import Headers
-    from ks_actors.topology import Topology
 
 JSON = serdes.json()
 WORDS = Consumed(serdes.STRING, serdes.STRING)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import UncaughtResponse, blocking, serdes
 from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 2, "out": 1}
 SIZE = 1 << 20

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ks_actors import FailedRecord, HandlerResponse, Window, Windowed
-from ks_actors.dsl import BufferConfig, Consumed, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
+from ks_actors.dsl import BufferConfig, Consumed, Materialized, Produced, StreamsBuilder, Suppressed, Table, TimeWindows
 from ks_actors.processors import Processor, Record, RecordMetadata
 from ks_actors.serdes import LONG, STRING, Serde, json, session_windowed, windowed
 from ks_actors.task._cache_budget import CacheBudget
@@ -17,11 +18,6 @@ from ks_actors.testing import TopologyTestDriver
 from tests.examples_of import examples
 
 from .helpers import TABLES, WORDS, Piped, driver
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.dsl import Table
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.sampled_from(["x", "y", "z", "w", None]), st.integers(0, 60)), min_size=1, max_size=12

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
 
 from ks_actors import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import in_app
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 Kind = Literal["join", "left_join", "outer_join"]
 Rows = dict[str, str]

@@ -7,18 +7,14 @@ import json
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.chaos.clients import Trouble
-from tests.chaos.options import parse
+from tests.chaos.options import Options, parse
 from tests.chaos.run import Failed, Run
 from tests.kafka.broker import missing_tools
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.chaos.options import Options
 
 _OK, _VIOLATED, _TROUBLE = 0, 1, 2
 

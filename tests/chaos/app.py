@@ -10,17 +10,13 @@ import asyncio
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
-from ks_actors import App, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig, tune_gc
+from ks_actors import App, Consumed, InstanceState, Materialized, Produced, StreamsBuilder, StreamsConfig, tune_gc
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from ks_actors import InstanceState
-    from ks_actors.topology import Topology
+from ks_actors.topology import Topology
 
 _log = logging.getLogger("tests.chaos.app")
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 
 from tests.chaos.feed import number_in
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SILENCE_S = 30
 _TURN_S = 0.1

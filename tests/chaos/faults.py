@@ -8,13 +8,11 @@ broker, as if the network were cut.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.chaos.options import Options
+from tests.chaos.options import Options
 
 KINDS = ("kill_keep", "kill_wipe", "zombie", "term", "scale", "broker", "broker_pause")
 

@@ -7,14 +7,12 @@ import random
 import struct
 from collections import deque
 from time import monotonic
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
 
+from tests.chaos.options import Options
 from tests.chaos.partitions import partition_for
-
-if TYPE_CHECKING:
-    from tests.chaos.options import Options
 
 ID_HEADER = "chaos-id"
 _NUMBER = struct.Struct(">q")

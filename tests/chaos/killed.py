@@ -10,23 +10,19 @@ import asyncio
 import random
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from ks_actors import App, Processor, Record, StateFull, StoreSpec, StreamsConfig, Topology, Window, Windowed, serdes, stores
+from ks_actors import App, Processor, ProcessorContext, Record, StateFull, StoreSpec, StreamsConfig, Topology, Window, Windowed, serdes, stores
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.state import SharedResources
 from ks_actors.state.disk import _rocksdb
 from tests.log.helpers import batch
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ks_actors import ProcessorContext
 
 PARTITIONS = 2
 APPLICATION = "killed"

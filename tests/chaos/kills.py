@@ -21,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import msgspec
 
@@ -32,9 +33,6 @@ from ks_actors.records._batch import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from tests.chaos.killed import APPLICATION, PARTITIONS, SINK, SOURCE, Life, specs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 LIVES = 25

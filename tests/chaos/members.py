@@ -8,15 +8,13 @@ import shlex
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, final
+from pathlib import Path
+from typing import final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.chaos.options import Options
+from tests.chaos.options import Options
 
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tests.chaos.checks import EXACTLY_ONCE, GUARANTEES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Mode = Literal["storm", "isolated"]
 _WORDS = {"guarantee": GUARANTEES, "mode": ("storm", "isolated"), "alos_gaps": ("report", "fail")}

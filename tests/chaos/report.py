@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tests.chaos.faults import Fault
-    from tests.chaos.options import Options
-    from tests.chaos.standstill import Stall
-    from tests.chaos.watch import Monitor
+from tests.chaos.faults import Fault
+from tests.chaos.options import Options
+from tests.chaos.standstill import Stall
+from tests.chaos.watch import Monitor
 
 _SPAN_S = 3
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}

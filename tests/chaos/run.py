@@ -10,25 +10,22 @@ import time
 from collections import defaultdict
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from tests.chaos.checks import Entry, Update, check_changelog, check_output, count_of
 from tests.chaos.clients import Clients, Trouble
-from tests.chaos.faults import draw
+from tests.chaos.faults import Fault, draw
 from tests.chaos.feed import Feeder
 from tests.chaos.members import Member
+from tests.chaos.options import Options
 from tests.chaos.report import figures
 from tests.chaos.stable import StableEnds
 from tests.chaos.stage import Stage
+from tests.chaos.standstill import Stall
 from tests.chaos.watch import Monitor
 from tests.kafka.broker import Broker
-
-if TYPE_CHECKING:
-    from tests.chaos.faults import Fault
-    from tests.chaos.options import Options
-    from tests.chaos.standstill import Stall
 
 # What Kafka does by default; the tests' broker is quicker.
 _KAFKAS_TIMES = {

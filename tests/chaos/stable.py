@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import NamedTuple, final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from tests.chaos.checks import count_of
-from tests.chaos.clients import Trouble
+from tests.chaos.clients import Record, Trouble
+from tests.chaos.feed import Feeder
+from tests.chaos.options import Options
 from tests.chaos.standstill import Progress, Stall, Standstills
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from tests.chaos.clients import Record
-    from tests.chaos.feed import Feeder
-    from tests.chaos.options import Options
 
 _EACH_S = 0.03
 _SILENCE_S = 30

@@ -6,19 +6,15 @@ import asyncio
 import heapq
 import itertools
 import signal
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from tests.chaos.clients import Trouble
-from tests.chaos.faults import Fault
+from tests.chaos.faults import Fault, Plan
 from tests.chaos.members import CLEAN, Member, Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.chaos.faults import Plan
-    from tests.chaos.options import Options
-    from tests.kafka.broker import Broker
+from tests.chaos.options import Options
+from tests.kafka.broker import Broker
 
 _LOOK_S = 0.1
 _RESTART_S = 1.0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, Entry, Update, Verdict, check_changelog, check_output
 from tests.chaos.partitions import murmur2
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 KEY = b"k"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from ks_actors.state.disk._manifest import Manifest, offset_row
 from ks_actors.state.disk._rocksdb import RocksEngine
 from tests.chaos import kills
 from tests.chaos.killed import APPLICATION, PARTITIONS, Life
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.extended

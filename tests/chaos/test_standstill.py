@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.chaos.feed import Feeder
 from tests.chaos.options import Options
 from tests.chaos.stable import Sample, StableEnds, find_stalls
 from tests.chaos.standstill import Progress, Stall, Standstills
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PARTITION_OF = {b"a": 0, b"b": 1}
 

@@ -7,7 +7,8 @@ import json
 import shlex
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from tests.chaos.faults import draw
 from tests.chaos.options import Options, parse
 from tests.kafka.broker import require_kafka
 from tests.kafka.count_app import command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROOT_PACKAGE = "tests.chaos"
 _FAULTS = "kill=2,zombie=1,term=1,scale=1"

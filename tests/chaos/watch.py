@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
 from tests.chaos.checks import count_of
-from tests.chaos.feed import number_in
-from tests.chaos.standstill import Progress, Standstills
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tests.chaos.feed import Feeder
-    from tests.chaos.options import Options
-    from tests.chaos.standstill import Stall
+from tests.chaos.feed import Feeder, number_in
+from tests.chaos.options import Options
+from tests.chaos.standstill import Progress, Stall, Standstills
 
 # Of a partition at once: a consumer asks a broker for nothing more for a while when records of one partition have not been taken, and all others
 # would seem to stand still for that.

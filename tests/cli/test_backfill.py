@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -15,9 +15,6 @@ from ks_actors.cli._main import ks_actors
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from tests.batch.histories import Input, fill
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = """
     from ks_actors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, serdes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from ks_actors.config import opened
 from ks_actors.log import NewTopic
 from tests.cli.jobs import joined, two_names, with_topics
 from tests.cli.test_operations import JOBS, SHOP, Place
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def failures(place: Place, target: str) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ import socketserver
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,9 +20,6 @@ from ks_actors import App, StreamsConfig
 from ks_actors.cli._main import ks_actors
 from tests.cli.jobs import numbers
 from tests.cli.test_operations import SHOP, Place
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 

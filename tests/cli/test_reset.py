@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,15 +14,11 @@ from ks_actors import App, Batch, LogError, ResetIncomplete, ResetRefused, Strea
 from ks_actors.cli._main import ks_actors
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.topology import Topology
 from tests.cli.test_run import start
 from tests.log.helpers import by_turns, read_all
 from tests.runtime.helpers import counting
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.topology import Topology
 
 HERE = "tests.cli.test_reset"
 TOPOLOGY = counting(repartition=True)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,10 +19,8 @@ from ks_actors.cli._target import app_of, load
 from ks_actors.kernel._native import WITHOUT
 from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.serdes import STRING
+from ks_actors.topology import Topology
 from tests.runtime.helpers import counting, echo
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 ROOT = Path(__file__).parent.parent.parent
 HERE = "tests.cli.test_run"

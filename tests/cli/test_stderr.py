@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,13 +16,9 @@ from ks_actors import App, StreamsConfig
 from ks_actors.cli._bars import Bars, Following
 from ks_actors.cli._output import drop_unwritten, progress_console, tell
 from ks_actors.log import TopicPartition
+from ks_actors.runtime import InstanceState
 from tests.cli.test_run import HERE, ROOT, fill
 from tests.runtime.helpers import counting
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.runtime import InstanceState
 
 
 def reporting(config: StreamsConfig) -> App:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import driving, edges
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TRIES: dict[str, tuple[Callable[[Random], Any], Callable[[Any], list[str]]]] = {
     "moments": (driving.Case.random, driving.differences),

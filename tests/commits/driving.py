@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any, NamedTuple
 
 from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.records._batch import Batch
@@ -11,10 +13,6 @@ from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.testing import TopologyTestDriver
 
 from .topologies import CACHED, TOPOLOGIES, build
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from random import Random
 
 InFlightBatch = tuple[str, list[tuple[str, int, int]], bool]
 """A topic, keys, numbers and times of records, and whether a commit follows."""

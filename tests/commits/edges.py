@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,12 +23,8 @@ from ks_actors.dsl import (
     TimeWindows,
 )
 from ks_actors.testing import TopologyTestDriver
+from ks_actors.topology import Topology
 from tests.differential.restarts import restart, write_to_disk
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from ks_actors.topology import Topology
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 EVER = 1 << 40

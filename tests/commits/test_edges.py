@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from .edges import ENDS, KINDS, Case, differences, last, outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _cases(kind: str, end: str, number: int) -> Iterator[Case]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import serdes
 from ks_actors.config._exception_handlers import log_and_continue
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
 
 from .driving import Case, differences, outcome
 from .topologies import TOPOLOGIES, build
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 ALONE = ("reduce", "aggregate", "chain", "tumbling", "hopping", "sliding", "unlimited", "reduced windows", "sessions", "closed windows", "table")
 """Topologies that read one topic and have no other between their nodes."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ks_actors import serdes
 from ks_actors.config._exception_handlers import HandlerResponse
-from ks_actors.dsl import Consumed, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, UnlimitedWindows
+from ks_actors.dsl import (
+    Consumed,
+    GroupedStream,
+    Materialized,
+    Produced,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Table,
+    TimeWindows,
+    UnlimitedWindows,
+)
 from ks_actors.testing import AppHarness, TestRecord, run_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.dsl import GroupedStream, Table
 
 NUMBERS = Consumed(serdes.STRING, serdes.LONG)
 MOST = (1 << 63) - 1

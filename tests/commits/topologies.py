@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ks_actors import serdes
 from ks_actors.dsl import (
@@ -10,27 +11,24 @@ from ks_actors.dsl import (
     Consumed,
     EmitStrategy,
     Grouped,
+    GroupedStream,
     Joined,
     JoinWindows,
     Materialized,
     Produced,
     SessionWindows,
     SlidingWindows,
+    Stream,
     StreamJoined,
     StreamsBuilder,
     Suppressed,
+    Table,
     TimeWindows,
     UnlimitedWindows,
 )
-from ks_actors.topology import stores
+from ks_actors.topology import Topology, stores
 
 from .functions import MAKES, SERDES, Hoard, Remembering, Spoiling, both, grow, meet, reduced, shrink, spoil, spoil_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.dsl import GroupedStream, Stream, Table
-    from ks_actors.topology import Topology
 
 JSON = serdes.json()
 RECORDS = Consumed(serdes.STRING, JSON)

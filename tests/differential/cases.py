@@ -6,19 +6,16 @@ import json
 import lzma
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from ks_actors.log import Outgoing
 from ks_actors.records._batch import Batch
 from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
-from ks_actors.topology import SinkNode
+from ks_actors.topology import SinkNode, Topology
 
 from .topologies import REBUILT
-
-if TYPE_CHECKING:
-    from ks_actors.log import Outgoing
-    from ks_actors.topology import Topology
 
 Case: TypeAlias = Mapping[str, Any]
 Between: TypeAlias = Callable[[TopologyTestDriver, int], None]

@@ -12,16 +12,14 @@ import json
 import lzma
 import random
 import sys
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ks_actors import Processor, ProcessorContext, PunctuationType, Record, Topology
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 CASES = Path(__file__).parent / "cases" / "life.jsonl.xz"
 TYPES = {"stream": PunctuationType.STREAM_TIME, "wall": PunctuationType.WALL_CLOCK_TIME}

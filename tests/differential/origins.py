@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from ks_actors import HandlerResponse, Response
+import pytest
+
+from ks_actors import ErrorContext, FailedRecord, HandlerResponse, Response
 from ks_actors.dsl._stream import Stream
 from ks_actors.records._batch import Batch
 from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.serdes import BYTES
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 
 from .cases import Case, config_of
 from .generate import SPECS
 from .topologies import REBUILT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import pytest
-
-    from ks_actors import ErrorContext, FailedRecord
-    from ks_actors.testing import AppHarness
 
 _NUMBER = re.compile(r"\.(\d+);")
 

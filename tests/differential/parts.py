@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ks_actors import StreamsConfig
 from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows
 from ks_actors.serdes import LONG, STRING, Serde
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
+from ks_actors.topology import Topology
 
 Params: TypeAlias = Mapping[str, Any]
 

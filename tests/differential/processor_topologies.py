@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ks_actors.dsl import TimeWindows
+from ks_actors.dsl import StreamsBuilder, TimeWindows
 from ks_actors.processors import FixedKeyProcessor, Processor, PunctuationType, Record
 from ks_actors.topology import Topology, stores
 
@@ -24,9 +24,6 @@ from .parts import (
     text,
     write_windowed,
 )
-
-if TYPE_CHECKING:
-    from ks_actors.dsl import StreamsBuilder
 
 # ---- punctuation
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ks_actors.records._batch import Batch
 from ks_actors.task._make_stores import make_stores
 from ks_actors.task._offset_metadata import decode_position
-
-if TYPE_CHECKING:
-    from ks_actors.testing import TopologyTestDriver
+from ks_actors.testing import TopologyTestDriver
 
 
 def write_to_disk(driver: TopologyTestDriver) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ks_actors.dsl import EmitStrategy, Grouped, Repartitioned, UnlimitedWindows
+from ks_actors.dsl import EmitStrategy, Grouped, Repartitioned, StreamsBuilder, UnlimitedWindows
 
 from .parts import (
     CONSUMED,
@@ -33,9 +33,6 @@ from .parts import (
     write_windowed,
     zero,
 )
-
-if TYPE_CHECKING:
-    from ks_actors.dsl import StreamsBuilder
 
 # ---- stateless
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ks_actors.dsl import StreamsBuilder
 from ks_actors.processors import ValueTransformer
 from ks_actors.topology import stores
 
@@ -29,9 +30,6 @@ from .parts import (
     write,
     zero,
 )
-
-if TYPE_CHECKING:
-    from ks_actors.dsl import StreamsBuilder
 
 
 def _if(condition: bool, name: str) -> Any:

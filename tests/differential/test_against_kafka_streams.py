@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from .cases import CACHED, CACHED_WITH_HEADERS, FOUND, SEED_1, WITH_HEADERS, compare, forgets_a_delete, read_cases
+from .cases import CACHED, CACHED_WITH_HEADERS, FOUND, SEED_1, WITH_HEADERS, Case, compare, forgets_a_delete, read_cases
 from .topologies import REBUILT, reason_out_of_reach
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .cases import Case
 
 OUTLIVED = {
     *(f"cogroup_windowed-1-00{number}" for number in ("01", "14", "16")),

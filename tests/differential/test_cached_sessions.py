@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import Window, Windowed
 from ks_actors.processors.aggregates import _sessions
-from ks_actors.processors.aggregates._sessions import whole
+from ks_actors.processors.aggregates._sessions import Session, SessionAggregation, whole
+from ks_actors.processors.api._operator import NodeContext, Process
+from ks_actors.processors.api._stream_clock import Clock
+from ks_actors.processors.api._update_cache import Cache
+from ks_actors.records._batch import Headers
 
 from .cases import CACHED_SESSIONS, compare, read_cases
-
-if TYPE_CHECKING:
-    from ks_actors.processors.aggregates._sessions import Session, SessionAggregation
-    from ks_actors.processors.api._operator import NodeContext, Process
-    from ks_actors.processors.api._stream_clock import Clock
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._batch import Headers
 
 Entry = tuple[Any, int]
 SOME = 50

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -11,20 +12,15 @@ from hypothesis import strategies as st
 
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.processors import ValueTransformer
+from ks_actors.records import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.task import _compiler, _node
-from ks_actors.topology import SourceNode
+from ks_actors.topology import SourceNode, Topology
 from tests.examples_of import examples
 
 from .cases import WITH_HEADERS, config_of, read_cases, run_steps
 from .parts import TEXT, text
 from .topologies import REBUILT, reason_out_of_reach
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.records import Batch
-    from ks_actors.topology import Topology
 
 C, P = Consumed(TEXT, TEXT), Produced(STRING, TEXT)
 CACHES = (0, 10 << 20)

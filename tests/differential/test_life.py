@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
 
 from .life import events_of, read_cases
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CASES = list(read_cases())
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,13 +12,9 @@ from hypothesis import strategies as st
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.processors import Processor, PunctuationType, Record
 from ks_actors.serdes import STRING
+from ks_actors.topology import Topology
 
 from .cases import run_steps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.topology import Topology
 
 C, P = Consumed(STRING, STRING), Produced(STRING, STRING)
 CONFIG = {"application_id": "app"}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from .cases import SEED_1, by_step, compare, read_cases, run
+from ks_actors.testing import TopologyTestDriver
+
+from .cases import SEED_1, Between, by_step, compare, read_cases, run
 from .restarts import restart, write_to_disk
 from .topologies import REBUILT, reason_out_of_reach
-
-if TYPE_CHECKING:
-    from ks_actors.testing import TopologyTestDriver
-
-    from .cases import Between
 
 # A restart forgets the stream time that these have seen, and schedules punctuators anew, as with Kafka Streams.
 FORGETFUL = {"process_values", "punctuate_stream", "punctuate_wall"}

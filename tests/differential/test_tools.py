@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from .cases import SEED_1, compare, read_cases
 from .combine import combine, write_cases
 from .generate import SPECS, make_case
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def a_case() -> Any:

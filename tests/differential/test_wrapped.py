@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import ProcessorWrapper, WrappedNode
+from ks_actors.processors import Process
 
 from . import cases
 from .cases import SEED_1, compare, config_of, read_cases
 from .topologies import REBUILT, reason_out_of_reach
-
-if TYPE_CHECKING:
-    from ks_actors.processors import Process
 
 SHARE = 3
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ks_actors.dsl import Joined, Materialized
+from ks_actors.dsl import Joined, Materialized, StreamsBuilder
 
 from .parts import (
     CONSUMED,
@@ -25,9 +25,6 @@ from .parts import (
     write,
     zero,
 )
-
-if TYPE_CHECKING:
-    from ks_actors.dsl import StreamsBuilder
 
 
 def _versioned(builder: StreamsBuilder, topic: str, history_ms: int) -> Any:

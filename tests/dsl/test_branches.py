@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TopologyError, serdes
-from ks_actors.dsl import Consumed, JoinWindows, Produced, StreamsBuilder, TimeWindows, UnlimitedWindows, Window
+from ks_actors.dsl import Consumed, JoinWindows, Produced, Stream, StreamsBuilder, TimeWindows, UnlimitedWindows, Window
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from ks_actors.dsl import Stream
 
 TEXT = Produced(serdes.STRING, serdes.STRING)
 

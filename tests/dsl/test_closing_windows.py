@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,6 @@ from ks_actors.processors.tables import Suppress
 from ks_actors.serdes import LONG, STRING, windowed
 from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import ProcessorNode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TEXT: Consumed[str, str] = Consumed(STRING, STRING)
 CLOSES: Suppressed = Suppressed.until_window_closes(BufferConfig.unbounded())

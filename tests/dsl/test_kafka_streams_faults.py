@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ks_actors.dsl import BufferConfig, Consumed, Grouped, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, Suppressed
+from ks_actors.dsl import BufferConfig, Consumed, Grouped, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, Suppressed, Table
 from ks_actors.serdes import LONG, STRING
 from ks_actors.serdes._windowed import SessionWindowedSerde
 from ks_actors.testing import TopologyTestDriver
 from tests.examples_of import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ks_actors.dsl import Table
 
 TEXT = Consumed(STRING, STRING)
 OUT = Produced(STRING, STRING)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,6 @@ from ks_actors.dsl import (
 from ks_actors.processors import FixedKeyProcessor, FixedKeyRecord, Processor, Record
 from ks_actors.serdes import STRING
 from ks_actors.topology import stores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def texts(file: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,15 +22,11 @@ from ks_actors import (
     UnlimitedWindows,
     Window,
 )
+from ks_actors.dsl import GroupedStream, Table
 from ks_actors.serdes import LONG, STRING, json
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ks_actors.dsl import GroupedStream, Table
-    from ks_actors.testing import AppHarness
-
     Shape = Callable[[GroupedStream[str, str]], Table[Any, Any]]
 
 CACHES = (0, 10_000_000)

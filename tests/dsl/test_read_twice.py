@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from ks_actors.dsl import Consumed, Materialized, StreamsBuilder
 from ks_actors.processors import Processor
 from ks_actors.serdes import BYTES, LONG, STRING, Serde, json, list_of, msgpack, windowed
 from ks_actors.topology import WallclockTimestampExtractor, stores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Reversed(Serde[str]):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, Repartitioned, StreamsBuilder, Windowed
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, Repartitioned, Stream, StreamsBuilder, Windowed
 from ks_actors.processors import AsyncOptions, FixedKeyProcessor, FixedKeyRecord, Processor, Record, Retry
 from ks_actors.processors.api._adapter import ProcessorOperator
 from ks_actors.processors.api._argument_checks import check_function
@@ -18,9 +18,6 @@ from ks_actors.serdes import LONG, STRING, windowed
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, Topology, stores
 
 from .test_names import F, P, first, pair, pairs, second, yes
-
-if TYPE_CHECKING:
-    from ks_actors.dsl import Stream
 
 READ: Consumed[str, int] = Consumed(STRING, LONG)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from ks_actors import (
     StoreKind,
     StreamsBuilder,
     Suppressed,
+    Table,
     TimeWindows,
     Topology,
     TopologyError,
@@ -25,14 +27,8 @@ from ks_actors import (
     VersionedRecord,
     serdes,
 )
-from ks_actors.testing import TopologyTestDriver
+from ks_actors.testing import AppHarness, TopologyTestDriver
 from tests.runtime.helpers import in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import Table
-    from ks_actors.testing import AppHarness
 
 TEXT: Serde[Any] = serdes.STRING
 CONSUMED = Consumed(TEXT, TEXT)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import AsyncIterator, Callable
 from dataclasses import fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,6 @@ from ks_actors._errors import TopologyError
 from ks_actors.processors import Processor, ProcessorContext, Record
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 CONSUMED = Consumed(STRING, STRING)
 MINUTE = TimeWindows.of_size_with_no_grace(60_000)

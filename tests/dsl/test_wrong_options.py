@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ import pytest
 from ks_actors import App, ConfigError, Consumed, Processor, Retry, StreamsBuilder, StreamsConfig, Topology, TopologyError, blocking, serdes, stores
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import STRING, Serde
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
 
 NO_INTS = ["5", 1.5, True, [5], Decimal(5), Fraction(5), float("inf"), float("nan"), np.float64(3), np.int64(5), object(), int]
 NO_NAMES = [5, None, ["s"], b"s", "", ("s",), True, object(), {"s"}, 1.5]

@@ -6,14 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from examples.flights.job import Options, opened
+from examples.flights.model import CarrierReport
 from examples.flights.results import Results, read
 from tests.examples.flights_expected import Expected
-
-if TYPE_CHECKING:
-    from examples.flights.model import CarrierReport
 
 # A job of this size is not measured for coverage: it takes twice as long then.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}

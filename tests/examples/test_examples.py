@@ -9,17 +9,15 @@ import logging
 import re
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from types import ModuleType
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,17 +15,11 @@ from examples.flights.data import FLIGHTS
 from examples.flights.job import Options, opened, processed
 from examples.flights.model import CarrierReport, HourlyDelays, ModelDelays
 from examples.flights.results import committed
+from ks_actors.log import Log
 from ks_actors.serdes import BYTES, STRING, json
-from ks_actors.testing import TopologyTestDriver
+from ks_actors.testing import TestRecord, TopologyTestDriver
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from ks_actors.log import Log
-    from ks_actors.testing import TestRecord
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -8,7 +8,8 @@ import random
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,6 @@ from examples.flights.topology import BY_CARRIER
 from ks_actors.serdes import json
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 KILLS = 10
 LOADING, PROCESSING = 0.2, 0.95

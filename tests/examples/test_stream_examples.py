@@ -6,16 +6,14 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ks_actors.testing import AppHarness, run_app
 from tests.examples.test_examples import EXAMPLES, client_of, load
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def output_of(name: str) -> str:

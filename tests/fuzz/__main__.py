@@ -7,14 +7,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING
 
 from tests.fuzz.build import ROOT, SANITIZED, NoSanitizer, build, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def fuzz(seconds: float, seed: int, sections: str, built: Path | None, directory: Path) -> int:

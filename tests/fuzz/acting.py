@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import gc
 from array import array
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
 
 from ks_actors import Window, Windowed
 from ks_actors.kernel import _kernel
 from tests.fuzz.values import EDGES, any_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
 
 TABLE: Final[dict[str, str]] = {
     "read_records": "data number number number number flag flag",

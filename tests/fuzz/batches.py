@@ -10,7 +10,8 @@ import struct
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final
 from unittest.mock import patch
 
 from aiokafka import codec as codecs  # type: ignore[import-untyped]
@@ -25,9 +26,6 @@ from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns, whole_batches
 from ks_actors.log.kafka.wire._decompression import MAX_DECOMPRESSED
 from ks_actors.log.kafka.wire._unpacking import is_packed
 from tests.fuzz.values import EDGES, outcome
-
-if TYPE_CHECKING:
-    from random import Random
 
 WHERE: Final = TopicPartition("topic", 0)
 CORPUS: Final = Path(__file__).parent / "corpus"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from ks_actors import Window, Windowed
@@ -13,9 +14,6 @@ from ks_actors.state.join_window import _segment
 from ks_actors.state.join_window._segment import Segment
 from ks_actors.state.timed._expiry import take_out
 from tests.fuzz.values import BEYOND, EDGES, LEAST, MOST, clamped, outcome, text
-
-if TYPE_CHECKING:
-    from random import Random
 
 
 def partitions(random: Random) -> None:

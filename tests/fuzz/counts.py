@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
 from ks_actors.kernel import _kernel
 from tests.fuzz.values import LEAST, MOST, PLAIN, Number, Word, any_key, outcome
-
-if TYPE_CHECKING:
-    from random import Random
 
 
 def entry_of(random: Random) -> Any:

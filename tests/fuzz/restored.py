@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ks_actors.kernel import _kernel
 from tests.fuzz.values import BEYOND, EDGES, LEAST, MOST, Bits, outcome
-
-if TYPE_CHECKING:
-    from random import Random
 
 TIME = Struct(">q")
 Pair = tuple[_kernel.RestoredRows, dict[bytes, bytes | None]]

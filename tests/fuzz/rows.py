@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 from unittest.mock import patch
 
 from ks_actors.kernel import _kernel
 from ks_actors.state.join_window import _segment
 from ks_actors.state.join_window._segment import Segment
 from tests.fuzz.values import BEYOND, EDGES, LEAST, MOST, clamped, odd_key, outcome
-
-if TYPE_CHECKING:
-    from random import Random
 
 RANGE = (1 << 32) - 1
 

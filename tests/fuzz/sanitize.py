@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.fuzz.build import ROOT, SANITIZED, NoSanitizer, build, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TESTS: Final = (
     "tests/fuzz/test_sections.py",

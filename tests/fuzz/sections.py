@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.fuzz import acting, batches, columns, counts, restored, rows, stores, writing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECTIONS: Final[dict[str, Callable[[Random], None]]] = {
     "batches": batches.session,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from ks_actors.kernel import _kernel
 from tests.fuzz.values import EDGES, LEAST, MOST, Bits, Word
-
-if TYPE_CHECKING:
-    from random import Random
 
 TABLE, TRACKS, PANES = range(3)
 AS_BYTES, AS_TEXT, AS_LONG = range(3)

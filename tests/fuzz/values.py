@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
 
 LEAST: Final = -(1 << 63)
 MOST: Final = (1 << 63) - 1

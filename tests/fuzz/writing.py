@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from ks_actors.kernel import _kernel
 from tests.fuzz.batches import some_bytes, varint
 from tests.fuzz.values import EDGES, LEAST, MOST, Bits, outcome
-
-if TYPE_CHECKING:
-    from random import Random
 
 NAMES = ("h", "", "ü", "\U00010000", "a\0b", "n" * 200)
 

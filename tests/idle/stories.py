@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ks_actors import serdes
 from ks_actors.dsl import (
@@ -18,14 +18,11 @@ from ks_actors.dsl import (
     Suppressed,
     TimeWindows,
 )
-from ks_actors.testing import run_app
+from ks_actors.serdes import Serde
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import StoreType, Topology
 from tests.runtime.helpers import EOS, STRINGS, by_key
 from tests.windows.uneven import Uneven
-
-if TYPE_CHECKING:
-    from ks_actors.serdes import Serde
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType, Topology
 
 SIZE, ADVANCE, GRACE = 2_000, 1_000, 500
 CUSTOM = Uneven(3_000, GRACE)

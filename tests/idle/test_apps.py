@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from ks_actors import LogTimeout, serdes
-from ks_actors.dsl import BufferConfig, EmitStrategy, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
-from ks_actors.testing import run_app
+from ks_actors.dsl import BufferConfig, EmitStrategy, Materialized, Produced, Stream, StreamsBuilder, Suppressed, TimeWindows
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS
 
 from .stories import GRACE, IDS, KINDS, SIZE, START, Story, expected, topology, windowed_key, wrong_in
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.dsl import Stream
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 IDLE = 1_000
 LONG = 60.0

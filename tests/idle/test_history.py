@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.batch.histories import filled_back, streamed
 
 from .stories import KINDS, topology
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SETTINGS = {"application_id": "app", "commit_interval_ms": 1_000_000}
 TOPICS = {"in": 2, "out": 1}

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
-from ks_actors.processors.api import AsyncOptions
+from ks_actors.processors.api import AsyncOptions, Record
 from ks_actors.processors.stateless import Batched
 from ks_actors.records import TopicPartition
+from ks_actors.task._node import NodeWork
 from ks_actors.task._record_context import RecordContextHolder
-from ks_actors.task.calls import Emptied, Turnover, in_flight_node
+from ks_actors.task._record_queue import RecordQueue
+from ks_actors.task.calls import Emptied, Holder, Turnover, in_flight_node
 from ks_actors.task.times import IdleNodes
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.processors.api import Record
-    from ks_actors.task._node import NodeWork
-    from ks_actors.task._record_queue import RecordQueue
-    from ks_actors.task.calls import Holder
 
 PARTITION = TopicPartition("in", 0)
 

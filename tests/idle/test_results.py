@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import TopologyError, serdes
-from ks_actors.dsl import BufferConfig, EmitStrategy, Produced, SessionWindows, StreamsBuilder, Suppressed, TimeWindows, UnlimitedWindows
+from ks_actors.dsl import (
+    BufferConfig,
+    EmitStrategy,
+    GroupedStream,
+    Produced,
+    SessionWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    UnlimitedWindows,
+)
 from ks_actors.testing import TopologyTestDriver
 from tests.examples_of import examples
 from tests.runtime.helpers import STRINGS
 
 from .stories import ADVANCE, GRACE, IDS, KINDS, SIZE, expected, topology, windowed_key
-
-if TYPE_CHECKING:
-    from ks_actors.dsl import GroupedStream
 
 IDLE = 1_000
 STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12_000)), min_size=1, max_size=12)

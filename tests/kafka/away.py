@@ -13,20 +13,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ks_actors import App, Consumed, InstanceState, Materialized, Produced, StreamsBuilder, StreamsConfig
 from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import GUARANTEES
 from tests.kafka.broker import Broker
-from tests.kafka.counting import PARTITIONS, counting
+from tests.kafka.counting import PARTITIONS, Counting, counting
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.kafka.counting import Counting
 
 _LATER: Final = b"later"
 

@@ -7,12 +7,10 @@ import ssl
 import struct
 import subprocess
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from tests.kafka.broker import require_openssl
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 

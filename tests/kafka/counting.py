@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from ks_actors import App, StreamsConfig
+from ks_actors import App, InstanceState, StreamsConfig
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
-from ks_actors.runtime.shared._uncaught import shut_down
+from ks_actors.runtime.shared._uncaught import UncaughtHandler, shut_down
+from ks_actors.topology import Topology
 from tests.chaos.app import count_topology
 from tests.chaos.checks import Update, check_output, count_of
+from tests.kafka.broker import Broker
+from tests.kafka.cluster import Cluster
 from tests.log.helpers import Read, batch, group_name, read_until
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from ks_actors import InstanceState
-    from ks_actors.runtime.shared._uncaught import UncaughtHandler
-    from ks_actors.topology import Topology
-    from tests.kafka.broker import Broker
-    from tests.kafka.cluster import Cluster
 
 PARTITIONS = 2
 

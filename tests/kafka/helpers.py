@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
-
+from tests.kafka.broker import Broker
 from tests.waiting import until
 
 

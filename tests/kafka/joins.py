@@ -11,21 +11,18 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ks_actors import App, Consumed, JoinWindows, Produced, StreamJoined, StreamsBuilder, StreamsConfig
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES
+from ks_actors.topology import Topology
 from tests.kafka.broker import Broker
 from tests.log.helpers import batch, group_name
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.topology import Topology
 
 _MINUTE_MS: Final = 60_000
 _RECORDS: Final = 200

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ks_actors import App, Consumed, Materialized, Processor, Produced, SessionWindows, StateStore, StreamsBuilder, StreamsConfig, stores
+from ks_actors import (
+    App,
+    Batch,
+    Consumed,
+    Materialized,
+    Processor,
+    ProcessorContext,
+    Produced,
+    Record,
+    SessionWindows,
+    StateStore,
+    StateStoreContext,
+    StreamsBuilder,
+    StreamsConfig,
+    stores,
+)
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
+from ks_actors.topology import Topology
 from tests.waiting import SESSION_MS
-
-if TYPE_CHECKING:
-    from ks_actors import Batch, ProcessorContext, Record, StateStoreContext
-    from ks_actors.topology import Topology
 
 KINDS = ("session-rocksdb", "session-in_memory", "custom")
 GAP_MS = 3_600_000

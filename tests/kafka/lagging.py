@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
 
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.wire import MetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 UNKNOWN = 3
 

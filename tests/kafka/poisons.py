@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aiokafka import codec as codecs  # type: ignore[import-untyped]
 
 from ks_actors.log.kafka.wire._batch_header import HEADER, checksum
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 LIMIT = 4 << 20

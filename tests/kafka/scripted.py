@@ -6,24 +6,21 @@ Requests and responses go through aiokafka's description of the wire, so what is
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from actors.testing import VirtualLoop
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client import LeaderEpochs
+from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from ks_actors.log.kafka.wire._fetch_request import FetchResponse
 from tests.kafka.fetch_schemas import FetchRequestV12, FetchResponseV12, topics_of
 from tests.kafka.test_fetch_records import stored
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-
-    from ks_actors.log.kafka.client._client import KafkaClient
 
 T = TypeVar("T")
 # The offset behind a batch, and its bytes.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
 
 from ks_actors.log.kafka.client._client import KafkaClient
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 Fault: TypeAlias = "Exception | Callable[[Any], Any]"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,9 @@ from ks_actors._errors import LogTimeout, NotAuthorized
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._addresses import connect_to_any
 from ks_actors.log.kafka.client._client import KafkaClient
-from tests.kafka.broker import PASSWORD, USER, free_ports
+from tests.kafka.broker import PASSWORD, USER, Broker, free_ports
 from tests.kafka.certificates import pass_on
 from tests.waiting import PATIENCE_S, soon, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.kafka.broker import Broker
 
 NAME = "kafka.example"
 DEAD, REFUSING, LIVING = "127.0.0.2", "127.0.0.3", "127.0.0.1"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.checks import GUARANTEES
 from tests.kafka.away import be_away
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

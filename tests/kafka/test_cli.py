@@ -7,23 +7,19 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from ks_actors.cli._main import ks_actors
-from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER
+from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker
 from tests.kafka.helpers import connect
 from tests.kafka.test_secured_apps import ALLOW, GROUP, PREFIXED, READ, TOPIC, TRANSACTION, WRITE, rule
 from tests.log.helpers import group_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.kafka.broker import Broker
 
 ROOT = Path(__file__).parents[2]
 SHOP = "tests.cli.jobs:shop"

@@ -8,7 +8,9 @@ import logging
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +33,6 @@ from tests.kafka.helpers import connect
 from tests.kafka.tampering import Tampering
 from tests.log.helpers import UNCOMMITTED, group_name, new_topic, values_of, write
 from tests.waiting import soon, until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 QUICK = KafkaOptions(api_timeout_ms=500, connect_timeout_ms=200, request_timeout_ms=300)
 

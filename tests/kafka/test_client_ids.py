@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ks_actors import App, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig
 from ks_actors.log import NewTopic
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.client._connections import _Connection, name_of_request
 from ks_actors.serdes import LONG, STRING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker
 
 
 class Seen:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,11 @@ from ks_actors import InstanceState
 from ks_actors.log import NewMember
 from ks_actors.runtime.shared._state_directory import StateDirectory
 from tests.chaos.checks import GUARANTEES
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
 from tests.kafka.helpers import connect
 from tests.log.helpers import by_turns, group_name, new_topic
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 BOUND_MS = 2_000
 # A busy machine makes everything longer; without a bound it is minutes.

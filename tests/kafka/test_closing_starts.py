@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,15 +13,10 @@ from ks_actors import App, NotRunning, StreamsConfig
 from ks_actors.runtime import InstanceState
 from tests.chaos.app import count_topology
 from tests.chaos.checks import GUARANTEES
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
+from tests.kafka.tampering import Tampering
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
-    from tests.kafka.tampering import Tampering
 
 # As many milliseconds would a member that is left behind keep the others from their tasks: longer than anybody waits here.
 SESSION_MS = 300_000

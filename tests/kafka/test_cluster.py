@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from ks_actors import InstanceState
 from tests.kafka.cluster import Cluster, cluster
 from tests.kafka.counting import counting
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["cluster"]
 

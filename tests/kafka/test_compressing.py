@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
+from ks_actors import Batch
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka.admin._admin import Admin
 from ks_actors.log.kafka.producer._send_call import SendCall
-from ks_actors.log.kafka.wire._batch_writer import Encoder
+from ks_actors.log.kafka.wire._batch_writer import Encoder, RecordBatch, Written
+from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
 from tests.log.helpers import batch, new_topic, values_of, write
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ks_actors import Batch
-    from ks_actors.log.kafka.admin._admin import Admin
-    from ks_actors.log.kafka.wire._batch_writer import RecordBatch, Written
-    from tests.kafka.broker import Broker
 
 LARGE = 200
 KIB = b"".join(b"%d" % number for number in range(300))[:1024]

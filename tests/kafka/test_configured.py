@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,8 @@ from ks_actors import App, Batch, ConfigError, Consumed, NotAuthorized, Produced
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import STRING
-from tests.kafka.broker import PASSWORD, USER
+from tests.kafka.broker import PASSWORD, USER, Broker
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 
 async def shout(broker: Broker, state_dir: Path, **settings: Any) -> list[bytes | None]:

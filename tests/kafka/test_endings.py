@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ks_actors import LogTimeout
 from ks_actors.log import GroupMetadata, NewMember, OffsetAndMetadata, TopicPartition, TransactionScope
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed, fetch_unstable
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.group._local_members import LocalMembers
+from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.producer._sender import EpochRefused
 from ks_actors.log.kafka.transactions import _transaction_coordinator, _transactional_producer
 from ks_actors.log.kafka.transactions._hanging_transactions import Ended, HangingTransactions
 from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 from ks_actors.runtime.shared._state_directory import StateDirectory
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.broker import Broker, require_kafka
@@ -26,16 +31,6 @@ from tests.kafka.counting import PARTITIONS, counting
 from tests.kafka.helpers import connect
 from tests.kafka.tampering import Tampering
 from tests.log.helpers import COMMITTED, UNCOMMITTED, assigned, by_turns, group_name, new_topic, outgoing, values_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
-    from pathlib import Path
-
-    from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka.producer._partition_queue import Identity
-    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
-
-
 from tests.waiting import soon, until
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,16 +16,12 @@ from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
+from tests.kafka.broker import Broker
 from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_sender import Slow, sending
 from tests.log.helpers import fetch_one
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.kafka.broker import Broker
 
 # Whoever waited as for a broker that answers would wait for an hour.
 KNOCKING = KafkaOptions(retry_backoff_ms=3_600_000, retry_backoff_max_ms=3_600_000, reconnect_backoff_ms=1, reconnect_backoff_max_ms=2)

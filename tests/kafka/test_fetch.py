@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from ks_actors._errors import NotAuthorized
-from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log import Fetcher, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.consumer import _fetch_broker
-from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
+from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD, Broker
 from tests.log.helpers import COMMITTED, PATIENCE_MS, batch, fetch_one, group_name, new_topic, write
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.log import Fetcher
-    from tests.kafka.broker import Broker
 
 
 async def read(fetcher: Fetcher, counts: dict[TopicPartition, int], *, max_records: int = 10_000) -> dict[TopicPartition, list[bytes]]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
+from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from tests.examples_of import examples
 from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time, partitions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.log import TopicPartition
-    from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 
 # In seconds: a request is put off for 10 ms, or 20, and the way to the broker and back is 2 ms.
 BOUND = 0.05

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import LogClosed, LogCorrupted, LogError, LogTimeout, NotAuthorized, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log import TopicPartition
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.consumer import _fetcher
+from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from tests.kafka.tampering import Tampering, damaged, fetch_answer, fetch_code, setting
 from tests.log.helpers import COMMITTED, PATIENCE_MS, fetch_one, new_topic, write
 from tests.waiting import soon, until
-
-if TYPE_CHECKING:
-    from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 
 TOO_FAR = 1
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
+from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from tests.kafka.scripted import WAY_S, ScriptedBroker, fetching, in_virtual_time, partitions
 from tests.kafka.test_fetch_fairness import RECORD, Reader, now, trickle
-
-if TYPE_CHECKING:
-    from ks_actors.log import TopicPartition
 
 AT_ONCE = 3 * WAY_S
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder  # type: ignore[import-untyped]
@@ -19,11 +20,7 @@ from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire import _batch_header, _batch_reader, _record_reader
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ks_actors.records._batch import Batch
+from ks_actors.records._batch import Batch
 
 PARTITION = TopicPartition("topic", 0)
 TRANSACTIONAL, CONTROL = 0x10, 0x20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from io import BytesIO
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,21 +16,17 @@ from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client import LeaderEpochs
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.consumer._fetch_session import FetchSession
+from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.wire._fetch_request import FetchRequest, FetchResponse
 from tests.kafka.broker import Broker
 from tests.kafka.fetch_schemas import FetchRequestV12, FetchResponseV12, topics_of
 from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, in_virtual_time, partitions
+from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch import numbered, numbers, read
 from tests.kafka.test_fetch_fairness import RECORD, Reader
 from tests.log.helpers import COMMITTED, fetch_one, new_topic
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
-    from tests.kafka.tampering import Tampering
 
 NAMES = st.text("abcä-", min_size=1, max_size=5)
 OFFSETS = st.integers(-1, (1 << 63) - 1)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import pytest
 
 from ks_actors._errors import LogError
-from ks_actors.log import GroupMetadata, TransactionScope
+from ks_actors.log import GroupMetadata, TopicPartition, TransactionScope
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.admin._admin import Admin
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE
+from tests.kafka.broker import Broker
+from tests.kafka.helpers import until_configured
 from tests.kafka.tampering import Tampering, error_code
 from tests.log.helpers import COMMITTED, group_name, new_topic, values_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from ks_actors.log import TopicPartition
-    from tests.kafka.broker import Broker
-
-from tests.kafka.helpers import until_configured
 
 NOBODY = GroupMetadata("nobody", -1, "")
 NOT_COORDINATOR = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,16 +12,12 @@ from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from ks_actors.serdes import BYTES
+from ks_actors.topology import Topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting, ended
 from tests.log.helpers import batch, read_all, read_until
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.topology import Topology
-    from tests.kafka.broker import Broker
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 

@@ -8,7 +8,8 @@ called next is scheduled anew in every task that begins) and wall-clock punctuat
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import pytest
 
@@ -19,12 +20,8 @@ from tests.batch.renaming import renamed
 from tests.batch.test_handover import HANDED_OVER, Whole, handed_over
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
+from tests.kafka.broker import Broker
 from tests.log.helpers import group_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 Guarantee: TypeAlias = Literal["at_least_once", "exactly_once_v2"]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +17,10 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import BYTES, LONG
 from tests.chaos.checks import EXACTLY_ONCE, check_output
+from tests.kafka.broker import Broker
 from tests.kafka.counting import read_updates
 from tests.log.helpers import batch, group_name
 from tests.waiting import PATIENCE_S, SESSION_MS, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 PARTITIONS = 2
 

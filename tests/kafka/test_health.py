@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from ks_actors import HealthReason
 from tests.chaos.checks import AT_LEAST_ONCE, GUARANTEES
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
 from tests.waiting import REST_S, until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 WITHIN_S = 5.0
 

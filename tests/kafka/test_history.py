@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from ks_actors import App, StreamsConfig, partition_of, serdes
+from ks_actors import App, StreamsConfig, Topology, partition_of, serdes
 from ks_actors.batch._reading import Bounds, LogReader, address_of
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import NewTopic
 from ks_actors.log.kafka import KafkaLog
 from tests.batch.driver import TOPICS, Order, config_of, job
-from tests.batch.histories import difference, fill, rows_of
+from tests.batch.histories import Input, Rows, difference, fill, rows_of
 from tests.batch.killed_history import LINES, changelogs, compared, expected, opened, put, sinks
 from tests.batch.test_publish import killed_until_done
+from tests.kafka.broker import Broker
 from tests.log.helpers import group_name, new_topic
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors import Topology
-    from tests.batch.histories import Input, Rows
-    from tests.kafka.broker import Broker
 
 
 def counting(source: str, sink: str) -> Topology:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors.log.kafka import KafkaLog
+from tests.kafka.broker import Broker
 from tests.kafka.joins import Stuck, join
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 
 @pytest.mark.parametrize("merge", [False, True])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.batch.driver import Order, Point
 from tests.batch.killed_history import UNTIL, handed_over
+from tests.kafka.broker import Broker
 from tests.log.helpers import group_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 
 @pytest.mark.timeout(240)

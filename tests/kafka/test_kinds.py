@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
@@ -14,18 +16,12 @@ from ks_actors import App, Batch
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, check_output, count_of
+from tests.kafka.broker import Broker
 from tests.kafka.counting import read_updates
 from tests.kafka.helpers import module_process
 from tests.kafka.kinds import KINDS, config_of, topology_of
 from tests.kafka.test_standby import Heard
-
-if TYPE_CHECKING:
-    import asyncio
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
-    from tests.log.helpers import Read
+from tests.log.helpers import Read
 
 PARTITIONS = 2
 

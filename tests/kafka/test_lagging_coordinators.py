@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ks_actors import UnknownTopicOrPartition
 from ks_actors.log import IsolationLevel, OffsetAndMetadata
+from ks_actors.log.kafka import KafkaLog
+from tests.kafka.tampering import Tampering
 from tests.kafka.test_offsets_ahead import alone, begun, committed
 from tests.log.helpers import group_name, new_topic, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.tampering import Tampering
 
 
 def all_codes(code: int) -> Callable[[Any], Any]:

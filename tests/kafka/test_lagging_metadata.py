@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from actors.testing import run
+from actors.testing import TestKit, run
 from ks_actors import InstanceState, MissingSourceTopics, NotAuthorized, TopicExists, UnknownTopicOrPartition
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, TopicDescription, TopicPartition
@@ -20,19 +21,14 @@ from ks_actors.log.kafka.client._known_topics import topics_in
 from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.runtime.shared import unlisted_topics
 from ks_actors.serdes import BYTES, LONG
+from ks_actors.topology import Topology
 from tests.chaos.checks import EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, cluster
 from tests.kafka.counting import counting
 from tests.kafka.lagging import UNKNOWN, Lagging
 from tests.log.helpers import group_name, new_topic
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from actors.testing import TestKit
-    from ks_actors.topology import Topology
-    from tests.kafka.broker import Broker
 
 __all__ = ["cluster"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
@@ -13,9 +14,6 @@ from actors.testing import VirtualLoop
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import MAIN, PRODUCE, Connections, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 ALL = (1, 2, 3)
 

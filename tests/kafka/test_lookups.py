@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.log import TopicPartition
+from ks_actors.log.kafka import KafkaLog
+from tests.kafka.tampering import Tampering
 from tests.log.helpers import COMMITTED, UNCOMMITTED, new_topic, write
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.tampering import Tampering
 
 
 async def _filled(log: KafkaLog, partitions: int) -> list[TopicPartition]:

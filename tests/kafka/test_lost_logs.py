@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
@@ -25,19 +27,13 @@ from ks_actors import (
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
+from ks_actors.topology import Topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, cluster
-from tests.kafka.counting import PARTITIONS, counting, ended
+from tests.kafka.counting import PARTITIONS, Counting, counting, ended
 from tests.kafka.test_truncation import lose_disk
 from tests.log.helpers import batch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from ks_actors.topology import Topology
-    from tests.kafka.broker import Broker
-    from tests.kafka.counting import Counting
 
 __all__ = ["cluster"]
 

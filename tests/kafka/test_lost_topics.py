@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +11,8 @@ from ks_actors import InstanceState, MissingSourceTopics, ProductionFailed, Unkn
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.counting import PARTITIONS, Counting, counting, ended
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import LogError
 from ks_actors.log import GroupMetadata, NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.admin import commit_split
+from tests.kafka.tampering import Tampering
 from tests.log.helpers import group_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.tampering import Tampering
 
 # As much as Kafka takes for an offset: 300 of them are more than a batch may have.
 METADATA = "m" * 4_000

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogError, LogTimeout, NotAuthorized
-from ks_actors.log import GroupMetadata, JoinsAhead, MemberAssignment, NewMember, OffsetAndMetadata, TopicPartition
+from ks_actors.log import Assignor, GroupMetadata, JoinsAhead, MemberAssignment, MemberInfo, Membership, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client import GROUP, TRANSACTION
 from ks_actors.log.kafka.wire._group_requests import encode_member, heartbeat, join_group, leave_group, sync_group
 from ks_actors.log.kafka.wire._requests import AddOffsetsToTxnRequest, EndTxnRequest, init_producer_id, txn_offset_commit
-from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD
+from tests.kafka.broker import STRANGER, STRANGERS_PASSWORD, Broker
+from tests.kafka.tampering import Tampering
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, revoked, settle
 from tests.waiting import PATIENCE_S, SESSION_MS, soon, until
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ks_actors.log import Assignor, MemberInfo, Membership
-    from tests.kafka.broker import Broker
-    from tests.kafka.tampering import Tampering
 
 
 async def enter(

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogClosed, LogError, LogTimeout, NotAuthorized, UnknownTopicOrPartition
 from ks_actors.lifecycle._clock import elapsed_time
-from ks_actors.log import Lease, NewMember, OffsetAndMetadata, TopicPartition
+from ks_actors.log import Lease, Membership, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._loop_thread import LoopThread
 from ks_actors.log.kafka.group._group_member import GroupMember
 from ks_actors.log.kafka.group._membership import KafkaMembership
+from tests.kafka.broker import Broker
 from tests.kafka.tampering import Tampering, error_code, setting
 from tests.log.helpers import assigned, by_turns, group_name, lost, new_topic, settle
 from tests.waiting import PATIENCE_S, soon, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from ks_actors.log import Membership
-    from tests.kafka.broker import Broker
 
 LOADING, NOT_COORDINATOR, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, FORBIDDEN, FENCED = 14, 16, 22, 25, 27, 30, 82
 

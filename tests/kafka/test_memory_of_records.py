@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder  # type: ignore[import-untyped]
@@ -13,9 +13,6 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.kafka.wire import _batch_header, _plain_record_reader, _record_reader
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from tests.kafka.poisons import GZIP, Header, made, record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PARTITION = TopicPartition("topic", 3)
 LIMIT = 1 << 20

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,6 @@ from ks_actors.log.kafka.wire._requests import offset_fetch
 from tests.kafka.broker import Broker, require_kafka
 from tests.log.helpers import COMMITTED, assigned, batch, by_turns, group_name, settle
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _REPLICATED = {
     "default.replication.factor": "2",

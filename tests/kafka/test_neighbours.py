@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
-from ks_actors import LogError
+from ks_actors import App, LogError
 from ks_actors.log.kafka.group._local_members import LocalMembers
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.counting import counting
+from tests.kafka.broker import Broker
+from tests.kafka.counting import Counting, counting
 from tests.kafka.helpers import module_process
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterator
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from ks_actors import App
-    from tests.kafka.broker import Broker
-    from tests.kafka.counting import Counting
 
 SERVERS, GROUP = "localhost:9092", "group"
 SESSION_S = 2 * PATIENCE_S

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from ks_actors._errors import Fenced, LogClosed, NotAuthorized
-from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionScope
+from ks_actors.log import GroupMetadata, OffsetAndMetadata, TopicPartition, TransactionScope
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.log.kafka.transactions import _transactional_producer
 from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
-from tests.kafka.tampering import error_code
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
+from tests.kafka.tampering import Tampering, error_code
 from tests.log.helpers import COMMITTED, UNCOMMITTED, group_name, join, new_topic, values_of, write
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ks_actors.log import TopicPartition
-    from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka.producer._partition_queue import Identity
-    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
-    from tests.kafka.tampering import Tampering
 
 GROUP_AUTHORIZATION_FAILED = 30
 

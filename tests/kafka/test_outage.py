@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ks_actors import InstanceState, LogTimeout
+from ks_actors import App, InstanceState, LogTimeout
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.runtime import UncaughtResponse
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, GUARANTEES
-from tests.kafka.counting import counting, ended
+from tests.kafka.broker import Broker
+from tests.kafka.counting import Counting, counting, ended
 from tests.log.helpers import assigned, join, revoked
 from tests.waiting import PATIENCE_S, SESSION_MS, soon, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from ks_actors import App
-    from tests.kafka.broker import Broker
-    from tests.kafka.counting import Counting
 
 # An outage of minutes in seconds: each call ends several times in an outage, and not by a pause of a broker that is well.
 BRIEF = KafkaOptions(request_timeout_ms=1_000, connect_timeout_ms=300, api_timeout_ms=3_000, delivery_timeout_ms=5_000)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,14 +18,8 @@ from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._outages import Line, Outages, Refusals
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 from ks_actors.records._batch import Batch
-from tests.kafka.broker import free_ports
+from tests.kafka.broker import Broker, free_ports
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 ME = 1
 REASON = "broker 1 at kafka:9092 cannot be reached"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from ks_actors.log import GroupMetadata, NewMember
 from ks_actors.log.kafka.group._group_member import HEARTBEAT_MS, GroupMember
 from ks_actors.log.kafka.group._member_errors import MemberRemoved
 from tests.log.helpers import by_turns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GROUP = GroupMetadata("g", 1, "m")
 ANSWER_S = 0.002

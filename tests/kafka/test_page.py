@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +11,11 @@ from ks_actors.letters import read_letters, redrive
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.web import serve_page
+from tests.kafka.broker import Broker
 from tests.kafka.helpers import module_process
 from tests.waiting import SESSION_MS
 from tests.web.browser import browsing
 from tests.web.helpers import TOKEN, Visits, create_topics, visit, visiting
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 pytestmark = pytest.mark.extended
 

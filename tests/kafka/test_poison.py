@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -24,16 +24,12 @@ from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.wire._error_codes import STALE_METADATA
 from ks_actors.log.kafka.wire._produce_request import ProduceRequest
 from ks_actors.serdes import STRING
+from ks_actors.topology import Topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.poisons import LIMIT, Poison, made, poisons, record
 from tests.log.helpers import group_name, read_all
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ks_actors.topology import Topology
-    from tests.kafka.broker import Broker
 
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
 WANTED = 80

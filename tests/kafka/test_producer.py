@@ -6,7 +6,6 @@ import asyncio
 import math
 import random
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka import codec  # type: ignore[import-untyped]
@@ -24,19 +23,15 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.log import Lease, NewTopic, Outgoing, TopicPartition
-from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.wire._batch_header import HEADER
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.records._batch import Batch
+from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect, until_configured
-from tests.kafka.tampering import setting
+from tests.kafka.tampering import Tampering, setting
 from tests.log.helpers import NOBODY, batch, group_name, new_topic, outgoing, read_all, values_of, write
 from tests.waiting import soon, until
-
-if TYPE_CHECKING:
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.broker import Broker
-    from tests.kafka.tampering import Tampering
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

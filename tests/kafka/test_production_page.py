@@ -9,17 +9,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
+from tests.kafka.broker import Broker
 from tests.log.helpers import group_name
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from tests.kafka.broker import Broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "production.md"
 PROGRAM = re.compile(r"^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors import Consumed, InstanceState, Materialized, Produced, ProductionFailed, RecordTooLarge, StreamsBuilder, TopologyError
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.serdes import BYTES, LONG
+from ks_actors.topology import Topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.counting import PARTITIONS, Counting, counting, ended
 from tests.log.helpers import batch, values_of
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.topology import Topology
-    from tests.kafka.broker import Broker
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 LARGE = b"x" * 5_000

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 
 from ks_actors._errors import LogError, LogTimeout
-from ks_actors.log import NewMember
+from ks_actors.log import Membership, NewMember
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
-from tests.kafka.tampering import error_code
+from tests.kafka.broker import Broker
+from tests.kafka.tampering import Tampering, error_code
 from tests.log.helpers import by_turns, group_name, new_topic
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from ks_actors.log import Membership
-    from tests.kafka.broker import Broker
-    from tests.kafka.tampering import Tampering
 
 
 async def enter(log: KafkaLog, group: str, topic: str, *, session_timeout_ms: int = 3_000) -> Membership:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from tests.kafka.broker import Broker, free_ports, require_kafka
 from tests.kafka.certificates import Authority, Issued, Listener
 from tests.log.helpers import UNCOMMITTED, fetch_one, group_name, join, new_topic, settle, write
 from tests.waiting import soon, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Clock:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from ks_actors import ProduceFailed
-from ks_actors.log import Outgoing
+from ks_actors.log import Outgoing, Producer, TopicPartition
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
+from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
-from tests.kafka.tampering import fetch_code
+from tests.kafka.tampering import Tampering, fetch_code
 from tests.log.helpers import NOBODY, batch, group_name, new_topic, values_of
 from tests.waiting import soon, until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.log import Producer, TopicPartition
-    from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
-    from tests.kafka.broker import Broker
-    from tests.kafka.tampering import Tampering
 
 _NOT_AUTHORIZED = 29
 

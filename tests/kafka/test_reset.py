@@ -8,23 +8,18 @@ import subprocess
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
 
-from ks_actors import App, Batch, NotAuthorized, ResetRefused, ShiftBy, StreamsConfig, reset
+from ks_actors import App, Batch, NotAuthorized, ResetPlan, ResetRefused, ShiftBy, StreamsConfig, Topology, reset
 from ks_actors.cli._main import ks_actors
 from ks_actors.log import NewMember, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
-from tests.kafka.broker import PASSWORD, QUICK, STRANGER, STRANGERS_PASSWORD, USER, jars
+from tests.kafka.broker import PASSWORD, QUICK, STRANGER, STRANGERS_PASSWORD, USER, Broker, jars
 from tests.log.helpers import by_turns, read_all
 from tests.runtime.helpers import counting
-
-if TYPE_CHECKING:
-    from ks_actors import ResetPlan, Topology
-    from tests.kafka.broker import Broker
-
 from tests.waiting import soon, until
 
 SOURCE = Path(__file__).parent / "streams" / "Resets.java"

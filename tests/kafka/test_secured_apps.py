@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.protocol.admin import CreateAclsRequest_v1  # type: ignore[import-untyped]
@@ -13,15 +14,10 @@ from ks_actors.log import OffsetAndMetadata
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.wire._requests import Pinned
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
-from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER
+from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker
 from tests.kafka.counting import Counting, counting, ended
 from tests.log.helpers import group_name, join, new_topic, settle
 from tests.waiting import soon, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 WAYS = [("SSL", None), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
@@ -13,21 +14,17 @@ from ks_actors import LogClosed, LogTimeout, ProduceFailed, TransactionAborted
 from ks_actors._errors import InvalidRecord, RecordTooLarge
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka.admin import Admin
+from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.producer._partition_queue import Identity
 from ks_actors.log.kafka.producer._send_call import SendCall
 from ks_actors.log.kafka.producer._sender import EpochRefused, Sender
+from ks_actors.log.kafka.wire import RecordBatch
 from ks_actors.log.kafka.wire._batch_header import HEADER
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.log.kafka.wire._error_codes import NONE
 from tests.log.helpers import batch
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
-
-    from ks_actors.log.kafka.admin import Admin
-    from ks_actors.log.kafka.client._client import KafkaClient
-    from ks_actors.log.kafka.wire import RecordBatch
 
 NOT_LEADER, INVALID_PRODUCER_EPOCH = 6, 47
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)

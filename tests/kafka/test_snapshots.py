@@ -6,23 +6,19 @@ import shutil
 import uuid
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors import App, Batch, SnapshotRefused, StreamsConfig, TopicExists
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Shape, SnapshotWriter, SourcePosition
+from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
 from tests.runtime.helpers import counting
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.broker import Broker
 
 SOURCE = TopicPartition("in", 0)
 KEYS = 5_000

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,16 +15,11 @@ from ks_actors import App, Consumed, Materialized, StreamsBuilder, StreamsConfig
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, QueryResult, StateQueryRequest
+from tests.kafka.broker import Broker
 from tests.log.helpers import UNCOMMITTED, batch
 from tests.runtime.helpers import GUARANTEES
 from tests.runtime.standing import Heard
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 ROWS = 200
 

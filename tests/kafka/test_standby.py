@@ -5,26 +5,21 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
-from ks_actors import App, StreamsConfig
+from ks_actors import App, StreamsConfig, TaskId
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime import RestoreListener, StandbyUpdateListener
 from tests.chaos.app import count_topology
 from tests.chaos.checks import EXACTLY_ONCE, Update, check_output
+from tests.kafka.broker import Broker
 from tests.kafka.counting import read_updates
 from tests.kafka.helpers import module_process
 from tests.log.helpers import COMMITTED, batch, read_all
 from tests.waiting import PATIENCE_S, SESSION_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from ks_actors import TaskId
-    from tests.kafka.broker import Broker
 
 PARTITIONS = 2
 

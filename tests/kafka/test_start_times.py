@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING
 
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.serdes import BYTES
 from tests.chaos.checks import EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
 from tests.log.helpers import batch, read_all
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 HOUR_MS = 3_600_000
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from ks_actors import FencedInstanceId, InstanceState
+from ks_actors import App, FencedInstanceId, InstanceState
 from ks_actors.log.kafka import KafkaLog
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting, ended
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors import App
-    from tests.kafka.broker import Broker
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]
 

@@ -7,26 +7,23 @@ import random
 import time
 import uuid
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ks_actors import App, Batch, Consumed, Materialized, Produced, SessionWindows, StreamsBuilder, StreamsConfig
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.records._partitioner import partition
 from ks_actors.serdes import BYTES, LONG
+from ks_actors.topology import Topology
+from tests.kafka.broker import Broker
 from tests.kafka.count_app import command
 from tests.kafka.helpers import connect
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from ks_actors.log.kafka import KafkaLog
-    from ks_actors.topology import Topology
-    from tests.kafka.broker import Broker
 
 PARTITIONS = 2
 RECORDS = 2_000

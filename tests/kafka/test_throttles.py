@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
+
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.client._connections import _Connection
 from ks_actors.log.kafka.client._throttles import Throttles
 from ks_actors.log.kafka.wire import ProduceRequest
 from tests.kafka.scripted import in_virtual_time
 from tests.log.helpers import UNCOMMITTED, new_topic, values_of, write
-
-if TYPE_CHECKING:
-    import pytest
-
-    from ks_actors.log.kafka import KafkaLog
 
 
 def test_nothing_is_sent_while_a_connection_is_muted(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import struct
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.protocol.types import (  # type: ignore[import-untyped]
@@ -22,17 +23,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.log.kafka.wire._metadata_request import _MetadataResponse, _Uuid
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.counting import PARTITIONS, counting
 from tests.log.helpers import batch, new_topic
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.broker import Broker
 
 METADATA = 3
 

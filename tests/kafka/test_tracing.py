@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors import App, Batch, StreamsConfig
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
+from tests.kafka.broker import Broker
 from tests.tracing.spans import HEADER, TRACE, Recorded, context_in, id_of
 from tests.tracing.test_otel_tracing import check_one_trace, pipeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

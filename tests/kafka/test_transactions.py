@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import Fenced, IllegalGeneration, InvalidRecord, LogError, LogTimeout, ProduceFailed, RecordTooLarge, TransactionAborted
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
-from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.producer._partition_queue import Identity
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 from ks_actors.records._batch import Batch
+from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, group_name, join, new_topic, outgoing, values_of, write
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from ks_actors.log.kafka import KafkaLog
-    from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
-    from tests.kafka.broker import Broker
 
 
 async def transactional(log: KafkaLog, name: str | None = None, timeout_ms: int = 60_000) -> KafkaTransactionalProducer:

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import shutil
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,25 +15,20 @@ from hypothesis import strategies as st
 
 from ks_actors import InstanceState, LogError, LogTruncated, OffsetOutOfRange
 from ks_actors.log import IsolationLevel, OffsetAndMetadata, TopicPartition
+from ks_actors.log.kafka import KafkaLog
 from ks_actors.log.kafka.admin._committed_offsets import fetch_committed
 from ks_actors.log.kafka.client import EpochHistory, LeaderEpochs
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting, ended
 from tests.kafka.helpers import connect
-from tests.kafka.tampering import fetch_answer, fetch_code
+from tests.kafka.tampering import Tampering, fetch_answer, fetch_code
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_fetch_records import chunk, stored
 from tests.kafka.test_membership import enter
 from tests.log.helpers import assigned, fetch_one, group_name, new_topic, write
 from tests.waiting import soon, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.broker import Broker
-    from tests.kafka.tampering import Tampering
 
 PARTITION = TopicPartition("topic", 0)
 

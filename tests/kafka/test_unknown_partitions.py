@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import ProduceFailed
 from ks_actors._errors import UnknownTopicOrPartition
+from ks_actors.log.kafka import KafkaLog
+from tests.kafka.tampering import Tampering
 from tests.log.helpers import COMMITTED, NOBODY, group_name, new_topic, values_of, write
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from ks_actors.log.kafka import KafkaLog
-    from tests.kafka.tampering import Tampering
 
 
 def unknown(response: Any) -> Any:

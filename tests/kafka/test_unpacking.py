@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,16 +22,12 @@ from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from ks_actors.log.kafka.wire._unpacking import unpacked
 from tests.examples_of import examples
+from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
 from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time
 from tests.kafka.test_fetch_records import stored
 from tests.log.helpers import new_topic, write
 from tests.waiting import PATIENCE_S, soon
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from tests.kafka.broker import Broker
 
 PARTITION = TopicPartition("topic", 0)
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import tracemalloc
 import zlib
-from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
@@ -18,11 +17,9 @@ from ks_actors.kernel import _kernel as kernel
 from ks_actors.log import TopicPartition
 from ks_actors.log.kafka.wire import _batch_header, _decompression, _plain_record_reader, _record_reader
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
+from ks_actors.records._batch import Batch
 from tests.examples_of import examples
 from tests.kafka.poisons import GZIP, LIMIT, LZ4, SNAPPY, ZSTD, made, packed, poisons, record, sealed
-
-if TYPE_CHECKING:
-    from ks_actors.records._batch import Batch
 
 PARTITION = TopicPartition("topic", 3)
 CODECS = [GZIP, SNAPPY, LZ4, ZSTD]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors import Consumed, Produced, StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.serdes import BYTES
+from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
 from tests.kafka.upgrades import CHANGES, GUARANTEES, upgrade
 from tests.log.helpers import batch, read_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

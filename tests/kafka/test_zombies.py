@@ -10,9 +10,10 @@ import signal
 import sys
 import uuid
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,14 +23,10 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.runtime import RestoreListener
 from tests.chaos.app import count_topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, Update, check_output, count_of
+from tests.kafka.broker import Broker
 from tests.kafka.counting import reached, read_updates
 from tests.log.helpers import COMMITTED, UNCOMMITTED, batch, read_all
 from tests.waiting import PATIENCE_S, SESSION_MS, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.kafka.broker import Broker
 
 PARTITIONS = 2
 

@@ -12,21 +12,16 @@ import itertools
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ks_actors import App, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
+from ks_actors.topology import Topology
 from tests.kafka.broker import Broker
 from tests.log.helpers import batch, group_name, read_until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.topology import Topology
-
 from tests.waiting import PATIENCE_S
 
 GUARANTEES = ("at_least_once", "exactly_once_v2")

@@ -12,17 +12,15 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ks_actors import InstanceState
 from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from ks_actors.log.kafka.group._membership import KafkaMembership
 from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 from tests.chaos import app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 POINTS = ("commit", "keep", "revoked", "restore")
 

@@ -9,9 +9,10 @@ import random
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
@@ -22,9 +23,6 @@ from hypothesis import strategies as st
 
 from ks_actors.kernel import _kernel
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HEADER = 61
 LIMIT = 1 << 20

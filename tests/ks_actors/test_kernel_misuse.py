@@ -7,18 +7,15 @@ import os
 import subprocess
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 
 from ks_actors import Window, Windowed
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as typed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 kernel: Any = typed  # misused on purpose
 needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason="the kernel was not built")

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors.kernel import _native
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import echo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
 
 
 async def _nothing(_: AppHarness) -> None:

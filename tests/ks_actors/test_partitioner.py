@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 
 from ks_actors.records import _partitioner
 from ks_actors.records._partitioner import CACHE, FEW, REST, Partitioner, murmur2, partition, partitions_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Computed by org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.3.1.
 JAVA = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import socket
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,10 +22,6 @@ from ks_actors.log.kafka.client import LoopThread
 from ks_actors.log.kafka.client._addresses import connect_to_any
 from ks_actors.log.kafka.client._client import KafkaClient
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import AsyncIterator
 
 VARIABLE = ContextVar[str]("VARIABLE")
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
 from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 2, "out": 2, "dead": 1}
 DEAD = TopicPartition("dead", 0)

@@ -7,15 +7,13 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.liveness.layers import LAYERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _CHUNK = 10
 # Two hundred times what a seed takes: beyond it something turns in a circle.

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from functools import cache
 from random import Random
 from struct import Struct
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 
 from ks_actors.log import TopicPartition
+from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._known_topics import TopicMetadata
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ks_actors.log.kafka.client._client import KafkaClient
 
 _VERSION: Final = 12
 _START: Final = Struct(">iiiibii")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from tests.liveness.__main__ import attempt
 from tests.liveness.old_faults import OLD_FAULTS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MOST = 200
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from actors.testing import VirtualLoop
-from ks_actors.log import TopicPartition
+from ks_actors.log import Fetched, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from tests.liveness.broker import Cluster, connect
+from tests.liveness.fetch_plan import Event, FetchPlan
+from tests.liveness.plan import Burst
 from tests.liveness.watch import Standstill
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.log import Fetched
-    from tests.liveness.fetch_plan import Event, FetchPlan
-    from tests.liveness.plan import Burst
 
 _POLL_MS: Final = 100
 _AT_ONCE: Final = 2_000

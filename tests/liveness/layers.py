@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 from tests.liveness.fetch_plan import draw_fetching
 from tests.liveness.fetch_run import fetch_all
@@ -12,9 +12,6 @@ from tests.liveness.plan import draw
 from tests.liveness.run import live
 from tests.liveness.wide_plan import draw_wide
 from tests.simulation.layer import run_kafka_seed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def run_app_seed(seed: int) -> None:

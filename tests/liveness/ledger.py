@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ks_actors.records._partitioner import partition as partition_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ks_actors.testing import TestRecord
-    from tests.liveness.plan import Lane
+from ks_actors.testing import TestRecord
+from tests.liveness.plan import Lane
 
 GROUPS = 7
 

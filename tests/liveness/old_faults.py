@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from ks_actors.log.kafka.consumer._fetch_broker import LONG_MS, FetchBroker
+import pytest
+
+from ks_actors.log import TopicPartition
+from ks_actors.log.kafka.consumer._fetch_broker import LONG_MS, BrokerTurn, FetchBroker
 from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
 from ks_actors.runtime import messages as m
@@ -13,15 +17,7 @@ from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.processing._input_budget import InputBudget
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.runtime.processing._scheduler import Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-
-    from ks_actors.log import TopicPartition
-    from ks_actors.log.kafka.consumer._fetch_broker import BrokerTurn
-    from ks_actors.task._task import Task
+from ks_actors.task._task import Task
 
 _SHORT_MS = 50
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, ParamSpec, TypeVar
 
 from ks_actors import LogTimeout
+from ks_actors.log import Log
 from ks_actors.testing._connection import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ks_actors.log import Log
 
 P = ParamSpec("P")
 T = TypeVar("T")

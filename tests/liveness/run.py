@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from actors import AskTimeout
 from actors.actor._blocking import BlockingLane
 from actors.testing import VirtualLoop
-from ks_actors import LogTimeout, NotRunning, TaskTimeout
+from ks_actors import LogTimeout, NotRunning, TaskId, TaskTimeout
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded._faults import Faults
 from ks_actors.records._batch import Batch
@@ -21,16 +22,11 @@ from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, _harness
 from tests.liveness.ledger import Ledger
+from tests.liveness.plan import Burst, Fault, Lane, Plan
 from tests.liveness.road import Road, RoadConnection
 from tests.liveness.topology import build
 from tests.liveness.watch import LOOK_S, Standstill, Watch
 from tests.liveness.wide_topology import GRACE_MS, IDLE_MS, WINDOW_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ks_actors import TaskId
-    from tests.liveness.plan import Burst, Fault, Lane, Plan
 
 START_MS: Final = 1_700_000_000_000
 _LONGEST_S: Final = 900.0

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,17 +14,11 @@ from ks_actors import App, StreamsConfig
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.testing import TestRecord
-from tests.kafka.broker import kafka_broker
-from tests.liveness.plan import draw
+from tests.kafka.broker import Broker, kafka_broker
+from tests.liveness.plan import Lane, Plan, draw
 from tests.liveness.run import Run
 from tests.liveness.topology import build
 from tests.log.helpers import group_name, read_all
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kafka.broker import Broker
-    from tests.liveness.plan import Lane, Plan
 
 __all__ = ["kafka_broker"]
 

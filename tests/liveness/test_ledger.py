@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from ks_actors.testing import TestRecord
 from tests.liveness.ledger import Ledger, Wrong
-from tests.liveness.plan import Lane, Work
-
-if TYPE_CHECKING:
-    from tests.liveness.plan import Shape
+from tests.liveness.plan import Lane, Shape, Work
 
 SENT = ("k", "k", "other")
 RIGHT: dict[Shape, list[tuple[str, str]]] = {

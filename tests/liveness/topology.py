@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from ks_actors import (
     Consumed,
@@ -11,23 +12,19 @@ from ks_actors import (
     JoinWindows,
     Materialized,
     Processor,
+    ProcessorContext,
     Produced,
     PunctuationType,
+    Record,
     StreamJoined,
     StreamsBuilder,
     blocking,
     serdes,
 )
-from tests.liveness.ledger import group_of
+from ks_actors.topology import Topology
+from tests.liveness.ledger import Ledger, group_of
+from tests.liveness.plan import Lane, Plan
 from tests.liveness.wide_topology import add_wide
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import ProcessorContext, Record
-    from ks_actors.topology import Topology
-    from tests.liveness.ledger import Ledger
-    from tests.liveness.plan import Lane, Plan
 
 TICK_S = 1.0
 _LONG_MS = 86_400_000

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tests.liveness.ledger import Place
+from tests.liveness.ledger import Ledger, Place
+from tests.liveness.plan import Lane, Plan
 from tests.liveness.topology import TICK_S
-
-if TYPE_CHECKING:
-    from tests.liveness.ledger import Ledger
-    from tests.liveness.plan import Lane, Plan
 
 BOUND_S: Final = 4.0
 """How long a task may stand still that nothing of its own holds up."""

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from ks_actors import (
     BufferConfig,
     Grouped,
+    KeyValueStore,
     Materialized,
     Processor,
+    ProcessorContext,
     PunctuationType,
     Record,
     StreamJoined,
+    StreamsBuilder,
     Suppressed,
     TimeWindows,
     serdes,
     stores,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors import KeyValueStore, ProcessorContext, StreamsBuilder
-    from tests.liveness.plan import Shape
+from tests.liveness.plan import Shape
 
 WINDOW_MS = 1_000
 GRACE_MS = 60_000

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from ks_actors.log import Assigned, GroupMetadata, IsolationLevel, Lost, MemberAssignment, NewMember, NewTopic, Outgoing, Revoked, TopicPartition
+from ks_actors.log import (
+    Assigned,
+    Fetched,
+    Fetcher,
+    GroupMetadata,
+    IsolationLevel,
+    Log,
+    Lost,
+    MemberAssignment,
+    MemberInfo,
+    Membership,
+    NewMember,
+    NewTopic,
+    Outgoing,
+    Revoked,
+    TopicPartition,
+    Writer,
+)
+from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records._batch import Batch
 from tests.waiting import PATIENCE_S, soon
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ks_actors.log import Fetched, Fetcher, Log, MemberInfo, Membership, Writer
-    from ks_actors.log.embedded import EmbeddedLog
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED

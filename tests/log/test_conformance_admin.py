@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import IllegalGeneration, UnknownTopicOrPartition
-from ks_actors.log import Assigned, ManagesGroups, NewMember, OffsetAndMetadata, TopicPartition
+from ks_actors.log import Assigned, Log, ManagesGroups, Membership, NewMember, OffsetAndMetadata, TopicPartition
 from tests.log.helpers import by_turns, new_topic
-
-if TYPE_CHECKING:
-    from ks_actors.log import Log, Membership
-
-
 from tests.waiting import soon, until
 
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogClosed
-from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log import Log, MemberAssignment, MemberInfo, NewMember, NewTopic, OffsetAndMetadata, TopicPartition
 from ks_actors.log._groups import ManagesGroups
 from tests.log.helpers import assigned, by_turns, group_name, join, lost, new_topic, revoked, settle
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ks_actors.log import Log, MemberAssignment, MemberInfo
-
-
 from tests.waiting import soon, until
 
 

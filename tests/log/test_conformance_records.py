@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors._errors import LogClosed, OffsetOutOfRange, ProduceFailed, RecordTooLarge, TopicExists, UnknownTopicOrPartition
-from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log import Fetcher, Log, NewTopic, Outgoing, TopicPartition
 from ks_actors.records._batch import Batch
 from tests.log.helpers import COMMITTED, PATIENCE_MS, UNCOMMITTED, batch, fetch_one, new_topic, outgoing, read_all, values_of, write
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from ks_actors.log import Fetcher, Log
 
 
 def reader(log: Log, *partitions: TopicPartition) -> Fetcher:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,12 +19,9 @@ from ks_actors._errors import (
     TransactionAborted,
     UnknownTopicOrPartition,
 )
-from ks_actors.log import GroupMetadata, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.log import GroupMetadata, Log, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.records._batch import Batch
 from tests.log.helpers import NOBODY, UNCOMMITTED, assigned, fetch_one, group_name, join, new_topic, outgoing, read_all, values_of, write
-
-if TYPE_CHECKING:
-    from ks_actors.log import Log
 
 HOUR_MS = 3_600_000
 

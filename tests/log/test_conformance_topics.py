@@ -9,13 +9,12 @@ import pytest
 
 from ks_actors._errors import LogError, OffsetOutOfRange, UnknownTopicOrPartition
 from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.kafka import KafkaLog
 from tests.log.helpers import COMMITTED, assigned, fetch_one, group_name, join, new_topic, read_all, revoked, write
 from tests.waiting import soon
 
 if TYPE_CHECKING:
-    from ks_actors.log.embedded import EmbeddedLog
-    from ks_actors.log.kafka import KafkaLog
-
     AnyLog = EmbeddedLog | KafkaLog
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors._errors import Fenced, IllegalGeneration, LogClosed, ProduceFailed, TransactionAborted
-from ks_actors.log import GroupMetadata, OffsetAndMetadata, TopicPartition
+from ks_actors.log import GroupMetadata, Log, OffsetAndMetadata, TopicPartition, TransactionalProducer
 from tests.log.helpers import (
     COMMITTED,
     NOBODY,
@@ -25,9 +24,6 @@ from tests.log.helpers import (
     write,
 )
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from ks_actors.log import Log, TransactionalProducer
 
 
 async def transactional(log: Log, name: str, timeout_ms: int = 60_000) -> TransactionalProducer:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from ks_actors._errors import ConfigError, InvalidRecord, LogClosed, LogError, ProduceFailed
-from ks_actors.log import NewTopic, Outgoing
+from ks_actors.log import NewTopic, Outgoing, TopicPartition, Writer
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.records._batch import Batch
-from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, batch, new_topic, outgoing, read_all, write
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from ks_actors.log import TopicPartition, Writer
-    from ks_actors.records._batch import Headers
-    from tests.log.helpers import Clock
-
-
+from ks_actors.records._batch import Batch, Headers
+from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, Clock, batch, new_topic, outgoing, read_all, write
 from tests.waiting import until
 
 

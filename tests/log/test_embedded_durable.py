@@ -6,7 +6,8 @@ import asyncio
 import random
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rocksdict import Options, Rdict
@@ -14,7 +15,7 @@ from rocksdict import Options, Rdict
 from ks_actors._errors import Fenced, LogCorrupted, LogError
 from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog, _codec, _rocks
-from ks_actors.records._batch import Batch
+from ks_actors.records._batch import Batch, Headers
 from tests.log.helpers import (
     COMMITTED,
     NOBODY,
@@ -32,11 +33,6 @@ from tests.log.helpers import (
     write,
 )
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.records._batch import Headers
 
 
 async def test_everything_is_there_again(tmp_path: Path) -> None:

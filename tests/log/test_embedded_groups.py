@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from ks_actors._errors import IllegalGeneration, LogError, UnknownTopicOrPartition
-from ks_actors.log import Lease, NewMember, NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log import Lease, MemberAssignment, MemberInfo, NewMember, NewTopic, OffsetAndMetadata, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog, EmbeddedMembership
 from tests.log.helpers import NOBODY, assigned, by_turns, join, lost, new_topic, revoked, settle, write
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ks_actors.log import MemberAssignment, MemberInfo
-    from ks_actors.log.embedded import EmbeddedLog, EmbeddedMembership
 
 pytestmark = pytest.mark.usefixtures("actors_seed")
 

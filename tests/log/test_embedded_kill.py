@@ -6,14 +6,11 @@ import asyncio
 import random
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ks_actors.log.embedded import EmbeddedLog
 from tests.log.helpers import join, values_of
 from tests.log.writer import PARTITIONS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROUNDS = 6
 

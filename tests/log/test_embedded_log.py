@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from ks_actors._errors import ConfigError, Fenced, LogClosed, LogError, ProduceFailed, StorageFull, TransactionAborted, UnknownTopicOrPartition
 from ks_actors.log import NewTopic, OffsetAndMetadata, Outgoing, TopicPartition, open_log
-from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.records._batch import Batch
+from ks_actors.log.embedded import EmbeddedLog, Operation
+from ks_actors.records._batch import Batch, Headers
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, assigned, batch, fetch_one, join, new_topic, outgoing, read_all, values_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from ks_actors.log.embedded import Operation
-    from ks_actors.records._batch import Headers
 
 
 async def test_logs_are_opened_by_url(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,17 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from ks_actors._errors import Fenced
-from ks_actors.log import GroupMetadata, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
-from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log import GroupMetadata, IsolationLevel, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog, EmbeddedProducer, EmbeddedTransactionalProducer
 from ks_actors.records._batch import Batch
 from tests.examples_of import examples
 from tests.log.helpers import COMMITTED, UNCOMMITTED, abandon
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from ks_actors.log import IsolationLevel
-    from ks_actors.log.embedded import EmbeddedProducer, EmbeddedTransactionalProducer
 
 PLACES = [TopicPartition("plain", 0), TopicPartition("compacted", 0)]
 IDS = ["x", "y"]

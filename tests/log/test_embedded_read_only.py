@@ -6,17 +6,14 @@ import asyncio
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from ks_actors import Batch, ConfigError, LogError
 from ks_actors.log import Fetched, IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 WHERE = TopicPartition("t", 0)
 

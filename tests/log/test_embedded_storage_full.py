@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,6 @@ from ks_actors._errors import LogError, ProduceFailed, StorageFull, TransactionA
 from ks_actors.log import NewTopic, OffsetAndMetadata, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog, _rocks
 from tests.log.helpers import COMMITTED, NOBODY, UNCOMMITTED, Clock, new_topic, outgoing, read_all, values_of, write
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
 
 @contextmanager

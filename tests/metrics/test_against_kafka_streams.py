@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ks_actors.metrics import Metric
 from ks_actors.metrics.families import ABSENT, catalogue, store
 from ks_actors.testing import AppHarness, run_app
 from tests.metrics.topology import topology
-
-if TYPE_CHECKING:
-    from ks_actors.metrics import Metric
 
 Line = tuple[str, str, tuple[tuple[str, str], ...]]
 

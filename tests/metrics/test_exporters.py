@@ -9,7 +9,9 @@ import math
 import re
 import socket
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 from urllib.request import urlopen
 
 import pytest
@@ -32,10 +34,6 @@ from ks_actors.metrics.exporters import (
 from ks_actors.metrics.families import catalogue, client, task
 from ks_actors.testing import AppHarness, run_app
 from tests.metrics.test_app_metrics import counting
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 OWN = Group("ks-actors-some-metrics", "client-id", "task-id")
 SIZE, COUNT = OWN.gauge("size", "A size in bytes"), OWN.counter("events-total", "Events")

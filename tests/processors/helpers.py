@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ks_actors._errors import ProcessingFailed, StreamsError
+from ks_actors.processors.api._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
+from ks_actors.processors.api._update_cache import Cache
+from ks_actors.records._batch import Batch, Headers
 from ks_actors.records._task_id import TaskId
+from ks_actors.serdes import Serde
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task.origins._record_origins import RecordOrigins
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ks_actors.processors.api._operator import Bound, Operator, Process, ProcessBatch, RecordMetadata
-    from ks_actors.processors.api._update_cache import Cache
-    from ks_actors.records._batch import Batch, Headers
-    from ks_actors.serdes import Serde
 
 Entry = tuple[Any, int]
 

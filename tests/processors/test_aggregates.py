@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors._errors import ProcessingFailed
 from ks_actors.processors.aggregates._aggregates import StreamAggregate, StreamCount
+from ks_actors.processors.api._operator import Operator
 from ks_actors.records._batch import Batch
 
 from .helpers import DictStore, Node, Row, run
 from .records import batches, folded, folded_by_key, grown, grown_by_key
-
-if TYPE_CHECKING:
-    from ks_actors.processors.api._operator import Operator
 
 
 def new_store() -> DictStore:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from ks_actors import TopologyError, serdes
 from ks_actors.dsl import Consumed, Produced, StreamJoined, StreamsBuilder
 from ks_actors.testing import TopologyTestDriver
+from ks_actors.topology import Topology
 from tests.examples_of import examples
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TOLERANCE = 50

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,17 +15,13 @@ from ks_actors.processors.aggregates._custom_windows import CustomWindowedAggreg
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
 from ks_actors.processors.aggregates._windowed import WindowedAggregate
 from ks_actors.processors.aggregates._windowed_special import FinalWindowedAggregate
+from ks_actors.processors.api import Operator
 from ks_actors.records._batch import Batch
 from ks_actors.records._windowed import Window, Windowed
 from tests.windows.uneven import Uneven
 
 from .helpers import DictWindowStore, Node, Outcome, one_by_one, run
 from .records import batches, folded, folded_by_key, grown_by_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ks_actors.processors.api import Operator
 
 FOLDS: list[tuple[Callable[..., Any] | None, Callable[[], Any] | None]] = [(None, None), (folded, None), (folded_by_key, str), (grown_by_key, list)]
 SIZES = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 7), (5, 1)])

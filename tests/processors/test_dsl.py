@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,15 +21,13 @@ from ks_actors.dsl import (
     TimeWindows,
     UnlimitedWindows,
 )
+from ks_actors.dsl._windowed import TimeWindowedStream
 from ks_actors.processors import ValueTransformer
 from ks_actors.processors.tables._change_serde import ChangeSerde
 from ks_actors.processors.tables._tables import TableFilter, TableMapValues, TableSource
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, StoreKind, Topology
 from ks_actors.topology import stores as state_stores
-
-if TYPE_CHECKING:
-    from ks_actors.dsl._windowed import TimeWindowedStream
 
 TEXT = Consumed(STRING, STRING)
 LAST_INSTANT = 2**63 - 1

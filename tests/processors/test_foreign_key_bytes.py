@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -16,9 +16,6 @@ from ks_actors.processors.foreign_keys._combined_key import combined_key, prefix
 from ks_actors.records import murmur3_128
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def lines(kind: str) -> Iterator[list[str]]:

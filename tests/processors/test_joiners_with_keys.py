@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ks_actors import serdes
-from ks_actors.dsl import Consumed, JoinWindows, Materialized, Produced, StreamsBuilder
+from ks_actors.dsl import Consumed, JoinWindows, Materialized, Produced, Stream, StreamsBuilder, Table
 from ks_actors.testing import TopologyTestDriver
 from tests.examples_of import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.dsl import Stream, Table
 
 JSON: Any = serdes.json(list[Any])
 TEXT = Consumed(serdes.STRING, serdes.STRING)

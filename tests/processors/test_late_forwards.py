@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import Processor, PunctuationType, Record, StreamsError, Topology, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
-from ks_actors.testing import TestRecord, TopologyTestDriver
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
 from tests.runtime.helpers import in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ks_actors.processors.aggregates._final_sessions import FinalSessionAggregate
 from ks_actors.processors.aggregates._sessions import SessionAggregate, SessionAggregation
+from ks_actors.processors.api._operator import Operator
 from ks_actors.processors.tables._views import SessionView
 from ks_actors.records._batch import Batch
 from ks_actors.records._windowed import Window, Windowed
@@ -19,11 +21,6 @@ from ks_actors.topology import stores
 
 from .helpers import Node, Row, one_by_one
 from .records import HEADERS, batches, folded, folded_by_key, grown_by_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ks_actors.processors.api._operator import Operator
 
 KEYS = st.sampled_from(["a", "b", None])
 LATEST = 2**63 - 1

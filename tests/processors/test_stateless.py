@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import ProcessingFailed
 from ks_actors.processors import AsyncOptions
+from ks_actors.processors.api._operator import Operator
 from ks_actors.processors.stateless._branch import Branch
 from ks_actors.processors.stateless._flat import FlatMap, FlatMapValues
 from ks_actors.processors.stateless._stateless import DropNullKeys, Filter, ForEach, Map, MapValues, PassThrough, Peek, SelectKey, Stateless
 from ks_actors.records._batch import Batch, Headers
 
 from .helpers import Node, Row, one_by_one, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ks_actors.processors.api._operator import Operator
 
 KEYS = ["a", None, "b", "a", "c", "b"]
 VALUES = [1, 2, -1, 4, None, 3]

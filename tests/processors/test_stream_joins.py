@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,18 +11,14 @@ from hypothesis import strategies as st
 
 from ks_actors._errors import SerializationError, TopologyError
 from ks_actors.dsl import Consumed, JoinWindows, StreamJoined, StreamsBuilder
+from ks_actors.processors.api._operator import Process
 from ks_actors.processors.joins._pending_serdes import PendingKeySerde, PendingValuesSerde
 from ks_actors.processors.joins._stream_join import JoinWindow, PendingKey, StreamJoinSide
+from ks_actors.records._batch import Headers
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import StoreKind
 
 from .helpers import Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ks_actors.processors.api._operator import Process
-    from ks_actors.records._batch import Headers
 
 LEFT, RIGHT = True, False
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,16 +14,12 @@ from ks_actors.dsl import BufferConfig, Consumed, Materialized, StreamsBuilder, 
 from ks_actors.processors.tables._suppress import BufferedChange, Suppress, SuppressView
 from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde
 from ks_actors.processors.tables._views import StoreView
+from ks_actors.records._batch import Headers
 from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import ProcessorNode, StoreKind
 
 from .helpers import DictStore, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ks_actors.records._batch import Headers
 
 
 class Store:

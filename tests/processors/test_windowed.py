@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,6 @@ from ks_actors.records._windowed import Window, Windowed
 
 from .helpers import DictWindowStore, Node, Row, one_by_one, run
 from .records import batches, folded, folded_by_key, grown_by_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIZES = st.sampled_from([(10, 10), (10, 5), (10, 3), (7, 7), (5, 1)])
 FOLDS: list[tuple[Callable[..., Any] | None, Callable[[], Any] | None]] = [(None, None), (folded, None), (folded_by_key, str), (grown_by_key, list)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,15 +19,13 @@ from ks_actors import (
     RecordMetadata,
     StreamsBuilder,
     StreamsConfig,
+    Topology,
     TopologyError,
     WrappedNode,
 )
+from ks_actors.processors import AsyncProcess, BatchProcess, Process
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from ks_actors import Topology
-    from ks_actors.processors import AsyncProcess, BatchProcess, Process
 
 TEXTS, TO_TEXTS = Consumed(STRING, STRING), Produced(STRING, STRING)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
-from ks_actors import Consumed, Processor, Record, Topology, Window, Windowed, serdes, stores
+from ks_actors import Consumed, Processor, ProcessorContext, Record, Topology, Window, Windowed, serdes, stores
 from ks_actors.log import IsolationLevel
-
-if TYPE_CHECKING:
-    from ks_actors import ProcessorContext
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType
+from ks_actors.testing import AppHarness
+from ks_actors.topology import StoreType
 
 ENGINES = ("rocksdb", "in_memory")
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from ks_actors import QueryFailed, ValueAndTimestamp, VersionedRecord, Window, Windowed
-from ks_actors.query import FailureReason
-from ks_actors.testing import run_app
+from ks_actors.log import IsolationLevel
+from ks_actors.query import FailureReason, StoreQueries, StoreScan
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import StoreType
 from tests.query.helpers import COMMITTED, ENGINES, LEVELS, SECOND, everything, put
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ks_actors.log import IsolationLevel
-    from ks_actors.query import StoreQueries, StoreScan
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType
 
 pytestmark = [pytest.mark.parametrize("engine", ENGINES), pytest.mark.parametrize("isolation", LEVELS, ids=lambda level: level.name)]
 

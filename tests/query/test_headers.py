@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,6 +12,7 @@ from ks_actors import (
     Consumed,
     Materialized,
     Processor,
+    ProcessorContext,
     Record,
     StreamsBuilder,
     Topology,
@@ -23,21 +24,18 @@ from ks_actors import (
 )
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query import (
+    Query,
     StateQueryRequest,
     TimestampedKeyWithHeadersQuery,
     TimestampedRangeWithHeadersQuery,
     TimestampedWindowKeyWithHeadersQuery,
     TimestampedWindowRangeWithHeadersQuery,
 )
+from ks_actors.records import Headers
+from ks_actors.testing import AppHarness
+from ks_actors.topology import StoreType
 from tests.query.helpers import ENGINES, HOUR, SECOND, processed
 from tests.runtime.helpers import in_app
-
-if TYPE_CHECKING:
-    from ks_actors import ProcessorContext
-    from ks_actors.query import Query
-    from ks_actors.records import Headers
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType
 
 TOPICS = {"in": 1}
 FIRST: Headers = (("trace", b"1"), ("trace", None))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors.log import IsolationLevel
 from ks_actors.query import KeyQuery, StateQueryRequest
+from ks_actors.testing import AppHarness
 from tests.runtime.helpers import counting, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 OPTIONS: dict[str, Any] = {
     "topics": {"in": 1, "out": 1},

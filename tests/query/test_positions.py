@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
+from ks_actors.log import TopicPartition
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, QueryResult, StateQueryRequest
 from ks_actors.runtime import RestoreListener
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.query.helpers import COMMITTED, STRINGS, UNCOMMITTED, processed
 from tests.runtime.helpers import GUARANTEES, in_app
 from tests.runtime.standing import active, other, settled, standing
-
-if TYPE_CHECKING:
-    from ks_actors.log import TopicPartition
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 STORES = ("rocksdb", "in_memory")
 OPTIONS: dict[str, Any] = {"topics": {"in": 1}, "commit_interval_ms": 5_000, "wall_clock_ms": 1_000_000}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -33,12 +34,8 @@ from ks_actors.query import (
 )
 from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import StoreType
 from tests.query.helpers import COMMITTED, ENGINES, SECOND, STRINGS, UNCOMMITTED, everything, put
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ks_actors.topology import StoreType
 
 HOME = partition_of(b"a", 3)
 OPTIONS: dict[str, Any] = {"topics": {"in": 3}, "commit_interval_ms": 600_000}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +33,6 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import FailureReason, StoreEndpoint, _scan, _serve
 from ks_actors.query._wire import LENGTH, Describe, Hello, ReadRows, encode
 from tests.batch.histories import fill, last, read_all
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 TOPICS = {"words": 2, "prices-of-old": 1}
 STORES = ("counts", "by-time", "sessions")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -36,15 +38,10 @@ from ks_actors.state.core import _row_scan
 from ks_actors.task import Frozen
 from ks_actors.task.calls._thread_guard import ThreadGuard
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put
 from tests.runtime.helpers import GUARANTEES, Bomb, counting
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 4, "out": 1}
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_type
+from typing import assert_type
 
 import pytest
 
-from ks_actors import QueryableStore, QueryFailed, StreamsBuilder, TopologyError, UnknownStore, ValueAndTimestamp
+from ks_actors import GlobalTable, QueryableStore, QueryFailed, StreamsBuilder, Table, TopologyError, UnknownStore, ValueAndTimestamp, Windowed
 from ks_actors.dsl import Consumed, Grouped, Materialized, TimeWindows
 from ks_actors.serdes import LONG, STRING
-from ks_actors.testing import TestRecord, run_app
-
-if TYPE_CHECKING:
-    from ks_actors import GlobalTable, Table, Windowed
-    from ks_actors.testing import AppHarness
+from ks_actors.testing import AppHarness, TestRecord, run_app
 
 TOPICS = {"in": 1, "names": 1}
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from ks_actors import Processor, QueryFailed, Record, Topology, TransactionAborted, UncaughtResponse, serdes, stores
+from ks_actors import Processor, ProcessorContext, QueryFailed, Record, Topology, TransactionAborted, UncaughtResponse, serdes, stores
 from ks_actors.query import StateQueryRequest, _scan
 from ks_actors.query._requests import RangeQuery
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import StoreType
 from tests.query.helpers import COMMITTED, ENGINES, UNCOMMITTED
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import ProcessorContext
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType
 
 pytestmark = pytest.mark.unmeasured
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from random import Random
+from typing import Any, Concatenate, ParamSpec
 
 from ks_actors import serdes
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
-from ks_actors.testing import run_app
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from random import Random
-
-    from ks_actors.testing import AppHarness, TestRecord
-    from ks_actors.topology import Topology
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 
 P = ParamSpec("P")
 GUARANTEES = ("at_least_once", "exactly_once_v2")

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any, ParamSpec, TypeVar
 
 from ks_actors import LogError, LogTimeout, StateError
-from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors.log import IsolationLevel, Log, TopicPartition
 from ks_actors.state import SharedResources
 from ks_actors.state.core._key_ranges import after
 from ks_actors.state.disk import DATABASE
 from ks_actors.state.disk._manifest import Manifest, read_offset
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.task._store_registry import Role
+from ks_actors.task._store_registry import RegisteredStores, Role
+from ks_actors.testing import AppHarness
 from ks_actors.testing._connection import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-    from random import Random
-
-    from ks_actors.log import Log
-    from ks_actors.task._store_registry import RegisteredStores
-    from ks_actors.testing import AppHarness
 
 STORE = "counts"
 CHANGELOG = "app-counts-changelog"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ks_actors import TaskId
+from ks_actors.log import TopicPartition
 from ks_actors.runtime import RestoreListener, StandbyUpdateListener, SuspendReason
-
-if TYPE_CHECKING:
-    from ks_actors import TaskId
-    from ks_actors.log import TopicPartition
-    from ks_actors.runtime.stores._state_manager import StateManager
-    from ks_actors.state import TaskStores
-    from ks_actors.testing import AppHarness
-    from ks_actors.testing._app_kit import AppKit
+from ks_actors.runtime.stores._state_manager import StateManager
+from ks_actors.state import TaskStores
+from ks_actors.testing import AppHarness
+from ks_actors.testing._app_kit import AppKit
 
 
 class Heard(RestoreListener, StandbyUpdateListener):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,14 +20,9 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, own_threads, states
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from ks_actors.topology import Topology
 
 IN_AND_OUT = {"in": 2, "out": 1}
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import serdes
 from ks_actors.dsl import StreamJoined, StreamsBuilder
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import StoreType
 from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors.topology import StoreType
 
 TOLERANCE, GRACE = 500, 200
 

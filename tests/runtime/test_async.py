@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from ks_actors import ProcessingFailed, Processor, PunctuationType, Record, Retry, StreamsBuilder, log_and_continue, serdes, stores
-from ks_actors.testing import AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
+from ks_actors import (
+    ErrorContext,
+    FailedRecord,
+    ProcessingFailed,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    RecordMetadata,
+    Response,
+    Retry,
+    StreamsBuilder,
+    log_and_continue,
+    serdes,
+    stores,
+)
+from ks_actors.processors.api._async_options import Order
+from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import ErrorContext, FailedRecord, ProcessorContext, RecordMetadata, Response
-    from ks_actors.processors.api._async_options import Order
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 SEEDS = range(4)
 

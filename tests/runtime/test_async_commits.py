@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import (
     FixedKeyProcessor,
+    FixedKeyProcessorContext,
     FixedKeyRecord,
     Grouped,
     Materialized,
     Processor,
+    ProcessorContext,
     Produced,
     Record,
     StreamsBuilder,
@@ -23,15 +26,9 @@ from ks_actors import (
     stores,
 )
 from ks_actors.log import TopicPartition
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import FixedKeyProcessorContext, ProcessorContext
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 pytestmark = pytest.mark.unmeasured
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors.processors import AsyncOptions, Retry
+from ks_actors.processors.api._operator import Process
 from ks_actors.processors.stateless._batched import Batched
 from ks_actors.processors.stateless._stateless import MapValues
+from ks_actors.task._node import NodeWork
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task.calls._async_node import AsyncNode
 from ks_actors.task.calls._batch_node import BatchNode
 from tests.waiting import PATIENCE_S, soon
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
-    from ks_actors.processors.api._operator import Process
-    from ks_actors.task._node import NodeWork
 
 
 class _Work:

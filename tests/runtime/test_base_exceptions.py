@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,17 +26,12 @@ from ks_actors import (
 )
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.processors.api import ProcessorContext
 from ks_actors.records import Batch
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
-from ks_actors.testing import TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TopologyTestDriver, run_app
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.processors.api import ProcessorContext
-    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 1, "out": 1}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -27,12 +27,9 @@ from ks_actors import (
 )
 from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 Texts = list[Record[str, str]]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from ks_actors import (
     Materialized,
     ProcessingFailed,
     Processor,
+    ProcessorContext,
     Produced,
     Record,
     Repartitioned,
@@ -40,17 +43,10 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records._batch import Batch
 from ks_actors.task.calls._blocking import needs_thread
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from ks_actors import ProcessorContext
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 
 @blocking

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TOPICS = {"in": 1, "out": 1}
 

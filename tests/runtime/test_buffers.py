@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import TopicPartition
-from ks_actors.records._batch import Batch
+from ks_actors.records._batch import Batch, Headers
 from ks_actors.runtime.processing._input_budget import InputBudget
 from ks_actors.testing import AppHarness, TestRecord
+from ks_actors.topology import Topology
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.records._batch import Headers
-    from ks_actors.topology import Topology
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import ConfigError, Consumed, Materialized, ProcessingFailed, Produced, StreamsBuilder, blocking, serdes
 from ks_actors.runtime import InstanceState
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES
 from tests.waiting import PATIENCE_S, until
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TOPICS = {"in": 1, "out": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,12 +16,10 @@ from ks_actors.runtime.input import _membership
 from ks_actors.runtime.shared import Metrics
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.log.helpers import batch
 from tests.runtime.helpers import GUARANTEES
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 STRINGS = Consumed(STRING, STRING)
 TOPICS = {"orders": 2, "returns": 2, "out": 1}

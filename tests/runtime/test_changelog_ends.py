@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +10,9 @@ from ks_actors import ProductionFailed, UncaughtResponse
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime.commit import ChangelogEnds
 from ks_actors.runtime.messages import Written
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, by_key, counting, in_app
 from tests.runtime.test_restoring import records
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 CHANGELOG = "app-counts-changelog"
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
 
 import pytest
 
 from ks_actors import App, ProcessingFailed, StreamsBuilder, StreamsConfig, UncaughtResponse
 from ks_actors.runtime import InstanceState
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}
 

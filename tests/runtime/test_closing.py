@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from actors import Spec
 from ks_actors import TaskId
 from ks_actors.assignment import TaskAssignor
-from ks_actors.log import IsolationLevel, NewMember, Revoked
+from ks_actors.log import IsolationLevel, MemberAssignment, MemberInfo, Membership, NewMember, OffsetAndMetadata, Revoked, TopicPartition
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._membership import GroupView
 from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.input._start_policy import StartPolicy
 from ks_actors.task import Environment
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-
-    from ks_actors.log import MemberAssignment, MemberInfo, Membership, OffsetAndMetadata, TopicPartition
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
 T = TypeVar("T")

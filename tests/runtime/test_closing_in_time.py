@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from math import inf, nan
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,17 +17,14 @@ from ks_actors import App
 from ks_actors.app._signals import until_signal
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.lifecycle._closing import Closing
+from ks_actors.log.embedded._faults import Operation
 from ks_actors.query import KeyQuery, StateQueryRequest
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.shared._state_directory import StateDirectory
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, own_threads
-
-if TYPE_CHECKING:
-    from ks_actors.log.embedded._faults import Operation
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 4, "out": 1}
 BOUND_MS = 2_000

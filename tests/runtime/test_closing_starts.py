@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import App, NotRunning, StreamsConfig, serdes
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
-from ks_actors.log import NewTopic
+from ks_actors.log import Fetcher, IsolationLevel, Log, NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState
-from ks_actors.testing import TestRecord, _harness, run_app
+from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
+from ks_actors.topology import Topology
 from tests.examples_of import examples
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, by_key, check_counts, counting, echo, own_threads, states
 from tests.runtime.outages import Line, Weather
 from tests.waiting import soon
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from ks_actors.log import Fetcher, IsolationLevel, Log
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 4, "names": 2, "out": 1}
 IN_AND_OUT = {"in": 2, "out": 1}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import struct
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,19 +25,14 @@ from ks_actors import (
     serdes,
     stores,
 )
-from ks_actors.log import TopicPartition
+from ks_actors.log import GroupMetadata, OffsetAndMetadata, TopicPartition, TransactionalProducer, TransactionScope
+from ks_actors.log.embedded._faults import Operation
 from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from ks_actors.log import GroupMetadata, OffsetAndMetadata, TransactionalProducer, TransactionScope
-    from ks_actors.log.embedded._faults import Operation
 
 FOREVER = 1_000_000
 IN = TopicPartition("in", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,13 +13,10 @@ from ks_actors.processors import Retry
 from ks_actors.runtime.commit._commit_rest import CommitRest
 from ks_actors.runtime.messages import PauseForCommit
 from ks_actors.runtime.processing import _worker
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.runtime.test_separate_commits import committed, committed_after
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 LONG = 1_200.0
 QUICK: dict[str, Any] = {"commit_interval_ms": 100, "max_drain_ms": 3_600_000, "transaction_timeout_ms": 60_000}

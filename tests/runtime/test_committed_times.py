@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import BufferConfig, Consumed, EmitStrategy, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows, serdes
 from ks_actors.log import OffsetAndMetadata, TopicPartition
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TEXTS = Produced(serdes.STRING, serdes.STRING)

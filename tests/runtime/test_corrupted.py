@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from ks_actors import LogError, LogTimeout
+from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.state import SharedResources, write_checkpoint
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, by_key, counting
 from tests.runtime.test_restoring import Heard, records
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ks_actors.log.embedded._faults import Operation
-    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 2, "out": 1}
 KEYS = tuple(f"k{number}" for number in range(200))

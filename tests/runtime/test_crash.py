@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import LogError, StorageFull, TransactionAborted
+from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting, in_app
 from tests.state.sqlite_engine import SqliteEngine
-
-if TYPE_CHECKING:
-    from ks_actors.log.embedded._faults import Operation
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors.state import write_checkpoint
+from ks_actors.testing import AppHarness
 from tests.runtime.helpers import GUARANTEES, in_app
 from tests.runtime.test_custom_stores import counting
 from tests.runtime.test_giving_up import given_up
 from tests.state.test_custom import OnDisk, Transactional
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 BEYOND = 1 << 40
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,13 +13,10 @@ from ks_actors import LogError, Processor, QueryFailed, Record, Topology, Transa
 from ks_actors.log import IsolationLevel
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, by_key, check_counts
 from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 

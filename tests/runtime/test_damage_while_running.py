@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import logging
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from ks_actors import InstanceState, Materialized, Produced, StateError, StreamsBuilder, TaskCorrupted, UncaughtResponse
 from ks_actors.serdes import STRING
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, by_key, counting, in_app
 from tests.runtime.test_custom_stores import counting as counting_custom
 from tests.runtime.test_giving_up import counting as counting_in
 from tests.runtime.test_giving_up import given_up, store
 from tests.state.test_custom import OnDisk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}
 KEYS = 2_000

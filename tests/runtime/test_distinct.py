@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,10 +12,8 @@ from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import IsolationLevel
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import StoreType, Topology
 from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, by_key, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.topology import StoreType, Topology
 
 WITHIN = 10_000
 

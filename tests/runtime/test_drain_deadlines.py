@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import TaskId
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.runtime.commit._drains import Drains
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 # The seconds that the call of each topic's record takes.
 CALLS = {"first": 3.0, "second": 5.3, "third": 0.0}

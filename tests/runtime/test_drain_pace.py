@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import StreamsBuilder, TaskId
 from ks_actors.log import TopicPartition
 from ks_actors.runtime.commit._drains import Drains
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 IN = TopicPartition("in", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from ks_actors import ProcessingFailed, StreamsError, UncaughtResponse
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.serdes import BYTES, LONG, STRING
-from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TopologyTestDriver, run_app
+from ks_actors.topology import Topology
 from tests.examples_of import examples
 from tests.runtime.helpers import GUARANTEES, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 CONTINUE: dict[str, Any] = {
     "errors_dead_letter_queue_topic_name": "letters",

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ks_actors import HandlerResponse, Response, StreamsConfig, UnknownTopicOrPartition
+from ks_actors import ErrorContext, FailedRecord, HandlerResponse, Response, StreamsConfig, UnknownTopicOrPartition
 from ks_actors.config import DeadLetter
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AsyncTopologyTestDriver, TestOutputTopic, TestRecord, TopologyTestDriver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import ErrorContext, FailedRecord
-    from ks_actors.topology import Topology
+from ks_actors.topology import Topology
 
 LOOKS: dict[str, Callable[[TestOutputTopic[str, str]], object]] = {
     "is_empty": lambda topic: topic.is_empty,

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
 
 from ks_actors import App, Consumed, NotRunning, ProcessingFailed, Produced, StreamsBuilder, StreamsConfig, UnknownTopicOrPartition
 from ks_actors.serdes import STRING
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 
 def of_patterns() -> Topology:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,8 @@ from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, Time
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.topology import Topology
 
 pytestmark = pytest.mark.unmeasured
 

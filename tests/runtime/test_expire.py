@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import PunctuationType, serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
+from ks_actors.testing import AppHarness
+from ks_actors.topology import StoreType, Topology
 from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType, Topology
 
 TTL = 1_000
 

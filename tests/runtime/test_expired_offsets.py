@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from ks_actors.log import TopicPartition
+from ks_actors.testing import AppHarness
 from tests.log.helpers import outgoing
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, by_key, counting, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 1, "out": 1}
 

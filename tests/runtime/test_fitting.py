@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pytest
 
@@ -12,9 +12,6 @@ from ks_actors.log import TopicPartition
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime.input._assignment_check import AssignmentCheck
 from ks_actors.task._topic_sizes import TopicSizes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TOPOLOGY = TopologyInfo.of({0: ["a", "b"]})
 COUNTS = {"a": 2, "b": 1}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def merged() -> Topology:

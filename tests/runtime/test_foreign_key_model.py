@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,13 +13,10 @@ from hypothesis import strategies as st
 
 from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder, TableJoined
 from ks_actors.serdes import LONG, STRING
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.examples_of import examples
 from tests.runtime.helpers import EOS, STRINGS
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 pytestmark = pytest.mark.unmeasured
 

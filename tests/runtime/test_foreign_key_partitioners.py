@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ks_actors import StreamsError, TableJoined
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"left": 3, "right": 2, "out": 1}
 

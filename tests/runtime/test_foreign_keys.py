@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import TopologyError
 from ks_actors.dsl import Materialized, Repartitioned, StreamsBuilder, TableJoined
 from ks_actors.serdes import STRING
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 pytestmark = pytest.mark.unmeasured
 

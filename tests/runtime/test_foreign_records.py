@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ks_actors import HandlerResponse, Response, StreamsError, serdes
+from ks_actors import ErrorContext, FailedRecord, HandlerResponse, Response, StreamsError, serdes
 from ks_actors.dsl import JoinWindows, Materialized, StreamJoined, StreamsBuilder
 from ks_actors.serdes import STRING
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.runtime.test_origins import CLOSING, GROUPED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import ErrorContext, FailedRecord
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 FOREIGN: list[tuple[bytes | None, bytes | None]] = [(b"", b"v"), (b"k", b""), (b"short", bytes(7)), (b"kk", None), (b"\xff" * 40, bytes(8))]
 

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,6 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka.group._local_members import LocalMembers
 from ks_actors.system._file_locks import close_locked, open_locked
 from tests.runtime.forking import counting_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 # This process has threads, which newer versions of Python say of each fork.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

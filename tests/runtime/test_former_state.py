@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from ks_actors.records import TaskId
 from ks_actors.runtime.stores import TaskDirectories
 from ks_actors.state import SharedResources, TaskStores
-from ks_actors.topology import stores
+from ks_actors.topology import StoreSpec, stores
 from tests.state.helpers import key_value
 from tests.state.sqlite_engine import SqliteEngine
 from tests.state.test_custom import OnDisk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from ks_actors.topology import StoreSpec
 
 SECONDS, LATER_MS = 600, 10**9
 

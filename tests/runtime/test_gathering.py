@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import UserDict
-from typing import TYPE_CHECKING, cast
+from collections.abc import ItemsView
+from typing import cast
 
 from ks_actors import TaskId
 from ks_actors.log import TopicPartition
 from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, LONGEST_DELAY_S, FirstCommit
-from ks_actors.testing import run_app
+from ks_actors.task._task import Task
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import ALOS, EOS, echo, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import ItemsView
-
-    from ks_actors.task._task import Task
-    from ks_actors.testing import AppHarness
 
 ONE, TWO = TaskId(0, 0), TaskId(0, 1)
 BEHIND, BESIDE = TaskId(1, 0), TaskId(1, 1)

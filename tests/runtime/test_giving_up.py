@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,13 +30,8 @@ from ks_actors.state import SharedResources, stored_offsets, write_checkpoint
 from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import StoreSpec, Topology
 from tests.runtime.helpers import GUARANTEES, by_key, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from ks_actors.topology import StoreSpec, Topology
 
 STRINGS = Consumed(STRING, STRING)
 TOPICS = {"in": 1, "out": 1}

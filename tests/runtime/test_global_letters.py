@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +18,7 @@ from ks_actors import (
     LogTimeout,
     ProcessingFailed,
     Processor,
+    ProcessorContext,
     ProduceFailed,
     ProductionFailed,
     Record,
@@ -30,13 +31,9 @@ from ks_actors import (
 )
 from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.log import NewTopic, TopicPartition
-from ks_actors.testing import AsyncTopologyTestDriver, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
 from tests.examples_of import examples
 from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from ks_actors import ProcessorContext
-    from ks_actors.testing import AppHarness, TestRecord
 
 TOPICS = {"in": 1, "out": 1, "names": 2, "letters": 2}
 GOOD, NO_KEY, NO_VALUE, RAISES = "good", "no key", "no value", "raises"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 # More than one fetch brings of a partition.
 MANY = 12_000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,6 +12,7 @@ from actors import StartFailed
 from ks_actors import (
     Consumed,
     Processor,
+    ProcessorContext,
     PunctuationType,
     Record,
     StateFull,
@@ -27,16 +29,10 @@ from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.runtime import InstanceState
 from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import StoreType
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ks_actors import ProcessorContext
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType
 
 TOPICS = {"in": 1, "out": 1, "names": 3}
 

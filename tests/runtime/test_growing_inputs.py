@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import InstanceState, MissingSourceTopics, StreamsConfig, TopologyError, UncaughtResponse
 from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder
+from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.log import TopicPartition
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 
 def handler_that_counts(asked: list[Exception]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,9 @@ from ks_actors.processors import Processor, Record
 from ks_actors.records._partitioner import partition as default
 from ks_actors.runtime.output import _collector
 from ks_actors.serdes import STRING
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 KEYS = [f"k{number}" for number in range(40)]
 MAX_AGE_MS = 60_000

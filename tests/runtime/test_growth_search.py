@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,13 +14,10 @@ from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, Repartition
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.records._partitioner import partition as default
 from ks_actors.serdes import LONG, STRING
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.examples_of import examples
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 MAX_AGE_MS = 1_000
 GROW_A, GROW_B, GROW_OUT, FEED, CRASH, RESTART, WAIT = "grow a", "grow b", "grow out", "feed", "crash", "restart", "wait"

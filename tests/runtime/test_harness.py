@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import MissingSourceTopics, NotRunning, ProcessingFailed, StorageFull, TaskTimeout, UnknownTopicOrPartition, serdes
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
+from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, explore_app, run_app
 from ks_actors.testing._disk import copy_as_is
 from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.log.embedded._faults import Operation
 
 TOPICS = {"in": 2, "out": 1}
 

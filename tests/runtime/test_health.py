@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,16 +14,10 @@ from ks_actors import App, Health, HealthBounds, HealthReason, InstanceState, No
 from ks_actors.log import TopicPartition
 from ks_actors.log._types import Outage
 from ks_actors.task import RecordQueue
-from ks_actors.testing import TestRecord, _harness, run_app
+from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
 
 IN_AND_OUT = {"in": 2, "out": 1}
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import HealthReason, TaskId, WaitReason, serdes
 from ks_actors.dsl import Repartitioned, StreamsBuilder
-from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing, TopicPartition
+from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing, TopicPartition, TransactionalProducer
 from ks_actors.records import Batch
 from ks_actors.runtime.watch._held_back import OpenTransactions
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT, echo
-
-if TYPE_CHECKING:
-    from ks_actors.log import TransactionalProducer
-    from ks_actors.testing import AppHarness
 
 FIRST = TopicPartition("in", 0)
 IN_AND_OUT = {"in": 1, "out": 1}

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import LogError, TaskMigrated
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting, in_app
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
 

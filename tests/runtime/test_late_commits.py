@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from ks_actors import IllegalGeneration
-from ks_actors.log import OffsetAndMetadata
+from ks_actors.log import Membership, OffsetAndMetadata, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._membership import OffsetCommits
 from tests.log.helpers import assigned, group_name, join, new_topic, revoked, settle
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from ks_actors.log import Membership, TopicPartition
 
 
 class Answer:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from math import inf
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,16 +15,11 @@ from hypothesis import strategies as st
 from ks_actors import TaskId
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime.commit._phases import Uncommitted
+from ks_actors.runtime.messages import Lease
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._worker import Worker
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import ALOS, GUARANTEES, by_key, counting, echo
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.runtime.messages import Lease
-    from ks_actors.testing import AppHarness
 
 SLICE_MS = 5.0
 work, give_back = Worker._work, Worker._give_back

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import Consumed, Produced, StreamsBuilder, serdes
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Committer
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 SECONDS = 10
 RECORDS = 2_000

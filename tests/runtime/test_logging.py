@@ -7,8 +7,10 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 import ks_actors
 from ks_actors import App, Consumed, Materialized, StreamsBuilder, StreamsConfig
@@ -20,13 +22,7 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import Batch, TaskId
 from ks_actors.serdes import LONG, STRING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pytest
-
-    from ks_actors.topology import Topology
+from ks_actors.topology import Topology
 
 ROOT = Path(ks_actors.__file__).parent
 PAGE = ROOT.parent / "docs" / "logging.md"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,8 @@ from ks_actors.runtime.messages import PositionReset
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.task import Position
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 IN = TopicPartition("in", 0)
 SETTINGS: dict[str, Any] = {

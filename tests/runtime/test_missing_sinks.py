@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from ks_actors import InstanceState, MissingSinkTopics, MissingSourceTopics
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

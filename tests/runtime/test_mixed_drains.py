@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from ks_actors.runtime.commit import _drains
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.runtime.test_threads import gated
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNTED, CALLED = TopicPartition("counted", 0), TopicPartition("called", 0)
 

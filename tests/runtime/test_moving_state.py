@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +15,6 @@ from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
 from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
 from tests.runtime.test_dying_parts import Broken, Strange, child, replace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.unmeasured
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import Consumed, Produced, serdes
 from ks_actors.dsl import JoinWindows, StreamJoined, StreamsBuilder
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 ROWS = serdes.json(dict)
 PLAIN = serdes.Serde.of(str.encode, bytes.decode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,13 +14,10 @@ from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, with_nam
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.log._retrying_log import patient
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.log.embedded._faults import Operation
-    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 4, "out": 1}
 OUTAGE_S = 240

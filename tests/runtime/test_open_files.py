@@ -6,15 +6,12 @@ import json
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors import StateError, StateLocked
 from ks_actors.state.disk._rocksdb_errors import refuse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PREAMBLE = """
     import asyncio, json, resource, sys

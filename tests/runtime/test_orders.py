@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from ks_actors import KsActorsError, NotRunning, TaskTimeout
+from ks_actors import App, KsActorsError, NotRunning, TaskTimeout
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import _harness, run_app
+from ks_actors.testing import AppHarness, _harness, run_app
 from tests.runtime.helpers import EOS, Bomb, counting, echo, in_app
 from tests.runtime.outages import Line, Weather
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ks_actors import App
-    from ks_actors.testing import AppHarness
 
 IN_AND_OUT = {"in": 1, "out": 1}
 ORDERS: list[tuple[str, Callable[[App], Awaitable[Any]]]] = [

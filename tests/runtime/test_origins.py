@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ks_actors import HandlerResponse, Response, serdes
+from ks_actors import ErrorContext, FailedRecord, HandlerResponse, Response, serdes
 from ks_actors.dsl import (
     BufferConfig,
     EmitStrategy,
@@ -24,15 +25,9 @@ from ks_actors.processors import Processor, Record
 from ks_actors.serdes import BYTES
 from ks_actors.task import _record_queue
 from ks_actors.task.origins import _leaves
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import ErrorContext, FailedRecord
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 JOINED = StreamJoined(serdes.STRING, serdes.STRING, serdes.STRING)
 GROUPED = Grouped(serdes.STRING, serdes.STRING)

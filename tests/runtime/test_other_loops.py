@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,6 @@ from ks_actors import App, StreamsConfig
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from tests.runtime.helpers import counting
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 CALLS: list[Callable[[App], Awaitable[Any]]] = [
     lambda app: app.close(),

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,12 +14,9 @@ from ks_actors import NotRunning
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.runtime.stores import _state_manager
-from ks_actors.testing import TestRecord, _harness, run_app
+from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from tests.runtime.helpers import EOS, Load, check_counts, counting
 from tests.runtime.outages import ANSWER_LATER, LATER, Line, Weather, check_disk, check_memory
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,14 +12,10 @@ from ks_actors import Batch, ErrorContext, FailedRecord, ProcessingFailed, Respo
 from ks_actors.config._exception_handlers import HandlerResponse
 from ks_actors.dsl import Consumed, JoinWindows, Produced, StreamJoined, StreamsBuilder
 from ks_actors.log import TopicPartition
+from ks_actors.serdes import Serde
 from ks_actors.task import _merged_run
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.serdes import Serde
-    from ks_actors.topology import Topology
+from ks_actors.topology import Topology
 
 pytestmark = pytest.mark.unmeasured
 

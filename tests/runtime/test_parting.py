@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES
 from tests.runtime.test_separate_commits import Calls, committed_after, side_by_side
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 PARTITIONS = 4
 TOPICS = {f"{topic}{end}": PARTITIONS for topic in ("quick", "slow", "plain") for end in ("", "-out")}

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from ks_actors import Processor, PunctuationType, Record
+from ks_actors import Processor, ProcessorContext, PunctuationType, Record
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors import ProcessorContext
-    from ks_actors.testing import AppHarness
 
 IDLE_MS, CALL_S = 1_000, 8.0
 

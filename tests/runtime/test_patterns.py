@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +13,8 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, in_app
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.topology import Topology
 
 STRINGS = Consumed(STRING, STRING)
 AGE_MS = 20_000

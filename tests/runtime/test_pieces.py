@@ -7,8 +7,10 @@ import base64
 import re
 import shutil
 import struct
+from collections.abc import Collection
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ from actors.testing import VirtualLoop
 from ks_actors import LogAndSkipOnInvalidTimestamp, Processor, Record, TopologyError, serdes
 from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder, TimeWindows
 from ks_actors.kernel import HAS_KERNEL, kernel
-from ks_actors.log import IsolationLevel, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
+from ks_actors.log import IsolationLevel, Lease, NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors import PunctuationType
 from ks_actors.records._batch import Batch
@@ -32,12 +34,6 @@ from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, echo
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from ks_actors.log import Lease
 
 P = TopicPartition("t", 0)
 

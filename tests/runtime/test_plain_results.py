@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,11 @@ from ks_actors import (
     Materialized,
     ProcessingFailed,
     Processor,
+    ProcessorContext,
     Produced,
     PunctuationType,
     Record,
+    Stream,
     StreamsBuilder,
     StreamsConfig,
     StreamsError,
@@ -30,14 +33,8 @@ from ks_actors import (
     serdes,
 )
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
-    from ks_actors import ProcessorContext, Stream
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.filterwarnings("error")
 COUNTS: Materialized[str, int] = Materialized(key=serdes.STRING, value=serdes.LONG)

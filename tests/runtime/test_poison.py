@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,11 +12,8 @@ from ks_actors import ProcessingFailed
 from ks_actors.lifecycle._backoff import TaskBackoff
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, by_key, counting, echo
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 
 class Poison:

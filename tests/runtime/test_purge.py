@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+
+import pytest
 
 from ks_actors import LogError
 from ks_actors.log import TopicPartition
 from ks_actors.runtime.processing import Purger
 from ks_actors.task import Position
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pytest
 
 ONE, OTHER, SOURCE = TopicPartition("through", 0), TopicPartition("through", 1), TopicPartition("in", 0)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +10,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.records._batch import Batch
 from ks_actors.task._partition_group import PartitionGroup
 from ks_actors.task._record_queue import RecordQueue
-
-if TYPE_CHECKING:
-    from ks_actors.task.origins._pages import RawRecord
+from ks_actors.task.origins._pages import RawRecord
 
 BAD = b"bad"
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,12 +17,10 @@ from ks_actors.processors import ProcessorContext, PunctuationType
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._task_manager import TaskManager
+from ks_actors.task._task import Task
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.task._task import Task
-    from ks_actors.topology import Topology
 
 dispatch = TaskManager._dispatch
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from ks_actors import HandlerResponse, LogError, NotAuthorized, ProductionFailed, Response, StreamsConfig, TransactionAborted, UncaughtResponse
+from ks_actors import (
+    ErrorContext,
+    FailedRecord,
+    HandlerResponse,
+    LogError,
+    NotAuthorized,
+    ProductionFailed,
+    Response,
+    StreamsConfig,
+    TransactionAborted,
+    UncaughtResponse,
+)
 from ks_actors._errors import InvalidRecord, ProduceFailed, RecordTooLarge
 from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.dsl import StreamsBuilder
@@ -21,9 +32,6 @@ from ks_actors.runtime.shared import Metrics
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors import ErrorContext, FailedRecord
 
 SMALL = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"}), "letters": 2}
 BIG = "x" * 1000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from ks_actors import LogError, StreamsError
 from ks_actors.lifecycle._backoff import RetryBackoff
-from ks_actors.log import Assigned
+from ks_actors.log import Assigned, MembershipEvent
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._poller import Poller
@@ -19,9 +19,6 @@ from ks_actors.runtime.instance import _wiring
 from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from ks_actors.log import MembershipEvent
 
 TOPICS = {"in": 2, "out": 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from tests.runtime.helpers import GUARANTEES, in_app
 from tests.runtime.standing import active, other, settled
 from tests.runtime.test_giving_up import TOPICS, counted, counting, edit, given_up, store
 from tests.snapshots.helpers import in_memory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LATE_MS = 4_000_000_000_000  # behind the times of any file
 

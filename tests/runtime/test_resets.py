@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,10 +11,8 @@ from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import UncaughtResponse, blocking
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 TOPICS = {"left": 1, "right": 1, "out": 1}
 RIGHT = TopicPartition("right", 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,13 +11,10 @@ from ks_actors import Batch, LogError, TaskCorrupted, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
-from ks_actors.state.core._memory_budget import MemoryBudget
+from ks_actors.state.core._memory_budget import MemoryBudget, TaskMemory
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.state.core._memory_budget import TaskMemory
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +11,8 @@ from ks_actors import App, StreamsConfig
 from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
-from ks_actors.testing import TopologyTestDriver, explore_app, run_app
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
+from ks_actors.testing import AppHarness, TopologyTestDriver, explore_app, run_app
+from ks_actors.topology import Topology
 
 # A coroutine that is made, and not awaited, is a warning.
 pytestmark = pytest.mark.filterwarnings("error")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,6 @@ from hypothesis import strategies as st
 from ks_actors import TaskId
 from ks_actors.runtime.processing._due_times import DueTimes
 from ks_actors.runtime.processing._scheduler import PATIENCE_S, STARVED_S, Schedule
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SLICE = 0.005
 

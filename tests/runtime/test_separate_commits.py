@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,15 +14,10 @@ from hypothesis import strategies as st
 
 from ks_actors import Materialized, Produced, StreamsBuilder, TaskTimeout, UncaughtResponse, serdes
 from ks_actors.runtime.output import _collector
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.examples_of import examples
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, check_counts
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 TOPICS = {"quick": 2, "slow": 2, "plain": 1, "quick-out": 1, "slow-out": 1, "plain-out": 1}
 SELDOM = {"commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors import Window, Windowed, serdes
 from ks_actors.dsl import EmitStrategy, Materialized, Produced, SessionWindows, StreamsBuilder
+from ks_actors.testing import AppHarness
+from ks_actors.topology import StoreType, Topology
 from tests.runtime.helpers import EOS, STRINGS, by_key, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType, Topology
 
 GAP, GRACE, LATE = 100, 500, 200
 TOPICS = {"in": 2, "out": 1}

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors.log import TopicPartition
+from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.log.embedded._faults import Operation
-    from ks_actors.testing import AppHarness
 
 _HIGH = 1 << 20
 # Records of the bound, by the least that one is taken for.

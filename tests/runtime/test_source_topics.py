@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,16 +13,11 @@ from ks_actors.dsl import Joined, Materialized, Produced, Stream, StreamsBuilder
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, StateQueryRequest
 from ks_actors.records._partitioner import partition as partition_of
-from ks_actors.testing import TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.query.helpers import UNCOMMITTED
 from tests.runtime.helpers import GUARANTEES, STRINGS, in_app
 from tests.runtime.standing import Heard, active, other, settled, standing
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 STORES = ("rocksdb", "in_memory")
 REUSE = "reuse.ktable.source.topics"

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from actors import Spec
 from ks_actors import Batch, LogError, StateFull, TaskCorrupted, TaskId
-from ks_actors.log import GroupMetadata, IsolationLevel, NewTopic, Outgoing, TopicPartition
+from ks_actors.log import GroupMetadata, IsolationLevel, Membership, NewTopic, Outgoing, TopicPartition
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.stores._restore_limits import Limits
 from ks_actors.runtime.stores._restorer import Restorer
 from ks_actors.state import TaskStores
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo, in_app
 from tests.runtime.standing import Heard, active, check_places, contents, keeper, other, settled, standing, stores_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ks_actors.log import Membership
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
 

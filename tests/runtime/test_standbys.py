@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,14 +13,11 @@ from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, Time
 from ks_actors.query import FailureReason
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo, in_app
 from tests.runtime.standing import Heard, active, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
 from tests.state.sqlite_engine import SqliteEngine
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 pytestmark = pytest.mark.unmeasured
 

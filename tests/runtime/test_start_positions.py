@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Collection, Iterable
+from typing import Any, cast
 
 import pytest
 
-from actors.testing import run
+from actors.testing import TestKit, run
 from ks_actors import UnknownTopicOrPartition
-from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.log import Log, Membership, NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import TaskId
+from ks_actors.runtime.input._membership import GroupView
+from ks_actors.runtime.input._start_policy import StartPolicy
 from ks_actors.runtime.input._start_positions import begin_positions
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from actors.testing import TestKit
-    from ks_actors.log import Log, Membership
-    from ks_actors.runtime.input._membership import GroupView
-    from ks_actors.runtime.input._start_policy import StartPolicy
 
 THERE, LACKING = TopicPartition("in", 0), TopicPartition("in", 5)
 LOOK_S = 1.0

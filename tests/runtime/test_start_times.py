@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,10 +13,8 @@ from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.records import Batch
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import OffsetReset, Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT, echo, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.topology import OffsetReset, Topology
 
 TOPICS = {"in": 1, "out": 1}
 HOUR_MS = 3_600_000

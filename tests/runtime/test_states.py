@@ -6,19 +6,15 @@ import asyncio
 import logging
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
-from ks_actors import ProcessingFailed, WorkerState
+from ks_actors import App, ProcessingFailed, WorkerState
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, Bomb, counting, echo
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from ks_actors import App
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import FencedInstanceId, ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, GUARANTEES, Bomb, Load, check_counts, counting, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 SESSION_MS = 10_000
 

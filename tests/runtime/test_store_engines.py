@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import App, Batch, JoinWindows, StreamsBuilder, StreamsConfig, TimeWindows, serdes
+from ks_actors import App, Batch, JoinWindows, StreamsBuilder, StreamsConfig, TimeWindows, Topology, serdes
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamJoined
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import ALOS, EOS, Load, check_counts
 from tests.state.sqlite_engine import SqliteEngine
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors import Topology
-    from ks_actors.testing import AppHarness
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
 

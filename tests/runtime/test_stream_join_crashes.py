@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
 
 from ks_actors import serdes
 from ks_actors.dsl import JoinWindows, StreamJoined, StreamsBuilder
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import StoreType
 from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors.topology import StoreType
 
 BEFORE, AFTER, GRACE = 100, 40, 200
 Row = tuple[str, str, int, str]

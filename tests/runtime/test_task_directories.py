@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.stores._task_directories import TaskDirectories
 from ks_actors.state import SharedResources
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app
 from tests.runtime.standing import Heard, active, keeper, other, settled, standing
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 4, "out": 1}
 LATE_MS = 4_000_000_000_000  # behind the times of any file

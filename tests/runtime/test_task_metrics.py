@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +10,9 @@ from ks_actors import NotRunning, TaskId
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.state.disk._statistics import PROPERTIES, counted
 from ks_actors.task.figures import HitRatio
+from ks_actors.testing import AppHarness
 from tests.runtime.helpers import counting, in_app
 from tests.state.helpers import Task, key_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 2, "out": 1}
 

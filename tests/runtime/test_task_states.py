@@ -6,26 +6,21 @@ import asyncio
 import logging
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors import Processor, Record, RestoreListener, TaskState, UncaughtResponse
+from ks_actors import App, Processor, Record, RestoreListener, TaskMetadata, TaskState, UncaughtResponse
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.testing import run_app
+from ks_actors.processors.api import ProcessorContext
+from ks_actors.records import TopicPartition
+from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, echo, in_app
 from tests.runtime.standing import other, settled
 from tests.runtime.test_corrupted import damaged
 from tests.runtime.test_parting import PARTITIONS, SLOW, TOPICS, call_slowly, settings
 from tests.runtime.test_separate_commits import Calls, side_by_side
 from tests.runtime.test_states import CHANGE, lives
-
-if TYPE_CHECKING:
-    from ks_actors import App, TaskMetadata
-    from ks_actors.processors.api import ProcessorContext
-    from ks_actors.records import TopicPartition
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 pytestmark = pytest.mark.unmeasured
 

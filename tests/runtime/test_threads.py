@@ -7,29 +7,23 @@ import random
 import sys
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors import Stalled, System
-from ks_actors import App, Processor, Record, StreamsConfig, TaskTimeout, WaitReason, WorkerState, serdes
+from ks_actors import App, Processor, ProcessorContext, Record, StreamsConfig, TaskTimeout, WaitReason, WorkerState, serdes
 from ks_actors.dsl import Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
 from ks_actors.task._record_queue import RecordQueue
-from ks_actors.topology import Topology, stores
+from ks_actors.topology import StoreType, Topology, stores
 from tests.actors.test_events import tell_when_looked
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, own_threads
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
-    from ks_actors import ProcessorContext
-    from ks_actors.topology import StoreType
-
 from tests.waiting import PATIENCE_S, until
 
 IN, OUT = TopicPartition("in", 0), TopicPartition("out", 0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ks_actors import (
     BufferConfig,
     EmitStrategy,
     Materialized,
     Processor,
+    ProcessorContext,
     Produced,
     PunctuationType,
     Record,
@@ -18,13 +19,9 @@ from ks_actors import (
     TimeWindows,
     serdes,
 )
-from ks_actors.testing import TestRecord, TopologyTestDriver, run_app
+from ks_actors.records import Headers
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors import ProcessorContext
-    from ks_actors.records import Headers
-    from ks_actors.testing import AppHarness
 
 TYPED: Headers = (("type", b"a"),)
 WINDOWS: TimeWindows = TimeWindows.of_size_and_grace(10, 0)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import pytest
 
-from ks_actors import Consumed, Grouped, Materialized, StreamsBuilder, StreamsConfig, TimeWindows, TopologyError, UnlimitedWindows, serdes
-from ks_actors.log import NewTopic, TopicPartition, open_log
+from ks_actors import Consumed, Grouped, Materialized, StreamsBuilder, StreamsConfig, TimeWindows, Topology, TopologyError, UnlimitedWindows, serdes
+from ks_actors.log import Log, NewTopic, TopicPartition, open_log
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.input._assignment_check import AssignmentCheck
 from ks_actors.runtime.shared._internal_topics import prepare_topics
 from ks_actors.runtime.shared._topic_configs import misfits
 from ks_actors.task._environment import Environment
+from ks_actors.testing import AppHarness
 from tests.runtime.helpers import counting, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ks_actors import Topology
-    from ks_actors.log import Log
-    from ks_actors.testing import AppHarness
 
 
 class _Slow:

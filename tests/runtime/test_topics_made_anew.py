@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +16,7 @@ from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.serdes import STRING
 from ks_actors.state import TopicIds
 from ks_actors.state.disk import TOPIC_IDS
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.log.helpers import COMMITTED, fetch_one
 from tests.runtime.helpers import EOS, GUARANTEES, by_key, counting, in_app
 from tests.runtime.test_custom_stores import counting as counting_in
@@ -25,11 +25,6 @@ from tests.runtime.test_global_stores import TOPICS as NAMES
 from tests.runtime.test_global_stores import held, keeping, names
 from tests.snapshots.helpers import in_memory
 from tests.state.test_custom import OnDisk, Transactional
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
 
 TOPICS = {"in": 1, "out": 1}
 

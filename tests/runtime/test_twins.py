@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from ks_actors import StateLocked
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.shared._state_directory import PROCESS_FILE
+from ks_actors.testing import AppHarness
 from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 
 @in_app(counting(), topics={"in": 4, "out": 1}, processing_guarantee=EOS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,8 @@ from ks_actors.log.embedded._partition import Partition
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.shared._internal_topics import _create
 from ks_actors.runtime.shared._topic_configs import AFTER_MAX
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, echo, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ks_actors.testing import AppHarness
 
 BAD = TopicPartition("in", 0)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,11 +13,7 @@ from ks_actors import Grouped, Materialized, ProductionFailed
 from ks_actors.dsl import Consumed, StreamsBuilder
 from ks_actors.serdes import LONG, STRING, UUID, json, msgpack
 from ks_actors.testing import AppHarness, run_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.topology import Topology
+from ks_actors.topology import Topology
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,10 @@ from ks_actors.dsl import (
     Suppressed,
 )
 from ks_actors.serdes import STRING, Serde
+from ks_actors.testing import AppHarness
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.runtime.test_origins import CLOSING, GROUPED, Asked, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 
 class Reader:

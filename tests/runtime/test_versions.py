@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +15,9 @@ from ks_actors import Consumed, Grouped, Materialized, Produced, StreamsBuilder,
 from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
+from ks_actors.topology import Topology
 from tests.examples_of import examples
 from tests.runtime.helpers import GUARANTEES, in_app
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.topology import Topology
 
 STRINGS = Consumed(STRING, STRING)
 PARTITIONS = 3

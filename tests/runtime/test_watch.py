@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,16 +18,11 @@ from ks_actors.log._types import Outage
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.watch._standstills import warnings_due
 from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
-from ks_actors.testing import TestRecord, _harness, run_app
+from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
+from ks_actors.topology import Topology
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app
 from tests.runtime.outages import Line, Weather
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import Topology
 
 IN_AND_OUT = {"in": 2, "out": 1}
 FIRST, SECOND = TopicPartition("in", 0), TopicPartition("in", 1)

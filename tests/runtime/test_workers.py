@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors import ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, states
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 pytestmark = pytest.mark.unmeasured
 

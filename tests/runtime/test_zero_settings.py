@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.testing import run_app
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 CALL_S = 5.0
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from ks_actors import (
 )
 from ks_actors.serdes import STRING, Serde, checked_serializer
 from ks_actors.testing import AppHarness, TopologyTestDriver, run_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Own(Serde[Any]):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from ks_actors.serdes import BYTES, LONG, STRING, Serde, _columns, json
 from ks_actors.serdes._columns import for_column
 from ks_actors.task import _sink
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(params=["kernel", "python"], autouse=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ks_actors import Batch
 from ks_actors.snapshots import Shape, SnapshotManifest, SnapshotWriter, SourcePosition
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COUNTS = Shape("counts", "timestamped_key_value")
 WINDOWS = Shape("windows", "timestamped_window", retention_ms=600_000, segment_ms=300_000)

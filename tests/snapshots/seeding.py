@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from ks_actors import App, Batch, StreamsConfig
-from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
+from ks_actors.log import IsolationLevel, Log, Outgoing, TopicPartition
+from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Shape, SnapshotWriter, SourcePosition
 from tests.runtime.helpers import counting
 from tests.snapshots.helpers import batch_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from ks_actors.log import Log
-    from ks_actors.runtime import RestoreListener
 
 COUNTS = Shape("counts", "timestamped_key_value")
 CHANGELOG = TopicPartition("app-counts-changelog", 0)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from ks_actors.state import CheckpointRows, SharedResources
 from ks_actors.state.disk._manifest import Manifest, StoreFacts, offset_row
 from ks_actors.state.disk._rocksdb import RocksEngine
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def files_of(directory: Path) -> dict[str, tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +12,6 @@ from ks_actors import SnapshotRefused
 from ks_actors.snapshots import Place, Shape, SnapshotReader, SnapshotWriter, StoreWriter, delete_old_snapshots, find_snapshots
 from tests.examples_of import examples
 from tests.snapshots.helpers import COUNTS, WINDOWS, batch_of, in_memory, window_key, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = [(b"a", b"\0\1", 5), (b"b", b"", -1), (b"bb", b"x" * 40, 1 << 40)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +18,6 @@ from tests.runtime.helpers import EOS, by_key, counting
 from tests.snapshots.helpers import in_memory
 from tests.snapshots.seeding import app_of, put, totals_of
 from tests.snapshots.test_taking import counts_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOPICS = {"in": 2, "out": 1}
 

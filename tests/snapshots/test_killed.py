@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
@@ -17,9 +17,6 @@ from tests.snapshots.seeding import CHANGELOG, app_of, contents, counted, put, t
 from tests.snapshots.test_taking import counts_in
 from tests.snapshots.victim import KEYS, SETTINGS, key_of, settings_of
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TAKES = 8
 HAND_OVERS = 8

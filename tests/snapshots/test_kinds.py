@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,12 @@ from ks_actors import (
     Batch,
     Consumed,
     Processor,
+    ProcessorContext,
     Produced,
+    Record,
     SnapshotRefused,
     StateStore,
+    StateStoreContext,
     StreamsBuilder,
     StreamsConfig,
     ValueAndTimestamp,
@@ -30,18 +35,12 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime.snapshots import _bootstrap_versions
 from ks_actors.snapshots import Place, Shape, SnapshotReader, SnapshotWriter, SourcePosition, find_snapshots
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
+from ks_actors.topology._stores import StoreSpec
 from tests.runtime.helpers import GUARANTEES
 from tests.snapshots.helpers import in_memory
 from tests.snapshots.seeding import contents
 from tests.snapshots.test_taking import Heard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from ks_actors import ProcessorContext, Record, StateStoreContext
-    from ks_actors.topology import Topology
-    from ks_actors.topology._stores import StoreSpec
 
 ENGINES = ("rocksdb", "in_memory")
 RETENTION = 4_000

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -21,9 +22,6 @@ from tests.runtime.helpers import EOS
 from tests.snapshots.seeding import app_of, counted, put, totals_of
 from tests.snapshots.test_taking import Heard
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 if not os.environ.get("CI"):  # there, what cannot run fails
     pytest.importorskip("moto")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,21 +25,15 @@ from ks_actors import (
     serdes,
     stores,
 )
-from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors.log import IsolationLevel, TopicPartition, TransactionalProducer
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.log.embedded._member import EmbeddedMembership
 from ks_actors.snapshots import Place, Shape, SnapshotWriter, SourcePosition
 from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
 from tests.snapshots.helpers import in_memory
 from tests.snapshots.seeding import CHANGELOG, COUNTS, app_of, contents, counted, put, table, totals_of
 from tests.snapshots.test_taking import Heard
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from ks_actors.log import TransactionalProducer
-    from ks_actors.log.embedded._member import EmbeddedMembership
 
 
 class Ignoring(Processor[str, str, str, str]):

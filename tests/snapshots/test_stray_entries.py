@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,15 +12,11 @@ from ks_actors import ConfigError, ResetRefused, SnapshotRefused
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.snapshots import Place, SnapshotReader, SnapshotWriter, delete_old_snapshots, find_snapshots
 from ks_actors.snapshots._retention import ABANDONED_MS
+from ks_actors.testing import AppHarness
 from tests.runtime.helpers import counting, in_app
 from tests.snapshots.helpers import in_memory, write
 from tests.snapshots.seeding import app_of, put, totals_of
 from tests.snapshots.test_taking import TOPICS, records
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
 
 ROWS = [(b"a", b"1", 5)]
 

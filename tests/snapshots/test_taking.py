@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from ks_actors import SnapshotFailed, StreamsConfig, serdes
 from ks_actors.dsl import JoinWindows, Materialized, Produced, SessionWindows, Stream, StreamJoined, StreamsBuilder, TimeWindows
+from ks_actors.log import TopicPartition
 from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import seal
 from ks_actors.state.disk import _rocksdb
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.topology import Topology
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
 from tests.snapshots.helpers import in_memory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.log import TopicPartition
-    from ks_actors.topology import Topology
 
 TOPICS = {"in": 1, "out": 1}
 REUSE = "reuse.ktable.source.topics"

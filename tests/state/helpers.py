@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 from ks_actors.records._batch import Batch
@@ -14,10 +16,6 @@ from ks_actors.state import SharedResources, TaskStores
 from ks_actors.state.core import _transactional
 from ks_actors.topology._stores import StoreKind, StoreSpec
 from tests.state.sqlite_engine import SqliteEngine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 Record = tuple[bytes, bytes | None, int]
 

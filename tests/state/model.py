@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,13 +26,9 @@ from ks_actors.state.key_value import _sorted_keys, _table
 from ks_actors.state.timed import _timed_store
 from ks_actors.state.versioned import _store, _sweep
 from ks_actors.state.window import _by_start
+from ks_actors.topology._stores import StoreSpec
 from tests.examples_of import examples
 from tests.state.helpers import PLACES, Record, Task, key_value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ks_actors.topology._stores import StoreSpec
 
 RANDOMS = st.randoms()
 WITH_SMALL_STEPS = (_by_start, _reader, _rows_by_time, _sorted_keys, _store, _sweep, _table, _task_stores, _timed_store, _transactional)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from ks_actors import StoreEngine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ks_actors import StoreEngineContext
+from ks_actors import StoreEngine, StoreEngineContext
 
 
 class SqliteEngine(StoreEngine):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources
 from tests.waiting import PATIENCE_S
 
 from .helpers import Task, key_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_flush_is_put_off_while_another_one_waits(tmp_path: Path) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ks_actors.state._commit_times import CommitTimes
+from ks_actors.testing import AppHarness
 from tests.runtime.helpers import counting, in_app
-
-if TYPE_CHECKING:
-    from ks_actors.testing import AppHarness
 
 
 def test_figures_are_those_of_the_last_30_seconds() -> None:

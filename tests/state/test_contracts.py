@@ -15,22 +15,22 @@ from ks_actors.processors.api import (
     WindowsForOperators,
 )
 from ks_actors.serdes import BYTES, STRING
-from ks_actors.state import TaskStores
+from ks_actors.state import (
+    KeyValueStore,
+    SessionStore,
+    TaskStores,
+    TimestampedKeyValueStore,
+    VersionedKeyValueStore,
+)
 from ks_actors.state.core import StoreForTasks
+from ks_actors.state.window._store import (
+    ByStartTimestampedWindowStore,
+    DuplicatesWindowStore,
+    SingleTimestampedWindowStore,
+)
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
-    from ks_actors.state import (
-        KeyValueStore,
-        SessionStore,
-        TimestampedKeyValueStore,
-        VersionedKeyValueStore,
-    )
-    from ks_actors.state.window._store import (
-        ByStartTimestampedWindowStore,
-        DuplicatesWindowStore,
-        SingleTimestampedWindowStore,
-    )
 
     def _tables(store: TimestampedKeyValueStore[Any, Any]) -> tuple[KeyValueForOperators, StoreForTasks]:
         return store, store

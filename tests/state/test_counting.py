@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,6 @@ from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
 from ks_actors.state.timed import _expiry
 
 from .helpers import Task, key_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 kernel: Any = native
 needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ks_actors import StateError, StateStore, StoreClosed, TaskCorrupted
+from ks_actors import StateError, StateStore, StateStoreContext, StoreClosed, TaskCorrupted
+from ks_actors.log import TopicPartition
+from ks_actors.records._batch import Batch
 from ks_actors.state import TaskStores, read_checkpoint, write_checkpoint
 from ks_actors.topology import stores
 from tests.state.helpers import Task, key_value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from ks_actors import StateStoreContext
-    from ks_actors.log import TopicPartition
-    from ks_actors.records._batch import Batch
 
 
 class InMemory(StateStore):

@@ -5,24 +5,20 @@ from __future__ import annotations
 import fcntl
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from ks_actors import StateError
+from ks_actors import StateError, StateStoreContext
 from ks_actors.state import read_checkpoint, write_checkpoint
 from ks_actors.state.disk import CheckpointFile
 from ks_actors.topology import stores
+from ks_actors.topology._stores import StoreSpec
 from tests.state.helpers import Task, key_value
 from tests.state.sqlite_engine import SqliteEngine
 from tests.state.test_custom import InMemory, OnDisk, Transactional
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors import StateStoreContext
-    from ks_actors.topology._stores import StoreSpec
 
 PERSISTENT = (OnDisk, Transactional)
 TAKEN = ("rocksdb", "RocksDB", "engines", "rocksdb.ingest", ".checkpoint", ".s.open", ".s.left")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,6 @@ from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING
 from ks_actors.state.core import _transactional
 from tests.state.helpers import VALUES, Task, key_value, memory_grown, put, store_of, versioned, window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from ks_actors.state.disk import _header_upgrade
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.topology import stores
 from tests.state.test_with_headers import KINDS, Life, spec_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 25
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors._errors import SerializationError, StoreClosed
 from ks_actors.serdes import BYTES, DOUBLE, INTEGER, LONG, STRING, Serde, json
 from ks_actors.state import ValueAndTimestamp
-from tests.state.helpers import key_value
-
-if TYPE_CHECKING:
-    from tests.state.conftest import MakeTask
-    from tests.state.helpers import Task
+from tests.state.conftest import MakeTask
+from tests.state.helpers import Task, key_value
 
 KEYS: dict[str, tuple[Any, list[Any]]] = {
     "text": (STRING, ["", "a", "ab", "b", "é"]),

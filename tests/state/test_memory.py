@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,9 +21,6 @@ from ks_actors.state.core._memory_budget import MemoryBudget, TaskMemory, level
 from ks_actors.task._store_registry import StoreRegistry
 
 from .helpers import Task, key_value, window
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.unmeasured
 

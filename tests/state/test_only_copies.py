@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,14 +11,10 @@ from ks_actors import StateError, TaskCorrupted
 from ks_actors.state import Ingest, SharedResources, TaskStores, read_checkpoint, stored_offsets
 from ks_actors.state.disk import only_copies, unlogged_stores
 from ks_actors.topology import stores
+from ks_actors.topology._stores import StoreSpec
 from tests.state.helpers import Task, key_value
 from tests.state.sqlite_engine import SqliteEngine
 from tests.state.test_custom import OnDisk
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.topology._stores import StoreSpec
 
 
 def closed(task: Task) -> Path:

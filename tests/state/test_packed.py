@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -21,10 +22,6 @@ from ks_actors.state.join_window._packed_segment import PackedSegment
 from ks_actors.state.join_window._segment import Segment
 from ks_actors.state.timed import SUFFIX
 from tests.state.helpers import PLACES, Task, memory_grown, window
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 LOOKS: list[tuple[list[Any], list[Any]]] = [(["k"], [b"v", None]), ([b"k"], []), (["\ud800"], []), ([], ["v"])]

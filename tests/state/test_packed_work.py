@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ks_actors.kernel import HAS_KERNEL, kernel
 from ks_actors.state.join_window._segment import Segment
 from ks_actors.state.timed._expiry import take_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 COUNT = 20_000

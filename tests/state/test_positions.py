@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from ks_actors import ValueTimestampHeaders
-from ks_actors.records._batch import Batch
+from ks_actors.records._batch import Batch, Headers
 from ks_actors.serdes import STRING
 from ks_actors.state import TaskStores
 from ks_actors.state._positions import Positions, merged, pack, unpack
 from ks_actors.topology import StoreKind
 from tests.state.helpers import Task, key_value, window
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.records._batch import Headers
 
 FIRST, SECOND = {("in", 3): 7}, {("in", 3): 9, ("other", 3): 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from ks_actors.serdes import STRING, msgpack
 from ks_actors.state import SharedResources
+from ks_actors.topology._stores import StoreSpec
 from tests.examples_of import examples
 from tests.state.helpers import PLACES, Task, key_value, window
-
-if TYPE_CHECKING:
-    from ks_actors.topology._stores import StoreSpec
 
 pytestmark = pytest.mark.unmeasured
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,10 +20,6 @@ from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.state.key_value._restored_rows import PlainRestoredRows, RestoredRows
 
 from .helpers import Task, key_value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 kernel: Any = native
 needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")

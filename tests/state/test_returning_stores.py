@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,15 +12,10 @@ import pytest
 from ks_actors.state import SharedResources, stored_offsets
 from ks_actors.state.disk import unlogged_stores
 from ks_actors.topology import stores
+from ks_actors.topology._stores import StoreSpec
 from tests.state.helpers import Task, key_value
 from tests.state.sqlite_engine import SqliteEngine
 from tests.state.test_custom import OnDisk, Transactional
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ks_actors.topology._stores import StoreSpec
 
 
 def put(task: Task, key: str, value: str | None) -> None:

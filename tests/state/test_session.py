@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,8 @@ from ks_actors import Window, Windowed
 from ks_actors._errors import StoreClosed
 from ks_actors.serdes import BYTES, DOUBLE, LONG, STRING, json
 from ks_actors.state import SharedResources, reader_of
-from tests.state.helpers import session, window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.state.conftest import MakeTask
-    from tests.state.helpers import Task
+from tests.state.conftest import MakeTask
+from tests.state.helpers import Task, session, window
 
 RETENTION = 10_000
 LATEST = 2**63 - 1

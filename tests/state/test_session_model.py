@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from random import Random
+from typing import Any, ClassVar
 
 import pytest
 
 from ks_actors import Window, Windowed
 from ks_actors.state import reader_of
+from ks_actors.topology._stores import StoreSpec
 from tests.state.helpers import session
 from tests.state.model import StoreModel, case_of, drive, order, within
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
-
-    from ks_actors.topology._stores import StoreSpec
 
 pytestmark = pytest.mark.unmeasured
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ks_actors.state import KeyValueReader
 from ks_actors.state.key_value import _sorted_keys
 from tests.state.helpers import PLACES, Task, key_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_keys_lie_in_order_however_they_come(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,6 @@ from ks_actors import ConfigError, Materialized, StateError, StateFull, StoreEng
 from ks_actors.state import TaskStores
 from tests.state.helpers import Task, key_value, window
 from tests.state.sqlite_engine import SqliteEngine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Forgetful(SqliteEngine):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,17 +15,12 @@ from ks_actors._errors import IllegalTransition, StateError, StateFull, StateLoc
 from ks_actors.records._batch import Batch
 from ks_actors.serdes import STRING, json, msgpack
 from ks_actors.state import SharedResources, TaskStores, read_checkpoint, write_checkpoint
+from ks_actors.state.core import EngineRow
 from ks_actors.state.core._key_ranges import after
 from ks_actors.state.disk import _manifest as manifest
 from ks_actors.state.disk._rocksdb import RocksEngine
+from tests.state.conftest import MakeTask
 from tests.state.helpers import Task, key_value, window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from ks_actors.state.core import EngineRow
-    from tests.state.conftest import MakeTask
 
 
 def test_stores_are_had_by_name(make: MakeTask) -> None:

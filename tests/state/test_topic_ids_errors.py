@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ks_actors import StateError
 from ks_actors.state.disk._topic_ids import TOPIC_IDS, TopicIds
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_file_of_topic_ids_that_cannot_be_used_names_its_task(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,8 @@ from ks_actors.records._batch import Batch
 from ks_actors.serdes import INTEGER, STRING, json
 from ks_actors.state import SharedResources
 from ks_actors.topology import StoreKind, stores
-from tests.state.helpers import versioned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.state.conftest import MakeTask
-    from tests.state.helpers import Task
+from tests.state.conftest import MakeTask
+from tests.state.helpers import Task, versioned
 
 LATEST = PUT_RETURN_CODE_VALID_TO_UNDEFINED
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from random import Random
+from typing import Any, ClassVar
 
 import pytest
 
 from ks_actors.records._versioned import PUT_RETURN_CODE_NOT_PUT, PUT_RETURN_CODE_VALID_TO_UNDEFINED, VersionedRecord
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import VersionedReader, reader_of
+from ks_actors.topology._stores import StoreSpec
 from tests.state.helpers import versioned
 from tests.state.model import SERDES, StoreModel, case_of, drive
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from random import Random
-
-    from ks_actors.topology._stores import StoreSpec
 
 pytestmark = pytest.mark.unmeasured
 

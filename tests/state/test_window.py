@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,11 +11,8 @@ from ks_actors.serdes import DOUBLE, INTEGER, LONG, STRING, json
 from ks_actors.state import SharedResources, ValueAndTimestamp
 from ks_actors.state.window import _by_start
 from tests.state import helpers
-from tests.state.helpers import window
-
-if TYPE_CHECKING:
-    from tests.state.conftest import MakeTask
-    from tests.state.helpers import Task
+from tests.state.conftest import MakeTask
+from tests.state.helpers import Task, window
 
 RETENTION = 30 * 60_000
 SEGMENT = RETENTION // 2

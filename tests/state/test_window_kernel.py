@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -24,9 +25,6 @@ from tests.processors.helpers import Node
 from tests.state.helpers import PLACES, Task, window
 from tests.state.model import drive
 from tests.state.test_window_model import WindowsAgainstDicts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 USERS = (_expiry, _by_start, _segment, _lookups, _rows_by_time, _timed_store)

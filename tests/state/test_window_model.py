@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
 
 import pytest
 
 from ks_actors import SerializationError
 from ks_actors.serdes import json
 from ks_actors.state import DuplicatesReader, reader_of
+from ks_actors.topology._stores import StoreSpec
 from tests.state.helpers import PLACES, Task, window
 from tests.state.model import StoreModel, case_of, drive, order
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from random import Random
-
-    from ks_actors.topology._stores import StoreSpec
 
 pytestmark = pytest.mark.unmeasured
 

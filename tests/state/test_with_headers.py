@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -17,10 +19,6 @@ from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology import StoreSpec, stores
 from tests.examples_of import examples
 from tests.state.helpers import VALUES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 KINDS: Final = ("key value", "windows", "panes", "sessions")
 HEADERS: Final = st.lists(st.tuples(st.sampled_from(["", "a", "ä", "long" * 40]), st.none() | st.binary(max_size=70)), max_size=3).map(tuple)

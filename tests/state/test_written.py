@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,6 @@ from ks_actors.runtime.output._pending_bytes import PendingBytes
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde
 from ks_actors.state.core._transactional import SLICE, Transactional
 from tests.state.helpers import PLACES, VALUES, Task, key_value, memory_grown, put, store_of, versioned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
 

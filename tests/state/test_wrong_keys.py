@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ks_actors import SerializationError
 from ks_actors.records import Window, Windowed
 from ks_actors.serdes import LONG, STRING, UUID, Serde, json
+from ks_actors.topology._stores import StoreSpec
+from tests.state.conftest import MakeTask
 from tests.state.helpers import key_value, session, versioned, window
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.topology._stores import StoreSpec
-    from tests.state.conftest import MakeTask
 
 KEYS: list[tuple[Serde[Any], Any, Any]] = [
     (STRING, "a", 5),

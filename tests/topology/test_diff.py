@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,10 +29,6 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.topology import Effect, Topology, compare, stores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 STRINGS = Consumed(STRING, STRING)
 COUNTS = Materialized("counts", STRING, LONG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -11,9 +11,6 @@ from ks_actors import App, StreamsBuilder, StreamsConfig, Topology, TopologyErro
 from ks_actors.batch import backfill
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONFIG = StreamsConfig(application_id="app", default_key_serde=STRING, default_value_serde=STRING, log="memory://")
 EMPTY: dict[str, Callable[[], Topology]] = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,9 +30,6 @@ from ks_actors import (
 from ks_actors._errors import ConfigError, TopologyError
 from ks_actors.processors import Processor, Record
 from ks_actors.serdes import STRING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONSUMED = Consumed(STRING, STRING)
 

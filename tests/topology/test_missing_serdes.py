@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -42,9 +43,6 @@ from ks_actors.task._environment import Environment, nodes_of
 from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
 from tests.examples_of import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 S = serdes.STRING
 TEXT: Any = Consumed(S, S)

@@ -17,13 +17,12 @@ from ks_actors import App, Processor, Record, StreamsBuilder, StreamsConfig, Top
 from ks_actors.config import log_and_continue
 from ks_actors.dsl import BufferConfig, Consumed, Grouped, Materialized, Produced, Suppressed, TimeWindows
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import Topology
 from ks_actors.tracing import OtelTracing
 from tests.tracing.spans import HEADER, PARENT, TRACE, UNSAMPLED, Recorded, context_in, id_of, of_trace, parent_of, trace_of
 
 if TYPE_CHECKING:
     from opentelemetry.propagators.textmap import TextMapPropagator
-
-    from ks_actors.topology import Topology
 
 TEXT = serdes.STRING
 READ: Consumed[str, str] = Consumed(TEXT, TEXT)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 
 from ks_actors import App, StreamsBuilder, StreamsConfig
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, TimeWindows
-from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
+from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.records import Batch
 from ks_actors.serdes import LONG, STRING
+from ks_actors.topology import Topology
 from ks_actors.web import create_app
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from ks_actors.log import Log
-    from ks_actors.topology import Topology
 
 TOKEN = "a token for tests"  # noqa: S105 - it guards nothing
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}

@@ -7,8 +7,10 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,21 +19,15 @@ from starlette.routing import Mount
 
 from ks_actors import App, Batch, HealthBounds, InstanceState, LogTimeout, StreamsBuilder, StreamsConfig
 from ks_actors.dsl import Consumed, Grouped, Materialized, SessionWindows
-from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
+from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition, open_log
 from ks_actors.serdes import BYTES, LONG, STRING, Serde
 from ks_actors.serdes import json as json_of
+from ks_actors.topology import Topology
 from ks_actors.web import create_app
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
 from tests.waiting import until
 from tests.web.helpers import AUTHORIZED, TOKEN, Visits, client_of, fresh_log, visit, visiting
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from ks_actors.log import Log
-    from ks_actors.topology import Topology
 
 
 class Site:

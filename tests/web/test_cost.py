@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from ks_actors import App, HealthBounds, StreamsBuilder, StreamsConfig
 from ks_actors.dsl import Consumed, Grouped, Materialized
@@ -12,10 +13,6 @@ from ks_actors.serdes import LONG, STRING
 from ks_actors.web._answers import as_json
 from ks_actors.web._graph import Layout
 from ks_actors.web._sampler import Sampler
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def calls(function: Callable[[], object]) -> int:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ks_actors.log import Outgoing, TopicPartition
+from ks_actors import App
+from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log, Outgoing, TopicPartition
 from ks_actors.records import Batch
-from ks_actors.web import serve_page
+from ks_actors.web import PageServer, serve_page
 from tests.web.browser import Seen, browsing
 from tests.web.helpers import TOKEN, Visits, fresh_log, visit, visiting
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
-
-    from ks_actors import App
-    from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log
-    from ks_actors.web import PageServer
 
 pytestmark = pytest.mark.unmeasured
 STUCK_MS = 500

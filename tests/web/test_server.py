@@ -7,7 +7,8 @@ import gc
 import json
 import signal
 import socket
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -16,9 +17,6 @@ import pytest
 from ks_actors.web import serve_page, serve_probes
 from tests.waiting import PATIENCE_S, until
 from tests.web.helpers import TOKEN, Visits, fresh_log, visiting
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_a_reader_of_events_does_not_keep_the_server_from_ending(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import httpx
@@ -22,10 +24,6 @@ from ks_actors.web import serve_page
 from ks_actors.web._answers import Refusal
 from ks_actors.web._typed_keys import typed_keys
 from tests.waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,17 +16,12 @@ from ks_actors import App, CalendarWindows, Consumed, StreamsConfig, TopologyErr
 from ks_actors.dsl import BufferConfig, EmitStrategy, Grouped, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.testing import TopologyTestDriver
+from ks_actors.testing import AppHarness, TopologyTestDriver
+from ks_actors.topology import StoreType, Topology
 from tests.batch.histories import fill, filled_back, streamed
 from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, in_app
 
 from .uneven import Uneven
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ks_actors.testing import AppHarness
-    from ks_actors.topology import StoreType, Topology
 
 ZONE = "Europe/Berlin"
 MINUTE = 60_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
@@ -17,22 +18,16 @@ from ks_actors.dsl import (
     Materialized,
     SessionWindows,
     SlidingWindows,
+    Stream,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
     UnlimitedWindows,
 )
-from ks_actors.processors.api import Processor, PunctuationType
-from ks_actors.testing import run_app
+from ks_actors.processors.api import Processor, ProcessorContext, PunctuationType, Record
+from ks_actors.testing import AppHarness, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
 from tests.windows.uneven import Uneven
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ks_actors.dsl import Stream
-    from ks_actors.processors.api import ProcessorContext, Record
-    from ks_actors.testing import AppHarness
 
 LAST: Final = 2**63 - 1
 START: Final = 1_700_000_000_000

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tests.chaos.checks import EXACTLY_ONCE, GUARANTEES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def option(default: Any, text: str) -> Any:

@@ -7,24 +7,20 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from ks_actors.log import NewTopic
 from tests.chaos.members import CLEAN, Member, Status
 from tests.chaos.options import Options as MemberOptions
-from tests.judges.drivers.faults import draw
+from tests.judges.drivers.faults import Fault, draw
 from tests.judges.drivers.jars import driver_command
+from tests.judges.drivers.options import Options
 from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tests.judges.drivers.faults import Fault
-    from tests.judges.drivers.options import Options
 
 PARTITIONS: Final = 5
 _CLOSE_S: Final = 40

@@ -6,17 +6,14 @@ import asyncio
 import shutil
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tests.judges.drivers.jars import missing_tests
+from tests.judges.drivers.options import Options
+from tests.judges.drivers.run import Outcome
 from tests.kafka.broker import missing_tools
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from tests.judges.drivers.options import Options
-    from tests.judges.drivers.run import Outcome
 
 _OK, _FAILED, _TROUBLE = 0, 1, 2
 _LINES = 40

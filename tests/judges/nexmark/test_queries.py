@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from benchmarks.nexmark.compare import reduced
 from benchmarks.nexmark.queries import AUCTION, BID, PERSON, QUERIES, READS, Auction, Bid, Person, topology
-from ks_actors.serdes import STRING
+from ks_actors.serdes import STRING, Serde
 from ks_actors.testing import TopologyTestDriver
-
-if TYPE_CHECKING:
-    from ks_actors.serdes import Serde
 
 PERSONS = [
     Person(1, "ann", "bend", "or", 0),

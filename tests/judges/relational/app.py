@@ -6,14 +6,12 @@ Runs until SIGTERM, which closes it: exit code 0.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ks_actors import App, Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.serdes import INTEGER, SHORT, Serde
+from ks_actors.topology import Topology
 from tests.judges.drivers.member import config
-
-if TYPE_CHECKING:
-    from ks_actors.topology import Topology
 
 _PREFIX = 10
 _HEAD, _NUMBER, _COUNT = struct.Struct(">iqi"), struct.Struct(">i"), struct.Struct(">q")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.judges.drivers.options import Options, option
 from tests.judges.drivers.run import Driver, Outcome, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SOURCE: Final = Path(__file__).with_name("Relational.java")
 # As in Kafka's system test: the tables of articles and of comments have different ones.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.judges.drivers.needed import require_drivers
 from tests.judges.relational.app import Article, Comment, read_article, read_comment, write_article, write_comment
 from tests.judges.relational.judge import RelationalOptions, judge
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.extended

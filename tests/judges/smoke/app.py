@@ -5,7 +5,7 @@ Runs until SIGTERM, which closes it: exit code 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ks_actors import (
     App,
@@ -16,14 +16,13 @@ from ks_actors import (
     Produced,
     StreamsBuilder,
     Suppressed,
+    Table,
     TimeWindows,
+    Windowed,
 )
 from ks_actors.serdes import DOUBLE, INTEGER, LONG, STRING
+from ks_actors.topology import Topology
 from tests.judges.drivers.member import config
-
-if TYPE_CHECKING:
-    from ks_actors import Table, Windowed
-    from ks_actors.topology import Topology
 
 APPLICATION: Final = "SmokeTest"
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.judges.drivers.options import Options, option
 from tests.judges.drivers.run import PARTITIONS, Driver, Outcome, Run
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SOURCE: Final = Path(__file__).with_name("Smoke.java")
 # The topics that get one record for each of the input.

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.judges.drivers.needed import require_drivers
 from tests.judges.smoke.judge import SmokeOptions, hours_back, judge
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_no_run_crosses_midnight() -> None:
