@@ -51,11 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.timeout(400))
             item.add_marker(needs_java)
-            item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark") is not None and item.get_closest_marker("everyday") is None:
-            item.add_marker(pytest.mark.extended)
+            if item.get_closest_marker("everyday") is None:
+                item.add_marker(pytest.mark.extended)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from ks_actors.batch.spark._session import SparkSession
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from tests.waiting import PATIENCE_S
 
-from .conftest import SETTINGS, needs_java
+from .conftest import SETTINGS
 
 
 @pytest.fixture
@@ -175,8 +175,6 @@ def test_sparks_own_options_are_handed_on(master: str) -> None:
     assert ("spark.driver.bindAddress" in chosen) is ("spark.executorEnv.PYTHONPATH" in chosen) is master.startswith("local")
 
 
-@pytest.mark.extended
-@needs_java
 @pytest.mark.spark
 def test_a_java_that_ends_at_once_is_an_error_with_a_hint() -> None:
     """Its output goes to stderr only; YARN is known to need the environment."""
@@ -242,10 +240,7 @@ def test_importing_ks_actors_imports_nothing_of_spark() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.extended
-@needs_java
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_no_process_is_left_behind() -> None:
     """A bridge that has started Spark ends it: when the block is left nothing of it runs."""
     code = """

@@ -17,13 +17,12 @@ from ks_actors.batch import SparkSettings
 from . import reconnecting
 from .asking import SAID
 from .cluster import CONF, connect_server, kill_connect_server, standalone
-from .conftest import needs_java
 from .driver import Done
 from .killed_history import begin
 from .processes import PATIENCE, drive
 from .test_kills import made, order_of, undisturbed
 
-pytestmark = [pytest.mark.spark, needs_java, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.spark
 
 
 async def filled_back_at(directory: Path, settings: SparkSettings) -> Any:

@@ -22,7 +22,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
 from tests.waiting import PATIENCE_S
 
-from .conftest import SETTINGS, needs_java
+from .conftest import SETTINGS
 
 
 class Ear(Actor[Any]):
@@ -150,7 +150,6 @@ async def test_a_run_that_fails_is_followed_by_another_from_the_checkpoint(sessi
         assert not await bridge.run(lambda spark: [query.name for query in spark.streams.active])
 
 
-@pytest.mark.extended
 async def test_one_that_fails_too_often_ends(session: SparkSession, tmp_path: Path) -> None:
     """With its last error; its name is free again."""
     assert session.is_open
@@ -263,10 +262,7 @@ async def test_one_that_does_not_end_in_time_is_told(session: SparkSession, tmp_
         left.stop()
 
 
-@pytest.mark.extended
-@needs_java
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_no_process_is_left_by_queries(tmp_path: Path) -> None:
     """A bridge that has started Spark ends it, also when a query runs that calls back into Python."""
     code = f"""
@@ -292,10 +288,7 @@ print([name for name in left if name != "ps"])
     assert done.stdout == "True\n[]\n", done.stderr
 
 
-@pytest.mark.extended
-@needs_java
 @pytest.mark.spark
-@pytest.mark.timeout(300)
 def test_a_spark_that_dies_is_started_again(tmp_path: Path) -> None:
     """The job in the middle is told, the next one runs; a query takes one of its restarts, and goes on from its checkpoint."""
     code = f"""

@@ -80,6 +80,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.heavy("a build of the site")
 def test_site_builds_and_documents_every_public_name(tmp_path: Path) -> None:
     """The site builds without a warning, its reference has each public name, and no page needs anything from another host."""
     done = subprocess.run(  # noqa: S603 - our own site, by our own interpreter

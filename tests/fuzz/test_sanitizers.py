@@ -13,7 +13,7 @@ from tests.fuzz.__main__ import fuzz
 from tests.fuzz.build import REPORTED, SANITIZED, NoSanitizer, build, environment
 from tests.fuzz.sanitize import run
 
-pytestmark = pytest.mark.extended
+pytestmark = [pytest.mark.extended, pytest.mark.heavy("a build of the kernel, and tests with sanitizers")]
 
 
 def missing() -> str | None:

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.unmeasured
 FOUND_AT = {"idle": 20, "room": 18, "reset": 7, "bytes": 53, "priority": 54, "drain": 145, "commit": 116}
 
 
+@pytest.mark.heavy("seeds with a fault, of which some go on for long")
 @pytest.mark.parametrize("name", OLD_FAULTS)
 def test_a_fault_that_is_put_back_in_is_found(name: str) -> None:
     """The first seed that finds it is below 200: `python -m tests.liveness.faults` looks for that seed, and this keeps it."""

@@ -19,6 +19,7 @@ FETCH_SEEDS = 60
 AT_ONCE = 3
 
 
+@pytest.mark.heavy("a few seeds take two seconds")
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_no_task_stands_still_that_has_records(first: int) -> None:
     """With any topology, settings, input and faults: each task reads on within a bound, in the end all is done, and is done right."""
@@ -27,6 +28,7 @@ def test_no_task_stands_still_that_has_records(first: int) -> None:
         assert outcome.error is None, outcome.error
 
 
+@pytest.mark.heavy("a few seeds take two seconds")
 @pytest.mark.parametrize("first", range(0, WIDE_SEEDS, AT_ONCE))
 def test_no_operation_stands_still_while_members_and_workers_come_and_go(first: int) -> None:
     """Batches, final results, joins by foreign keys and punctuators go on and are right, also when members restart and the log gives no answer."""

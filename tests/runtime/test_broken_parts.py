@@ -17,6 +17,7 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
+from tests.examples_of import examples
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo
 from tests.waiting import until
 
@@ -182,7 +183,7 @@ def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None
 
 def test_the_app_may_be_closed_while_a_worker_dies() -> None:
     """Closing an app just after a worker has died closes it, with or without that error."""
-    for seed in range(24):
+    for seed in range(examples(24)):
         bomb = Bomb()
 
         async def test(harness: AppHarness, bomb: Bomb = bomb) -> None:

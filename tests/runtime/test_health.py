@@ -234,11 +234,11 @@ async def test_another_thread_learns_of_a_blocked_loop(tmp_path: Path) -> None:
         await until(lambda: watch.looked_ms is not None)
         seen: list[Health] = []
 
-        def look() -> None:
-            while not seen or seen[-1].live:
-                seen.append(app.health(HealthBounds(loop_ms=0)))
+        def dead() -> bool:
+            seen.append(app.health(HealthBounds(loop_ms=0)))
+            return not seen[-1].live
 
-        thread = threading.Thread(target=look)
+        thread = threading.Thread(target=lambda: asyncio.run(until(dead)))
         thread.start()
         thread.join(60)  # on the loop: it is this that blocks it
         assert reasons(seen[-1]) == {HealthReason.EVENT_LOOP}

@@ -311,6 +311,7 @@ def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> None:
 # --- under load -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy("four instances for virtual minutes")
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
 def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: str) -> None:

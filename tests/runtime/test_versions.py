@@ -158,7 +158,7 @@ VERSIONS = [ONE, TWO, version("orders", "payments"), version("orders", counted=T
 
 
 @pytest.mark.extended
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(12))
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, len(VERSIONS) - 1), st.booleans()), max_size=6),
     st.sampled_from(GUARANTEES),

@@ -10,6 +10,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.snapshots import find_snapshots
@@ -19,7 +21,7 @@ from tests.snapshots.victim import KEYS, SETTINGS, key_of, settings_of
 from tests.waiting import PATIENCE_S
 
 TAKES = 8
-HAND_OVERS = 8
+HAND_OVERS = 6
 
 
 async def killed(what: str, directory: Path, lines: int, seconds: float) -> list[str]:
@@ -45,6 +47,7 @@ async def killed(what: str, directory: Path, lines: int, seconds: float) -> list
     return [line[:-1] for line in told if line.endswith("\n")]
 
 
+@pytest.mark.heavy("eight processes that are killed")
 async def test_snapshots_of_a_killed_app_are_right_and_so_are_apps_that_begin_with_them(tmp_path: Path) -> None:
     """At any moment: a snapshot with a manifest is of one commit, an ingest begins again, and no record counts twice or not at all."""
     dice = random.Random(7)
@@ -73,6 +76,7 @@ async def test_snapshots_of_a_killed_app_are_right_and_so_are_apps_that_begin_wi
     assert begun_with > 1
 
 
+@pytest.mark.extended
 async def test_a_hand_over_that_is_killed_has_happened_or_not(tmp_path: Path) -> None:
     """At any moment: the changelog and the group have all or nothing, and a repetition gives the same."""
     dice = random.Random(3)

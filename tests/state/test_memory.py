@@ -278,6 +278,7 @@ def test_a_task_that_has_left_takes_nothing() -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.heavy("500,000 updates")
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is read from /proc")
 def test_a_run_over_many_stores_stays_within_the_budget() -> None:
     """Updates over 200 stores of 8 tasks, many times the budget: a small run of `benchmarks/memory.py`, the same on any machine."""
