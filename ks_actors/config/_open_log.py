@@ -61,6 +61,7 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "reconnect_backoff_ms": config.reconnect_backoff_ms,
         "reconnect_backoff_max_ms": config.reconnect_backoff_max_ms,
         "connections_max_idle_ms": config.connections_max_idle_ms,
+        "metadata_max_age_ms": config.metadata_max_age_ms,
         "replication_factor": config.replication_factor,
         "compression": compression,
         "compression_level": getattr(config, f"compression_{compression}_level")

@@ -26,8 +26,8 @@ def in_thread(
     else would wait: for ever, where these wait for records. A thread takes 0.1 ms to start. Neither
     the caller, if it is cancelled, nor the end of the process waits for it.
     """
-    loop = asyncio.get_running_loop()
-    return loop.run_in_executor(_OwnThread(name), copy_context().run, call, *args)
+    loop, context = asyncio.get_running_loop(), copy_context()
+    return loop.run_in_executor(_OwnThread(name), lambda: context.run(call, *args))
 
 
 class _OwnThread(Executor):

@@ -17,7 +17,7 @@ from ks_actors._errors import (
 )
 from ks_actors.lifecycle import component_log
 from ks_actors.log._types import IsolationLevel, TopicDescription
-from ks_actors.log.kafka.client import UNKNOWN_EPOCH, Lookups, Unavailable
+from ks_actors.log.kafka.client import UNKNOWN_EPOCH, Lookups, Unavailable, as_one_call
 from ks_actors.log.kafka.wire import (
     INVALID_CONFIG,
     INVALID_PARTITIONS,
@@ -71,6 +71,7 @@ class Admin:
 
     # --- topics -----------------------------------------------------------------------------------
 
+    @as_one_call
     async def create_topics(self, topics: Iterable[NewTopic]) -> None:
         """Create topics, and wait until they have leaders, also those that others create meanwhile.
 
@@ -124,6 +125,7 @@ class Admin:
         if existing:
             raise TopicExists(f"topics {', '.join(sorted(existing))} already exist")
 
+    @as_one_call
     async def check_new_topics(self, topics: Iterable[NewTopic]) -> None:
         """Raise the first error that the creation of missing topics would; create none."""
         wanted = {topic.name: topic for topic in topics}
@@ -207,6 +209,7 @@ class Admin:
             await self._client.retry(f"to wait until {', '.join(counts)} exist", attempt)
             await self._client.young.spread(counts, heard)
 
+    @as_one_call
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Give topics more partitions, and wait until these have leaders.
 
@@ -246,6 +249,7 @@ class Admin:
         for error in failed.values():
             raise error
 
+    @as_one_call
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics, and wait until the brokers no longer list them.
 
@@ -284,6 +288,7 @@ class Admin:
         for error in failed.values():
             raise error
 
+    @as_one_call
     async def describe_topics(
         self, names: Iterable[str] | None, *, configs: bool = True
     ) -> Mapping[str, TopicDescription]:
@@ -471,6 +476,7 @@ class Admin:
         """Return the offset after the last record, or the last stable offset."""
         return await self._offsets(dict.fromkeys(partitions, _LATEST), isolation)
 
+    @as_one_call
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int]:
@@ -488,6 +494,7 @@ class Admin:
             **(await self.end_offsets(behind, IsolationLevel.READ_UNCOMMITTED) if behind else {}),
         }
 
+    @as_one_call
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """Delete all records below the given offsets.
 
@@ -495,6 +502,7 @@ class Admin:
         """
         await self._delete(before, {})
 
+    @as_one_call
     async def delete_read(self, before: Mapping[TopicPartition, int]) -> None:
         """Delete records that readers here have read, below the given offsets.
 

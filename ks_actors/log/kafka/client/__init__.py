@@ -1,8 +1,10 @@
 """Connections to brokers."""
 
 from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
-from ks_actors.log.kafka.client._client import GROUP, TRANSACTION, KafkaClient
+from ks_actors.log.kafka.client._calls import as_one_call
+from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import PRODUCE, Unavailable
+from ks_actors.log.kafka.client._coordinators import GROUP, TRANSACTION
 from ks_actors.log.kafka.client._known_topics import TopicMetadata
 from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH, EpochHistory, LeaderEpochs
 from ks_actors.log.kafka.client._loop_thread import LoopThread
@@ -26,4 +28,5 @@ __all__ = [
     "TopicMetadata",
     "Unavailable",
     "UnknownTopics",
+    "as_one_call",
 ]

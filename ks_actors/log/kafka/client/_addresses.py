@@ -81,7 +81,7 @@ async def connect_to_any(
             patience_s=lambda address: _ACCEPTED_S if address in accepted else _NEXT_S,
             others_may=others_may,
             unwanted=unwanted,
-            to_the_end=True,
+            may_take_long=lambda _: True,
         )
     except NoneAnswered as none:
         failures = list(none.failures.values())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.log.kafka.client._connections import Unavailable
@@ -12,8 +10,9 @@ from ks_actors.log.kafka.client._racing import NoneAnswered, first_answer
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-# Seconds that connecting to a server may take before the next one is asked as well.
+# Seconds for a connection, and for an answer, before the next server is asked as well.
 _NEXT_S: Final = 1.0
+_ANSWER_S: Final = 3.0
 # The most servers in an error.
 _SHOWN: Final = 5
 
@@ -24,32 +23,26 @@ async def ask_any(
     *,
     name: Callable[[int], str],
     connected: Callable[[int], bool],
-    limit_s: float | None,
 ) -> tuple[int, Any]:
     """Return the first response, and the server that gave it.
 
-    The servers are asked in turn. One that accepts no connection may be frozen, so the next is
-    asked beside it after a second; one that is connected has `limit_s` seconds, or as long as a
-    request may take. Raises Unavailable with the failures of all. A server that is still connecting
-    when the others have failed is not waited for: a retry finds its connection, or one of them
-    back.
+    The servers are asked in turn. One that is silent may be frozen, so the next is asked beside it:
+    after a second without a connection, or three without an answer. Raises Unavailable with the
+    failures of all. A server that is still connecting when the others have failed is not waited
+    for: a retry finds its connection, or one of them back.
     """
 
     async def answer(server: int) -> tuple[int, Any]:
-        try:
-            async with asyncio.timeout(limit_s):
-                return server, await ask(server)
-        except TimeoutError:
-            raise Unavailable(f"{name(server)} did not answer within {limit_s} s") from None
+        return server, await ask(server)
 
     try:
         return await first_answer(
             servers,
             answer,
-            patience_s=lambda server: math.inf if connected(server) else _NEXT_S,
+            patience_s=lambda server: _ANSWER_S if connected(server) else _NEXT_S,
             others_may=lambda error: isinstance(error, Unavailable),
             unwanted=lambda _: None,
-            to_the_end=False,
+            may_take_long=connected,
         )
     except NoneAnswered as none:
         failures = [error for error in none.failures.values() if isinstance(error, Unavailable)]

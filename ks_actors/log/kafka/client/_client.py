@@ -14,6 +14,7 @@ from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPar
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._any_server import ask_any
 from ks_actors.log.kafka.client._backoff import Backoff
+from ks_actors.log.kafka.client._calls import end_of_step
 from ks_actors.log.kafka.client._cluster import Cluster
 from ks_actors.log.kafka.client._connections import (
     COORDINATION,
@@ -23,21 +24,17 @@ from ks_actors.log.kafka.client._connections import (
     name_of_request,
     name_of_server,
 )
+from ks_actors.log.kafka.client._coordinators import Coordinators, name_of_coordinator
 from ks_actors.log.kafka.client._known_topics import KnownTopics
 from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._outages import Outages, Refusals
+from ks_actors.log.kafka.client._refused import raise_retriable
+from ks_actors.log.kafka.client._rounds import Rounds
 from ks_actors.log.kafka.client._young_topics import YoungTopics
 from ks_actors.log.kafka.wire import (
-    COORDINATOR_NOT_AVAILABLE,
-    RETRIABLE,
-    SOON,
-    STALE_METADATA,
     WRONG_COORDINATOR,
-    FindCoordinatorRequest,
     MetadataRequest,
     check_aiokafka,
-    error_of,
-    name_of,
 )
 
 if TYPE_CHECKING:
@@ -51,14 +48,11 @@ T = TypeVar("T")
 
 _log = component_log(__name__)
 
-GROUP = 0
-TRANSACTION = 1
-_KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
-_TOPICS = {GROUP: "offsets.topic", TRANSACTION: "transaction.state.log"}
 _SOON_S = 0.003
 # A broker cannot report that it is itself no longer listed.
 _BROKERS_TO_ASK = 2
-_LOOK_LIMIT_S = 3.0
+# Lookups of leaders within the maximum age of metadata.
+_LOOKS = 3
 # More would not decompress faster, and each has a piece in memory.
 _THREADS = min(8, os.cpu_count() or 1)
 
@@ -92,11 +86,15 @@ class KafkaClient:
             options, client_id, self.outages, self._look_for_unlisted
         )
         self._cluster: Cluster = Cluster()
-        self._topics: KnownTopics = KnownTopics()
-        self._lister: tuple[int, ...] = ()
+        self._topics: KnownTopics = KnownTopics(options.metadata_max_age_ms / 1000)
+        # Of lookups of leaders, and of listings of all topics.
+        self._lookups = Rounds()
+        self._listings = Rounds()
         self.young: YoungTopics = YoungTopics(self, self._topics)
-        self._coordinators: dict[tuple[int, str], int] = {}
+        self._coordinators: Coordinators = Coordinators()
         self._refreshing: asyncio.Task[None] | None = None
+        self._refreshed: frozenset[str] = frozenset()
+        self._keeping_up: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         # For short work alone, such as decompression: what may hang gets a thread of its own.
         self.threads: ThreadLane = ThreadLane(f"{client_id} work", _THREADS)
@@ -115,14 +113,16 @@ class KafkaClient:
     async def start(self, *, timeout_ms: int | None = None) -> None:
         """Find the brokers, if they are unknown. Raises LogTimeout, NotAuthorized, ConfigError."""
         check_aiokafka()
-        await self._connections.start()
-        if self._cluster.brokers:
-            return
-        await self.retry(
-            f"to find Kafka at {self.bootstrap_servers}",
-            lambda: self.ask_metadata([]),
-            timeout_ms=timeout_ms,
-        )
+
+        async def attempt() -> None:
+            await self._connections.start()
+            if not self._cluster.brokers:
+                await self.ask_metadata([])
+
+        what = f"to find Kafka at {self.bootstrap_servers}"
+        await self.retry(what, attempt, timeout_ms=timeout_ms)
+        if self._keeping_up is None:
+            self._keeping_up = asyncio.create_task(self._keep_up(), name="keep up with leaders")
         # The brokers are known by their own ids now, and each keeps one connection per channel.
         for node in self._bootstrap:
             self._connections.forget(node)
@@ -145,11 +145,13 @@ class KafkaClient:
     async def close(self) -> None:
         """Close all connections. A second call does nothing."""
         self._closed = True
-        for task in (self._refreshing, self._leaving):
-            if task is not None:
-                task.cancel()
+        tasks = [task for task in (self._refreshing, self._leaving, self._keeping_up) if task]
+        for task in tasks:
+            task.cancel()
         self.threads.retire()
         await self._connections.close()
+        if tasks:
+            await asyncio.wait(tasks)
 
     # --- retries ----------------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class KafkaClient:
         Raises LogTimeout, which names `what` as not done, and any other error of the attempt.
         """
         limit_ms = self.options.api_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = asyncio.get_running_loop().time() + limit_ms / 1000
+        deadline = end_of_step(limit_ms)
         backoff = Backoff()
         refusals = Refusals(what)
         soon = _SOON_S
@@ -244,32 +246,28 @@ class KafkaClient:
 
         A request that one refuses for now goes to another next.
         """
-        refused: set[int] = set()
+        rounds = Rounds()
 
         async def attempt() -> Any:
-            if refused.issuperset(self._cluster.brokers):
-                refused.clear()
-            node, response = await self._send_to_any(request, channel, refused)
-            refused.add(node)
-            self._raise_retriable(codes(response), "a broker" if node < 0 else f"broker {node}")
+            node, response = await self._ask_next(rounds, request, channel)
+            raise_retriable(codes(response), "a broker" if node < 0 else f"broker {node}")
             return response
 
         return await self.retry(
             f"to send {name_of_request(request)}", attempt, timeout_ms=timeout_ms
         )
 
-    async def _send_to_any(
-        self,
-        request: Any,
-        channel: str,
-        refused: Collection[int] = (),
-        *,
-        limit_s: float | None = None,
-    ) -> tuple[int, Any]:
-        """Return the first response, and the broker that gave it; try those that refused last.
+    async def _ask_next(self, rounds: Rounds, request: Any, channel: str) -> tuple[int, Any]:
+        """Return the response of a broker that has not answered in this round, if one does."""
+        asked = rounds.answered(self._cluster.brokers)
+        node, response = await self._send_to_any(request, channel, asked)
+        rounds.note(node)
+        return node, response
 
-        Each connected broker has `limit_s` seconds (default: as long as a request may take).
-        """
+    async def _send_to_any(
+        self, request: Any, channel: str, asked: Collection[int] = ()
+    ) -> tuple[int, Any]:
+        """Return the first response, and the broker that gave it; try those `asked` last."""
         brokers = self._cluster.brokers
         nodes = list(brokers)
         random.shuffle(nodes)
@@ -279,7 +277,7 @@ class KafkaClient:
         def preference(node: int) -> tuple[bool, bool, bool]:
             return (
                 self._connections.silent(address[node]),
-                node in refused,
+                node in asked,
                 not self._connections.connected(node, channel),
             )
 
@@ -290,7 +288,6 @@ class KafkaClient:
             lambda node: self.send(node, request, channel=channel),
             name=lambda node: name_of_server(node, address[node]),
             connected=lambda node: self._connections.connected(node, channel),
-            limit_s=limit_s,
         )
 
     async def ask_controller(self, request: Any) -> Any:
@@ -310,7 +307,7 @@ class KafkaClient:
 
         async def attempt() -> Any:
             response = await self.ask_controller(request)
-            self._raise_retriable(codes(response), "the controller")
+            raise_retriable(codes(response), "the controller")
             return response
 
         return await self.retry(
@@ -330,7 +327,7 @@ class KafkaClient:
 
         async def attempt() -> Any:
             response = await self.send(await self.find_leader(partition), request, channel=channel)
-            self._raise_retriable(codes(response), f"the leader of {partition}")
+            raise_retriable(codes(response), f"the leader of {partition}")
             return response
 
         return await self.retry(
@@ -354,6 +351,7 @@ class KafkaClient:
 
         One request may take `request_timeout_ms` (default: that of the options).
         """
+        who = name_of_coordinator(kind, key)
 
         async def attempt() -> Any:
             node = await self.coordinator(kind, key)
@@ -363,53 +361,34 @@ class KafkaClient:
                 )
             except Unavailable:
                 # A broker that cannot be reached may have lost this role to another one.
-                self._coordinators.pop((kind, key), None)
+                self._coordinators.lose(kind, key)
                 raise
             found = list(codes(response))
             if not WRONG_COORDINATOR.isdisjoint(found):
-                self._coordinators.pop((kind, key), None)
-            self._raise_retriable(found, f"the coordinator of {_KINDS[kind]} {key}")
+                self._coordinators.lose(kind, key)
+            raise_retriable(found, who)
             return response
 
         return await self.retry(
-            f"to send {name_of_request(request)} to the coordinator of {_KINDS[kind]} {key}",
+            f"to send {name_of_request(request)} to {who}",
             attempt,
             timeout_ms=timeout_ms,
         )
-
-    @staticmethod
-    def _raise_retriable(codes: Iterable[int], who: str) -> None:
-        for code in codes:
-            if code in RETRIABLE:
-                raise Unavailable(
-                    f"{who} answered {name_of(code)}",
-                    refresh=code in STALE_METADATA,
-                    soon=code in SOON,
-                )
 
     async def coordinator(self, kind: int, key: str) -> int:
         """Return the broker of the coordinator, from the cache if known.
 
         Raises Unavailable, NotAuthorized.
         """
-        node = self._coordinators.get((kind, key))
+        node = self._coordinators.known(kind, key)
         if node is not None:
             return node
-        _, response = await self._send_to_any(FindCoordinatorRequest(key, kind), COORDINATION)
-        what = f"to find the coordinator of {_KINDS[kind]} {key}"
-        if response.error_code == COORDINATOR_NOT_AVAILABLE:
-            raise Unavailable(
-                f"the brokers have no coordinator of {_KINDS[kind]} {key} yet: if that lasts, "
-                f"see whether there are as many as their {_TOPICS[kind]}.replication.factor",
-                refresh=False,
-            )
-        self._raise_retriable([response.error_code], what)
-        if response.error_code:
-            raise error_of(response.error_code, f"failed {what}", response.error_message)
-        # The coordinator may be newer than the last list of brokers.
-        self._cluster.add(response.coordinator_id, (response.host, response.port))
-        self._coordinators[kind, key] = response.coordinator_id
-        return int(response.coordinator_id)
+        found = await self._coordinators.find(
+            kind, key, lambda rounds, request: self._ask_next(rounds, request, COORDINATION)
+        )
+        # It may be newer than the last list of brokers.
+        self._cluster.add(found.coordinator_id, (found.host, found.port))
+        return int(found.coordinator_id)
 
     def connect_ahead(self, topics: Iterable[str], channel: str) -> None:
         """Start connecting to the known leaders of these topics.
@@ -442,7 +421,10 @@ class KafkaClient:
     # --- metadata ---------------------------------------------------------------------------------
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """Return the known leader; None if there is none or it was never looked up."""
+        """Return the known leader; None if there is none or it was never looked up.
+
+        Further lookups then see whether it has moved.
+        """
         return self._topics.leader(partition)
 
     def known(self, topic: str) -> TopicMetadata | None:
@@ -461,8 +443,6 @@ class KafkaClient:
             node = self.leader(partition)
             if node is None:
                 node = await self._find_in_turn(partition)
-        # The topic may only have been described: track it, so that refreshes see its leader move.
-        self._topics.tracked.add(partition.topic)
         return node
 
     async def _find_in_turn(self, partition: TopicPartition) -> int:
@@ -509,17 +489,10 @@ class KafkaClient:
         if patient and names is not None:
             return await self.young.find(dict.fromkeys(names, 1), timeout_ms)
 
-        async def attempt() -> tuple[int, Mapping[str, TopicMetadata]]:
-            asked = self._lister if names is None else ()
-            # Another broker than the last one may be frozen.
-            limit_s = _LOOK_LIMIT_S if asked else None
-            if names is None:
-                self._lister = ()
-            return await self.ask_metadata(names, asked, limit_s=limit_s)
-
-        node, found = await self.retry("to list topics", attempt, timeout_ms=timeout_ms)
-        if names is None:
-            self._lister = (node,)
+        rounds = self._listings if names is None else Rounds()
+        _, found = await self.retry(
+            "to list topics", lambda: self.ask_metadata(names, rounds), timeout_ms=timeout_ms
+        )
         self._topics.raise_refused(names or ())
         return found
 
@@ -529,16 +502,19 @@ class KafkaClient:
         One request serves all concurrent calls. Raises Unavailable, NotAuthorized.
         """
         self._check()
-        new = set(topics) - self._topics.tracked
-        self._topics.tracked |= new
+        wanted = set(topics)
+        # A new topic needs no other broker than the one with a connection.
+        rounds = self._lookups if wanted <= self._topics.tracked else Rounds()
+        self._topics.tracked |= wanted
         task = self._refreshing
-        if task is not None and new:
+        if task is not None and not wanted <= self._refreshed:
             # The request under way does not include the new topics.
             await asyncio.wait([task])
             task = self._refreshing
         if task is None or task.done():
+            self._refreshed = frozenset(self._topics.tracked)
             task = self._refreshing = asyncio.create_task(
-                self._refresh(), name="refresh Kafka metadata"
+                self._refresh(rounds), name="refresh Kafka metadata"
             )
         try:
             # Shared by several callers: the cancellation of one must not end it for all.
@@ -548,8 +524,26 @@ class KafkaClient:
                 raise LogClosed(f"client {self.client_id} is closed") from None
             raise
 
-    async def _refresh(self) -> None:
-        await self.ask_metadata(sorted(self._topics.tracked))
+    async def _refresh(self, rounds: Rounds) -> None:
+        await self.ask_metadata(sorted(self._refreshed), rounds)
+
+    async def _keep_up(self) -> None:
+        """Look up the leaders now and then: one that is cut off does not know of the next one.
+
+        Any minority of the brokers may be cut off, so several are asked within the maximum age.
+        """
+        while True:
+            await asyncio.sleep(self.options.metadata_max_age_ms / _LOOKS / 1000)
+            if self._topics.tracked:
+                try:
+                    await self.refresh()
+                except LogError as error:
+                    _log.debug("could not look up leaders: %s", error)
+
+    def watch_leaders(self, tell: Callable[[], object]) -> Callable[[], None]:
+        """Have `tell` called when leaders have moved, whoever asked; return what ends that."""
+        self._topics.watchers.add(tell)
+        return lambda: self._topics.watchers.discard(tell)
 
     def _look_for_unlisted(self) -> None:
         """Ask the other brokers whether those that do not answer are still in the cluster."""
@@ -565,29 +559,18 @@ class KafkaClient:
 
     async def _leave_unlisted(self) -> None:
         try:
-            # `refresh` would join a request under way, which may be at the broker in question. More
-            # brokers than that one may be frozen, so none is asked for long.
-            await self.ask_metadata(sorted(self._topics.tracked), limit_s=_LOOK_LIMIT_S)
+            # `refresh` would join a request under way, which may be at the broker in question.
+            await self.ask_metadata(sorted(self._topics.tracked))
         except LogError as error:
             _log.debug("could not look for brokers that have left: %s", error)
         else:
             self._connections.leave(self._cluster.brokers.values())
 
     async def ask_metadata(
-        self,
-        topics: list[str] | None,
-        asked: Collection[int] = (),
-        *,
-        limit_s: float | None = None,
+        self, topics: list[str] | None, rounds: Rounds | None = None
     ) -> tuple[int, Mapping[str, TopicMetadata]]:
-        """Ask once, cache the result, and return the broker, and the topics that exist.
-
-        Brokers that have been `asked` come last. Each has `limit_s` seconds (default: as long as a
-        request may take).
-        """
-        node, response = await self._send_to_any(
-            MetadataRequest(topics), MAIN, asked, limit_s=limit_s
-        )
+        """Ask once, cache the result, and return the broker, and the topics that exist."""
+        node, response = await self._ask_next(rounds or Rounds(), MetadataRequest(topics), MAIN)
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
         self._cluster.list(

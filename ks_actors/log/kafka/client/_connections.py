@@ -229,6 +229,8 @@ class Connections:
         self._named: dict[str, str] = {}
         self._ready: dict[tuple[int, str], Any] = {}
         self._opening: dict[tuple[int, str], _Opening] = {}
+        # These attempts, and those that were given up a moment ago.
+        self._attempts: set[asyncio.Task[Any]] = set()
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self._throttles: Throttles = Throttles()
         self.lost = 0
@@ -268,34 +270,33 @@ class Connections:
     ) -> Any:
         """Send one request, once, and return the response.
 
-        Raises Unavailable when the broker cannot be reached or does not answer; the broker may or
-        may not have acted then. Raises NotAuthorized, LogClosed.
+        Connecting counts in `timeout_s`; a pause that the broker has asked for does not, and may be
+        as long. Raises Unavailable when the broker cannot be reached or does not answer; the broker
+        may or may not have acted then. Raises NotAuthorized, LogClosed.
         """
-        # It does not count in `timeout_s`: the broker reads nothing meanwhile.
-        await self._throttles.wait(node, channel)
-        connection = self._ready.get((node, channel))
-        if connection is not None and connection.outlived:
-            # The broker would close it at a later request. The order of requests stays.
-            await connection.until_answered()
-            if self._ready.get((node, channel)) is connection:
-                self._drop((node, channel), CloseReason.SHUTDOWN)
-            connection = self._ready.get((node, channel))
-        if connection is None or not connection.connected():
-            connection = await self._open(node, address, channel)
-        where = name_of_server(node, address)
+        key, where = (node, channel), name_of_server(node, address)
         line = self._line(address, channel)
+        # The broker reads nothing meanwhile.
+        if not await self._throttles.wait(node, channel, timeout_s):
+            reason = f"{where} throttles this client for longer than {timeout_s:.1f} s"
+            raise Unavailable(reason, refresh=False, reported=True)
         # Time beyond the usual request timeout is a wait that the request asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
+        connection: Any = None
         try:
             async with asyncio.timeout(timeout_s):
+                connection = await self._connected(node, address, channel)
                 with self._unanswered.until_answered(line, name_of_request(request), allowance):
                     response = await connection.send(request)
             self._throttles.note(node, channel, where, getattr(response, "throttle_time_ms", 0))
             return response
         except TimeoutError:
+            if connection is None:
+                reason = f"{where} did not accept a connection within {timeout_s:.1f} s"
+                raise self._report_outage(line, reason, away=True) from None
             self.lost += 1
             # A late answer would be taken for that of the next request.
-            self._abort((node, channel))
+            self._abort(key, connection)
             raise self._report_outage(
                 line,
                 f"{where} did not answer {name_of_request(request)} within {timeout_s:.1f} s",
@@ -304,24 +305,37 @@ class Connections:
             self.lost += 1
             # If the socket is no longer in `_ready`, this client closed it, or its failure is
             # already logged.
-            broke = self._ready.get((node, channel)) is connection
-            self._drop((node, channel), CloseReason.CONNECTION_BROKEN)
+            broke = self._ready.get(key) is connection
+            self._close(key, connection, CloseReason.CONNECTION_BROKEN)
             if self._closed:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from error
             reason = f"the connection to {where} broke: {error}"
             raise (self._report_outage(line, reason) if broke else Unavailable(reason)) from error
         except KafkaError as error:
             self.lost += 1
-            self._drop((node, channel), CloseReason.OUT_OF_SYNC)
+            self._close(key, connection, CloseReason.OUT_OF_SYNC)
             raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
         except asyncio.CancelledError:
             # The request may be out: the broker acts on it, though nobody waits any more.
-            self.lost += 1
+            self.lost += connection is not None
             raise
         except NotImplementedError as error:
             raise LogError(
                 f"{where} has no usable version of {name_of_request(request)}: use Kafka 2.8 to 4.x"
             ) from error
+
+    async def _connected(self, node: int, address: tuple[str, int], channel: str) -> Any:
+        """Return the connection that is there, or a new one."""
+        key = (node, channel)
+        connection = self._ready.get(key)
+        if connection is not None and connection.outlived:
+            # The broker would close it at a later request. The order of requests stays.
+            await connection.until_answered()
+            self._close(key, connection, CloseReason.SHUTDOWN)
+            connection = self._ready.get(key)
+        if connection is None or not connection.connected():
+            connection = await self._open(node, address, channel)
+        return connection
 
     def _line(self, address: tuple[str, int], channel: str) -> Line:
         return Line(_where(address), id(self), channel)
@@ -344,8 +358,8 @@ class Connections:
             if task.cancelled() and waiting is not None and not waiting.cancelling():
                 if self._closed:
                     raise LogClosed("the connection to Kafka was closed meanwhile") from None
-                reason = "has left the cluster" if node >= 0 else "is no longer needed"
-                raise Unavailable(f"{name_of_server(node, address)} {reason}", away=True) from None
+                reason = f"the connection to {name_of_server(node, address)} was given up"
+                raise Unavailable(reason, away=True) from None
             raise
 
     def _begin_opening(
@@ -353,13 +367,14 @@ class Connections:
     ) -> asyncio.Task[Any]:
         key = (node, channel)
         opening = self._opening.get(key)
-        if opening is not None:
+        if opening is not None and not opening.task.cancelling():
             return opening.task
-        self._drop(key, None)
+        self._drop(key)
         task = asyncio.create_task(
             self._connect(node, address, channel), name=f"connect to broker {node}"
         )
         self._opening[key] = _Opening(task, _where(address))
+        self._attempts.add(task)
         task.add_done_callback(lambda done: self._opened(key, done))
         return task
 
@@ -369,16 +384,18 @@ class Connections:
             self._begin_opening(node, address, channel)
 
     def _opened(self, key: tuple[int, str], task: asyncio.Task[Any]) -> None:
+        self._attempts.discard(task)
         opening = self._opening.get(key)
-        if opening is not None and opening.task is task:
+        wanted = opening is not None and opening.task is task
+        if wanted:
             del self._opening[key]
         if task.cancelled() or task.exception() is not None:
             return
-        if self._closed:
-            # Opened while the client was closing: nobody would close it later.
-            task.result().close(reason=CloseReason.SHUTDOWN)
-        else:
+        if wanted and not self._closed:
             self._ready[key] = task.result()
+        else:
+            # Nobody would close it later.
+            task.result().close(reason=CloseReason.SHUTDOWN)
 
     async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Any:
         options = self._options
@@ -452,22 +469,30 @@ class Connections:
                 reason += f"; {client_certificate_remedy()}"
             raise self._report_outage(line, reason, away=True) from error
 
-    def _drop(self, key: tuple[int, str], reason: Any) -> None:
-        connection = self._ready.pop(key, None)
+    def _drop(self, key: tuple[int, str]) -> None:
+        """Close the socket to a broker, also one that is being opened."""
+        connection, opening = self._ready.get(key), self._opening.get(key)
         if connection is not None:
-            connection.close(reason=reason)
+            self._close(key, connection, CloseReason.SHUTDOWN)
+        if opening is not None:
+            opening.task.cancel()
 
-    def _abort(self, key: tuple[int, str]) -> None:
+    def _close(self, key: tuple[int, str], connection: Any, reason: Any) -> Any:
+        """Close a connection, of which there may be a newer one."""
+        if self._ready.get(key) is connection:
+            del self._ready[key]
+        return connection.close(reason=reason)
+
+    def _abort(self, key: tuple[int, str], connection: Any) -> None:
         """Close the socket to a broker that does not answer.
 
         Bytes that it has not taken are dropped: it would act on them when it goes on, long after
         another broker has done the work.
         """
-        connection = self._ready.pop(key, None)
-        if connection is not None:
-            transport = self._closing.get(connection.close(reason=CloseReason.CONNECTION_TIMEOUT))
-            if transport is not None:
-                transport.abort()
+        closed = self._close(key, connection, CloseReason.CONNECTION_TIMEOUT)
+        transport = self._closing.get(closed)
+        if transport is not None:
+            transport.abort()
 
     def _note_closing(
         self, closed: asyncio.Future[None], transport: asyncio.WriteTransport
@@ -477,16 +502,15 @@ class Connections:
 
     def disconnect(self, channel: str) -> None:
         """Close the sockets of a channel; requests under way there raise Unavailable."""
-        for key in [key for key in self._ready if key[1] == channel]:
-            self._drop(key, CloseReason.SHUTDOWN)
+        self._drop_all(lambda _, its: its == channel)
 
     def forget(self, node: int) -> None:
-        """Close all sockets to a broker, those that are being opened included."""
-        for key in [key for key in self._ready if key[0] == node]:
-            self._drop(key, CloseReason.SHUTDOWN)
-        for key, opening in self._opening.items():
-            if key[0] == node:
-                opening.task.cancel()
+        """Close all sockets to a broker."""
+        self._drop_all(lambda its, _: its == node)
+
+    def _drop_all(self, are: Callable[[int, str], bool]) -> None:
+        for key in [key for key in (*self._ready, *self._opening) if are(*key)]:
+            self._drop(key)
 
     def leave(self, listed: Iterable[tuple[str, int]]) -> None:
         """Close all sockets to brokers that do not answer and are not at one of these addresses.
@@ -500,7 +524,7 @@ class Connections:
             if where in stays:
                 continue
             ready = [
-                key
+                (key, connection)
                 for key, connection in self._ready.items()
                 if key[0] >= 0 and _where((connection.host, connection.port)) == where
             ]
@@ -512,8 +536,8 @@ class Connections:
             if not ready and not opening:
                 continue
             _log.info("%s %s, and has left the cluster; its requests go elsewhere", where, reason)
-            for key in ready:
-                self._abort(key)
+            for key, connection in ready:
+                self._abort(key, connection)
             for task in opening:
                 task.cancel()
 
@@ -524,13 +548,9 @@ class Connections:
         """
         self._closed = True
         self._unanswered.close()
-        opening = tuple(opening.task for opening in self._opening.values())
-        for task in opening:
-            task.cancel()
-        if opening:
-            await asyncio.wait(opening, timeout=_CLOSE_S)
-        for key in tuple(self._ready):
-            self._drop(key, CloseReason.SHUTDOWN)
+        self._drop_all(lambda *_: True)
+        if self._attempts:
+            await asyncio.wait(tuple(self._attempts), timeout=_CLOSE_S)
         if self._closing:
             await asyncio.wait(tuple(self._closing), timeout=_CLOSE_S)
         for transport in tuple(self._closing.values()):

@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+import asyncio
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import LogError, UnknownTopicOrPartition
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.wire import INVALID_TOPIC_EXCEPTION, RETRIABLE, error_of, topics_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ks_actors.records import TopicPartition
+
+
+_NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class TopicMetadata(NamedTuple):
     """The leaders of a topic's partitions by number; -1 for a partition without a leader.
 
-    `internal` marks Kafka's own topics. `id` is empty for a broker that has no ids.
+    `internal` marks Kafka's own topics. `id` is empty for a broker that has no ids. `epochs` are
+    those of the leaders: each leader has a higher one than the one before.
     """
 
     name: str
     leaders: Mapping[int, int]
     internal: bool = False
     id: str = ""
+    epochs: Mapping[int, int] = _NONE
+
+    def unless_older(self, known: TopicMetadata) -> TopicMetadata:
+        """Return these metadata, with what is known of partitions of which they tell the past.
+
+        A topic that was made anew, with another id, begins with new epochs.
+        """
+        past = {
+            number: epoch
+            for number, epoch in known.epochs.items()
+            if epoch > self.epochs.get(number, -1)
+        }
+        if not past or self.id != known.id:
+            return self
+        leaders = {number: known.leaders[number] for number in past}
+        return self._replace(leaders={**self.leaders, **leaders}, epochs={**self.epochs, **past})
 
 
-def topics_in(response: Any) -> Mapping[str, TopicMetadata]:
+def topics_in(response: Any) -> dict[str, TopicMetadata]:
     """Return the topics that exist by a broker's metadata."""
     return {
-        name: TopicMetadata(name, leaders, internal, identity)
-        for code, name, identity, internal, leaders in topics_of(response)
+        name: TopicMetadata(name, leaders, internal, identity, epochs)
+        for code, name, identity, internal, leaders, epochs in topics_of(response)
         if code == 0
     }
 
@@ -39,14 +61,21 @@ def topics_in(response: Any) -> Mapping[str, TopicMetadata]:
 class KnownTopics:
     """Topics with their leaders, and why others have none, as of the last metadata of each.
 
-    `found` are the topics that exist, and `tracked` those whose leaders each refresh looks up.
+    `found` are the topics that exist, and `tracked` those whose leaders each refresh looks up. An
+    answer that is older than what is known changes nothing, unless all answers of `trust_s` seconds
+    were: then the cluster has been restored from a former state. `watchers` are called when a
+    tracked topic has other leaders than before.
     """
 
-    __slots__ = ("_answered", "_refused", "found", "tracked")
+    __slots__ = ("_answered", "_refused", "_trust_s", "_until", "found", "tracked", "watchers")
 
-    def __init__(self) -> None:
+    def __init__(self, trust_s: float) -> None:
         self.found: dict[str, TopicMetadata] = {}
         self.tracked: set[str] = set()
+        self.watchers: set[Callable[[], object]] = set()
+        self._trust_s: float = trust_s
+        # The loop time until which older answers change nothing.
+        self._until: dict[str, float] = {}
         self._refused: dict[str, int] = {}
         # Topics that a broker has reported to exist or to be missing.
         self._answered: set[str] = set()
@@ -54,27 +83,48 @@ class KnownTopics:
     def begin_like(self, other: KnownTopics) -> None:
         """Copy the leaders that another client of the same cluster knows."""
         self.found = dict(other.found)
+        self._until = dict(other._until)
         self._answered = set(other._answered)
 
     def note(self, response: Any) -> Mapping[str, TopicMetadata]:
         """Take over a broker's metadata; return the topics of them that exist."""
         existing = topics_in(response)
+        moved = False
         for code, name, *_ in topics_of(response):
             self._answered.add(name)
             self._refused.pop(name, None)
             # A topic without a good answer is unknown, so old leaders must not be used.
-            self.found.pop(name, None)
+            known = self.found.pop(name, None)
             if name in existing:
+                existing[name] = self._newest(known, existing[name])
                 self.found[name] = existing[name]
+                before = None if known is None else known.leaders
+                moved |= name in self.tracked and before != existing[name].leaders
             elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
                 self._refused[name] = code
+        if moved:
+            for tell in tuple(self.watchers):
+                tell()
         return existing
+
+    def _newest(self, known: TopicMetadata | None, told: TopicMetadata) -> TopicMetadata:
+        now = asyncio.get_running_loop().time()
+        newest = told
+        if known is not None and now < self._until.get(told.name, 0.0):
+            newest = told.unless_older(known)
+        if newest is told:
+            self._until[told.name] = now + self._trust_s
+        return newest
 
     def leader(self, partition: TopicPartition) -> int | None:
         """Return the known leader; None if there is none or it was never looked up."""
         topic = self.found.get(partition.topic)
         node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
-        return None if node < 0 else node
+        if node < 0:
+            return None
+        # It may only have been described so far: refreshes are to see its leader move.
+        self.tracked.add(partition.topic)
+        return node
 
     def why_no_leader(self, partition: TopicPartition) -> LogError:
         """Return the error for a partition without a leader at the last lookup.

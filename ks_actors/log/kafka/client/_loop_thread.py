@@ -92,7 +92,7 @@ class LoopThread:
         self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            await in_thread(thread.join, name=f"end of {self._name}")
+            await in_thread(thread.join, name="end of a loop thread")
 
 
 async def _end_all() -> None:

@@ -35,10 +35,11 @@ class KafkaOptions:
 
     `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
     `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
-    `missing_topic_wait_ms` is the wait for a topic that no broker knows. A retry follows after
-    `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`. Without a connection it is
-    `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`: such a retry costs next to nothing, and
-    a broker that returns is found soon. 0 counts as 1 ms.
+    `missing_topic_wait_ms` is the wait for a topic that no broker knows. Leaders are looked up anew
+    within `metadata_max_age_ms`: one that is cut off does not know of the next. A retry follows
+    after `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`. Without a connection it
+    is `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`: such a retry costs next to nothing,
+    and a broker that returns is found soon. 0 counts as 1 ms.
 
     `compression` applies to written records; `compression_level` None means 1 for lz4 and the
     library's default for others. `batch_bytes` limits a batch before compression. `max_in_flight`
@@ -69,6 +70,7 @@ class KafkaOptions:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 200
     missing_topic_wait_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
     connections_max_idle_ms: int = 540_000
     compression: Compression = "none"
     compression_level: int | None = None
@@ -114,6 +116,7 @@ class KafkaOptions:
             "api_timeout_ms",
             "delivery_timeout_ms",
             "connect_timeout_ms",
+            "metadata_max_age_ms",
             "batch_bytes",
             "max_decompressed_bytes",
         ):

@@ -31,15 +31,15 @@ async def first_answer(
     patience_s: Callable[[C], float],
     others_may: Callable[[BaseException], bool],
     unwanted: Callable[[T], object],
-    to_the_end: bool,
+    may_take_long: Callable[[C], bool],
 ) -> T:
     """Return the first answer of one of the candidates.
 
     They are asked in turn, each next one as soon as the one before it has failed, or has been
     silent for its `patience_s`, which may change meanwhile. The others are cancelled after an
     answer; `unwanted` gets an answer that comes all the same. An error for which `others_may` is
-    false is raised at once. Raises NoneAnswered when all have failed; unless this waits
-    `to_the_end`, also when some have failed, and the last one has been silent for its time.
+    false is raised at once. Raises NoneAnswered when all have failed; also when some have failed,
+    the last one has been silent for its time, and none of the silent ones `may_take_long`.
     """
     left = deque(dict.fromkeys(candidates))
     clock = asyncio.get_running_loop().time
@@ -48,16 +48,20 @@ async def first_answer(
     due = -math.inf
     if not left:
         raise NoneAnswered(failures, [])
+
+    def gives_up() -> bool:
+        return bool(failures) and not any(map(may_take_long, asked.values()))
+
     latest, since = left[0], clock()
     try:
         while left or asked:
             if left and clock() >= due:
                 latest, since = left.popleft(), clock()
                 asked[asyncio.create_task(ask(latest), name=f"ask {latest}")] = latest
-            elif clock() >= due and failures and not to_the_end:
+            elif clock() >= due and gives_up():
                 break
             due = since + patience_s(latest)
-            limited = (left or (failures and not to_the_end)) and due < math.inf
+            limited = left or gives_up()
             done, _ = await asyncio.wait(
                 asked,
                 timeout=max(0.0, due - clock()) if limited else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Final, final
 
 from ks_actors.lifecycle import component_log
@@ -27,15 +28,15 @@ class Throttles:
         self._until: dict[tuple[int, str], float] = {}
         self._warned: dict[int, float] = {}
 
-    async def wait(self, node: int, channel: str) -> None:
-        """Wait until a connection is no longer muted."""
-        if not self._until:
-            return
-        until = self._until.pop((node, channel), None)
-        if until is not None and (left := until - asyncio.get_running_loop().time()) > 0:
-            # For the others that send on it.
-            self._until[node, channel] = until
-            await asyncio.sleep(left)
+    async def wait(self, node: int, channel: str, most_s: float = math.inf) -> bool:
+        """Wait until a connection is no longer muted, for `most_s` seconds; tell whether it is."""
+        until = self._until.get((node, channel))
+        left = 0.0 if until is None else until - asyncio.get_running_loop().time()
+        if left > 0:
+            await asyncio.sleep(min(left, most_s))
+        elif until is not None:
+            del self._until[node, channel]
+        return left <= most_s
 
     def note(self, node: int, channel: str, where: str, throttle_ms: int) -> None:
         """Note for how long a broker mutes a connection from now on."""

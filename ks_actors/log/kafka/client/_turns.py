@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, final
 
+from ks_actors.log.kafka.client._rounds import Rounds
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# Seconds that a further broker may take: it may be frozen, and another one has answered.
-_LIMIT_S: Final = 3.0
-# So many brokers are asked before any is asked again: on a large cluster each is one more
-# connection.
+# So many brokers are asked before any is asked again.
 _ENOUGH: Final = 3
 
 
@@ -23,33 +22,23 @@ class Turns:
     been away.
     """
 
-    __slots__ = ("_asked", "_until", "_wait_s")
+    __slots__ = ("_left", "_until", "_wait_s", "rounds")
 
     def __init__(self, wait_s: float) -> None:
+        self.rounds: Rounds = Rounds(_ENOUGH)
         self._wait_s: float = wait_s
-        self._asked: set[int] = set()
         self._until: float | None = None
-
-    @property
-    def asked(self) -> Collection[int]:
-        """The brokers to ask last."""
-        return self._asked if len(self._asked) < _ENOUGH else ()
-
-    @property
-    def limit_s(self) -> float | None:
-        """How long a broker may take; None until one has answered."""
-        return None if self._until is None else _LIMIT_S
+        self._left: int = _ENOUGH
 
     @property
     def is_over(self) -> bool:
         """Whether the answers so far are all that count."""
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
-    def go_on(self, broker: int, brokers: Collection[int]) -> bool:
-        """Return whether to ask another one of `brokers`, as this one's answer lacks a topic."""
-        now = asyncio.get_running_loop().time()
+    def go_on(self, brokers: Collection[int]) -> bool:
+        """Return whether to ask another one of `brokers`, as the last answer lacks a topic."""
         if self._until is None:
-            self._until = now + self._wait_s
-        new = broker not in self._asked
-        self._asked.add(broker)
-        return now < self._until or (new and len(self._asked) < min(_ENOUGH, len(brokers)))
+            self._until = asyncio.get_running_loop().time() + self._wait_s
+            self._left = min(_ENOUGH, len(brokers))
+        self._left -= 1
+        return self._left > 0 or not self.is_over

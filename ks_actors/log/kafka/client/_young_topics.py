@@ -13,10 +13,11 @@ from ks_actors.log.kafka.client._turns import Turns
 from ks_actors.log.kafka.wire import MetadataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from ks_actors.log.kafka.client._known_topics import KnownTopics, TopicMetadata
     from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.log.kafka.client._rounds import Rounds
 
 T = TypeVar("T")
 _log = component_log(__name__)
@@ -41,10 +42,8 @@ class Asks(Protocol):
     async def ask_metadata(
         self,
         topics: list[str] | None,
-        asked: Collection[int] = (),
+        rounds: Rounds,
         /,
-        *,
-        limit_s: float | None = None,
     ) -> tuple[int, Mapping[str, TopicMetadata]]: ...
 
     async def send(self, node: int, request: Any, /) -> Any: ...
@@ -77,16 +76,14 @@ class YoungTopics:
 
         async def attempt() -> None:
             try:
-                node, topics = await self._client.ask_metadata(
-                    lacking(), turns.asked, limit_s=turns.limit_s
-                )
+                _, topics = await self._client.ask_metadata(lacking(), turns.rounds)
             except Unavailable:
                 if turns.is_over:
                     return
                 raise
             found.update(topics)
             left = [name for name in lacking() if not self._topics.refuses(name)]
-            if left and turns.go_on(node, self._client.nodes):
+            if left and turns.go_on(self._client.nodes):
                 text = f"no broker that was asked knows {', '.join(left)}"
                 raise Unavailable(text, refresh=False, soon=True, reported=True)
 

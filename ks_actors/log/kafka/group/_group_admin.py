@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from ks_actors.log._groups import GroupMember
 from ks_actors.log._types import AllowedOperations, GroupMetadata
 from ks_actors.log.kafka.admin import fetch_committed, send_offsets
-from ks_actors.log.kafka.client import GROUP, Unavailable
+from ks_actors.log.kafka.client import GROUP, Unavailable, as_one_call
 from ks_actors.log.kafka.wire import (
     GROUP_ID_NOT_FOUND,
     NONE,
@@ -82,6 +82,7 @@ class GroupAdmin:
             for member_id, client_id, host, _, assignment, *_ in members
         ]
 
+    @as_one_call
     async def allowed(
         self, topics: Iterable[str], group_id: str, transactional_id: str | None
     ) -> AllowedOperations:

@@ -72,7 +72,7 @@ class _MetadataResponse:
             self.brokers.append((node, host, port))
         _, at = _text(raw, at)
         (self.controller_id,), at = _INT.unpack_from(raw, at), at + _INT.size
-        self.topics: list[tuple[int, str, bytes, bool, dict[int, int]]] = []
+        self.topics: list[tuple[int, str, bytes, bool, dict[int, int], dict[int, int]]] = []
         count, at = _count(raw, at)
         for _ in range(count):
             (code,), at = _SHORT.unpack_from(raw, at), at + _SHORT.size
@@ -80,10 +80,11 @@ class _MetadataResponse:
             identity, at = raw[at : at + _UUID_BYTES], at + _UUID_BYTES
             internal, at = bool(raw[at]), at + 1
             leaders: dict[int, int] = {}
+            epochs: dict[int, int] = {}
             partitions, at = _count(raw, at)
             for _ in range(partitions):
-                _, number, leader, _ = _PARTITION.unpack_from(raw, at)
-                leaders[number] = leader
+                _, number, leader, epoch = _PARTITION.unpack_from(raw, at)
+                leaders[number], epochs[number] = leader, epoch
                 at += _PARTITION.size
                 # Replicas, those in sync, and those that are offline.
                 for _ in range(_REPLICA_LISTS):
@@ -92,7 +93,7 @@ class _MetadataResponse:
                 at = _behind_tags(raw, at)
             # The operations that are permitted were not asked for.
             at = _behind_tags(raw, at + _INT.size)
-            self.topics.append((code, name, identity, internal, leaders))
+            self.topics.append((code, name, identity, internal, epochs, leaders))
         # The permitted operations of the cluster follow: nothing before them was cut off.
         _INT.unpack_from(raw, at)
 
@@ -166,16 +167,19 @@ class MetadataRequest:
         return _MetadataRequest(asked, False, False, False, _NO_TAGS)
 
 
-def topics_of(response: Any) -> Iterator[tuple[int, str, str, bool, dict[int, int]]]:
+def topics_of(
+    response: Any,
+) -> Iterator[tuple[int, str, str, bool, dict[int, int], dict[int, int]]]:
     """Iterate over the topics of a response.
 
-    Each has an error code, its name, its id, whether it is Kafka's own, and the leaders by
-    partition, -1 for none. The id is as Kafka's tools print it, empty where the broker has none.
+    Each has an error code, its name, its id, whether it is Kafka's own, and by partition the
+    leaders, -1 for none, and their epochs. The id is as Kafka's tools print it; older brokers have
+    neither ids nor epochs.
     """
     if isinstance(response, _MetadataResponse):
-        for code, name, identity, internal, leaders in response.topics:
+        for code, name, identity, internal, epochs, leaders in response.topics:
             text = "" if identity == _NO_ID else urlsafe_b64encode(identity).decode().rstrip("=")
-            yield code, name, text, internal, leaders
+            yield code, name, text, internal, leaders, epochs
     else:
         for code, name, internal, partitions in response.topics:
-            yield code, name, "", internal, {number: at for _, number, at, *_ in partitions}
+            yield code, name, "", internal, {number: at for _, number, at, *_ in partitions}, {}
