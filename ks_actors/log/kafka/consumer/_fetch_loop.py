@@ -91,7 +91,7 @@ class FetchLoop:
         self._pump_soon()
 
     def describe(self, partition: TopicPartition) -> str:
-        """Return who fetches a partition, and how, in one line for a report of a stall."""
+        """Return the requests that a partition is in, in one line for a report of a stall."""
         node = self._nodes.get(partition)
         changed = ", to be checked" if partition in self._changed else ""
         leader = self._client.leader(partition)

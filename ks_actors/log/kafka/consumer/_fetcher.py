@@ -132,7 +132,7 @@ class KafkaFetcher:
         return [self._sources[partition] for partition in partitions]
 
     def _settle(self, source: PartitionReader) -> None:
-        """Do what comes next for a partition, whatever has just happened to it: the one place.
+        """Take the next steps for a partition, after any event: no other place does.
 
         Decompress its next piece, hand on its records, and check soon whether to fetch it.
         """

@@ -1,4 +1,4 @@
-"""A partition under fetch: its positions, its buffered chunks, and what may come next for it."""
+"""A partition under fetch: its positions, its buffered chunks, and its next steps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FetchState(Enum):
 _TRANSITIONS: Final = Transitions(
     {
         FetchState.OPEN: (*FetchState,),
-        # The lookup tells what is wrong, or that nothing is.
+        # The lookup finds the fault, or that there is none.
         FetchState.LOOKING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
         # Answers to earlier requests may still come, with errors of their own.
         FetchState.RESTING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
@@ -72,8 +72,8 @@ class PartitionReader:
     epoch of the record before that (-1 for unknown). A lookup from an earlier `era` is obsolete.
 
     Each event has a method: answer (`add`, `look`, `rest`, `fail`), end of a decompression
-    (`take`), read, pause, resume, seek (`move`). Each one ends with `settle`, which does what comes
-    next; nobody else has to.
+    (`take`), read, pause, resume, seek (`move`). Each one ends with `settle`, which takes the
+    next steps; callers need not.
     """
 
     __slots__ = (
@@ -143,7 +143,7 @@ class PartitionReader:
 
     @property
     def ready(self) -> bool:
-        """Whether there are records or an error for its owner, who has not paused it."""
+        """Whether there are records or an error to hand on to its owner now."""
         if self.paused:
             return False
         return not self.chunks[0].waits if self.chunks else self.error is not None
@@ -272,7 +272,7 @@ class PartitionReader:
         return True
 
     def take(self, chunk: Chunk, unpacked: Unpacked) -> None:
-        """Add what a thread has decompressed, unless a move has dropped the chunk since."""
+        """Add decompressed batches, unless a move has dropped the chunk since."""
         chunk.take(unpacked)
         if chunk in self.chunks:
             self._count()
