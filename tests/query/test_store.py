@@ -37,10 +37,10 @@ from ks_actors.runtime import InstanceState
 from ks_actors.state.core import _row_scan
 from ks_actors.task import Frozen
 from ks_actors.task.calls._thread_guard import ThreadGuard
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put
-from tests.runtime.helpers import GUARANTEES, Bomb, counting
+from tests.runtime.helpers import GUARANTEES, Bomb, counting, in_app, in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 TOPICS = {"in": 4, "out": 1}
@@ -56,19 +56,17 @@ async def fill(harness: AppHarness, number: int = 100) -> dict[str, int]:
 # --- names and times ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_that_the_topology_does_not_have_is_told_at_once() -> None:
+@in_app(counting(), topics=TOPICS)
+async def test_a_name_that_the_topology_does_not_have_is_told_at_once(harness: AppHarness) -> None:
     """A store of another name is an error that lists those there are, before the start as well as after it."""
-
-    async def test(harness: AppHarness) -> None:
-        with pytest.raises(UnknownStore, match="no store 'sums'; it has counts"):
-            harness.app.store("sums")
-        with pytest.raises(UnknownStore, match="no store 'sums'"):
-            await harness.app.query(StateQueryRequest(store="sums", query=RangeQuery()))
-
-    run_app(test, counting(), topics=TOPICS)
+    with pytest.raises(UnknownStore, match="no store 'sums'; it has counts"):
+        harness.app.store("sums")
+    with pytest.raises(UnknownStore, match="no store 'sums'"):
+        await harness.app.query(StateQueryRequest(store="sums", query=RangeQuery()))
 
 
-def test_before_the_start_and_after_the_end_there_is_nothing_to_read() -> None:
+@in_virtual_time
+async def test_before_the_start_and_after_the_end_there_is_nothing_to_read() -> None:
     """An app that is not started, is closed, or has ended by an error raises NotRunning for any query."""
     bomb = Bomb()
 
@@ -84,7 +82,7 @@ def test_before_the_start_and_after_the_end_there_is_nothing_to_read() -> None:
             with pytest.raises(NotRunning, match=match):
                 await ask()
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(bomb=bomb), topics=TOPICS) as harness:
         await refused(App(counting(), harness.config), "the app is CREATED: its stores can be read once it has started")
         app = harness.app
         await fill(harness)
@@ -96,14 +94,13 @@ def test_before_the_start_and_after_the_end_there_is_nothing_to_read() -> None:
         assert isinstance(await harness.ended(), ProcessingFailed)
         await refused(app, "the app is ERROR")
 
-    run_app(test, counting(bomb=bomb), topics=TOPICS)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_level_of_isolation_is_a_setting(guarantee: str) -> None:
+@in_virtual_time
+async def test_the_level_of_isolation_is_a_setting(guarantee: str) -> None:
     """Exactly once queries see committed rows, at least once all rows; the setting changes that, and so may each query."""
-
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {"topics": {"in": 3}, "commit_interval_ms": 600_000, "transaction_timeout_ms": 600_000}
+    async with AppHarness(everything("rocksdb"), processing_guarantee=guarantee, **options) as harness:
         await put(harness, a="a1")
         await harness.app.commit()
         await put(harness, a="a2")
@@ -116,18 +113,20 @@ def test_the_level_of_isolation_is_a_setting(guarantee: str) -> None:
             async with harness.another(default_interactive_query_isolation_level=level.value.upper(), start=False) as other:
                 assert other.config.default_interactive_query_isolation_level is level
 
-    options: dict[str, Any] = {"topics": {"in": 3}, "commit_interval_ms": 600_000, "transaction_timeout_ms": 600_000}
-    run_app(test, everything("rocksdb"), processing_guarantee=guarantee, **options)
-
 
 # --- partitions -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_key_of_another_instance_is_an_error(engine: Literal["rocksdb", "in_memory"]) -> None:
+@in_virtual_time
+async def test_a_key_of_another_instance_is_an_error(engine: Literal["rocksdb", "in_memory"]) -> None:
     """A key of a partition elsewhere is NOT_PRESENT here, and found there; a scan has the rows of the partitions that are here."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", STRINGS).group_by_key()
+    grouped.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=engine))
+    windowed = grouped.windowed_by(TimeWindows.of_size_with_no_grace(1000))
+    windowed.count(Materialized("windows", serdes.STRING, serdes.LONG, store_type=engine))
+    async with AppHarness(builder.build(), topics=TOPICS) as harness:
         expected = await fill(harness)
         async with harness.another() as other:
             await harness.kit.clock.advance(5)
@@ -159,39 +158,29 @@ def test_a_key_of_another_instance_is_an_error(engine: Literal["rocksdb", "in_me
                     await harness.app.store("counts", partition=number).get("k0001")
                 assert failed.value.reason is FailureReason.DOES_NOT_EXIST
 
-    builder = StreamsBuilder()
-    grouped = builder.stream("in", STRINGS).group_by_key()
-    grouped.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=engine))
-    windowed = grouped.windowed_by(TimeWindows.of_size_with_no_grace(1000))
-    windowed.count(Materialized("windows", serdes.STRING, serdes.LONG, store_type=engine))
-    run_app(test, builder.build(), topics=TOPICS)
 
-
-def test_a_key_that_another_partitioner_has_placed_is_found() -> None:
+@in_app(counting(), topics=TOPICS)
+async def test_a_key_that_another_partitioner_has_placed_is_found(harness: AppHarness) -> None:
     """`get` looks in the other partitions that are here too, and with `partition` in that one only."""
-
-    async def test(harness: AppHarness) -> None:
-        home = partition_of(b"a", 4)
-        elsewhere = (home + 1) % 4
-        await harness.produce("in", "a", "v", partition=elsewhere)
-        await harness.caught_up()
-        assert await harness.app.store("counts").get("a") == 1
-        assert await harness.app.store("counts", partition=elsewhere).get("a") == 1
-        assert await harness.app.store("counts", partition=home).get("a") is None
-
-    run_app(test, counting(), topics=TOPICS)
+    home = partition_of(b"a", 4)
+    elsewhere = (home + 1) % 4
+    await harness.produce("in", "a", "v", partition=elsewhere)
+    await harness.caught_up()
+    assert await harness.app.store("counts").get("a") == 1
+    assert await harness.app.store("counts", partition=elsewhere).get("a") == 1
+    assert await harness.app.store("counts", partition=home).get("a") is None
 
 
 # --- a task comes and goes ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_scan_of_a_task_that_moves_ends_in_an_error(engine: Literal["rocksdb", "in_memory"], monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_scan_of_a_task_that_moves_ends_in_an_error(engine: Literal["rocksdb", "in_memory"], monkeypatch: pytest.MonkeyPatch) -> None:
     """When a partition leaves while it is scanned the scan raises NOT_PRESENT at its next rows: it never ends as if that were all."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(engine), topics=TOPICS) as harness:
         await fill(harness)
         scans = [aiter(harness.app.store("counts", partition=number).all()) for number in range(4)]
         first = [await anext(scan) for scan in scans]
@@ -207,16 +196,14 @@ def test_a_scan_of_a_task_that_moves_ends_in_an_error(engine: Literal["rocksdb",
                         await anext(scan)
                     assert failed.value.reason is FailureReason.NOT_PRESENT
 
-    run_app(test, counting(engine), topics=TOPICS)
-
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_scan_does_not_keep_an_app_from_closing(engine: Literal["rocksdb", "in_memory"], monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_scan_does_not_keep_an_app_from_closing(engine: Literal["rocksdb", "in_memory"], monkeypatch: pytest.MonkeyPatch) -> None:
     """An app closes while it is scanned; the scan raises, and the state directory is free for the next one."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(engine), topics=TOPICS) as harness:
         expected = await fill(harness)
         scan = aiter(harness.app.store("counts").all())
         await anext(scan)
@@ -226,11 +213,10 @@ def test_a_scan_does_not_keep_an_app_from_closing(engine: Literal["rocksdb", "in
         await harness.restart()
         assert dict(await harness.app.store("counts").all()) == expected
 
-    run_app(test, counting(engine), topics=TOPICS)
-
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_task_that_restores_is_not_up_to_date(engine: Literal["rocksdb", "in_memory"]) -> None:
+@in_virtual_time
+async def test_a_task_that_restores_is_not_up_to_date(engine: Literal["rocksdb", "in_memory"]) -> None:
     """While a task restores, its store is NOT_ACTIVE; a query that allows stale reads gets the rows so far; lags tell how much is missing."""
     seen: dict[str, Any] = {"reasons": set(), "stale": [], "lags": []}
     looking: set[asyncio.Future[None]] = set()
@@ -259,9 +245,7 @@ def test_a_task_that_restores_is_not_up_to_date(engine: Literal["rocksdb", "in_m
             self.on_restore_start(partition, store, 0)
 
     app: App | None = None
-
-    async def test(harness: AppHarness) -> None:
-        nonlocal app
+    async with AppHarness(counting(engine), topics=TOPICS, restore_listener=Looks()) as harness:
         expected = await fill(harness, 3000)
         await harness.crash()
         harness.wipe_state()
@@ -283,59 +267,49 @@ def test_a_task_that_restores_is_not_up_to_date(engine: Literal["rocksdb", "in_m
         assert lags.keys() == {0, 1, 2, 3}
         assert all(lag.offset_lag == 0 and lag == LagInfo(lag.end_offset_position, lag.end_offset_position) for lag in lags.values())
 
-    run_app(test, counting(engine), topics=TOPICS, restore_listener=Looks())
 
-
-def test_a_standby_is_stale() -> None:
+@in_app(counting(), topics=TOPICS)
+async def test_a_standby_is_stale(harness: AppHarness) -> None:
     """A standby store is NOT_ACTIVE, unless stale reads are allowed."""
-
-    async def test(harness: AppHarness) -> None:
-        await fill(harness)
-        setup = harness.app._setup
-        assert setup is not None
-        for registered in setup.store_registry:
-            setup.store_registry.standby(registered.task, registered.stores)
-        with pytest.raises(QueryFailed, match=r"may be stale: \d \(standby\)") as failed:
-            await harness.app.store("counts").get("k0001")
-        assert failed.value.reason is FailureReason.NOT_ACTIVE
-        assert await harness.app.store("counts", stale=True).get("k0001") == 1
-        result = await harness.app.query(StateQueryRequest(store="counts", query=RangeQuery()))
-        assert all(one.is_success and one.position for one in result.partition_results.values())
-
-    run_app(test, counting(), topics=TOPICS)
+    await fill(harness)
+    setup = harness.app._setup
+    assert setup is not None
+    for registered in setup.store_registry:
+        setup.store_registry.standby(registered.task, registered.stores)
+    with pytest.raises(QueryFailed, match=r"may be stale: \d \(standby\)") as failed:
+        await harness.app.store("counts").get("k0001")
+    assert failed.value.reason is FailureReason.NOT_ACTIVE
+    assert await harness.app.store("counts", stale=True).get("k0001") == 1
+    result = await harness.app.query(StateQueryRequest(store="counts", query=RangeQuery()))
+    assert all(one.is_success and one.position for one in result.partition_results.values())
 
 
-def test_a_store_that_is_closed_behind_the_scenes_is_gone() -> None:
+@in_app(counting("in_memory"), topics=TOPICS)
+async def test_a_store_that_is_closed_behind_the_scenes_is_gone(harness: AppHarness) -> None:
     """When a store is closed, for any reason, its reader gets NOT_PRESENT; committed rows of a task that has left are not readable here."""
-
-    async def test(harness: AppHarness) -> None:
-        await fill(harness)
-        setup = harness.app._setup
-        assert setup is not None
-        setup.store_registry.committed(TaskId(7, 7), Frozen({}, {}, {}))
-        for registered in setup.store_registry:
-            registered.stores.close(clean=False)
-        for ask in (lambda: harness.app.store("counts").get("k0001"), harness.app.store("counts").all):
-            with pytest.raises(QueryFailed, match="has left this instance") as failed:
-                await ask()
-            assert failed.value.reason is FailureReason.NOT_PRESENT
-        await harness.crash()
-
-    run_app(test, counting("in_memory"), topics=TOPICS)
+    await fill(harness)
+    setup = harness.app._setup
+    assert setup is not None
+    setup.store_registry.committed(TaskId(7, 7), Frozen({}, {}, {}))
+    for registered in setup.store_registry:
+        registered.stores.close(clean=False)
+    for ask in (lambda: harness.app.store("counts").get("k0001"), harness.app.store("counts").all):
+        with pytest.raises(QueryFailed, match="has left this instance") as failed:
+            await ask()
+        assert failed.value.reason is FailureReason.NOT_PRESENT
+    await harness.crash()
 
 
-def test_a_store_that_no_processor_has_is_nowhere() -> None:
+@in_virtual_time
+async def test_a_store_that_no_processor_has_is_nowhere() -> None:
     """A store that is connected to nothing has no partitions."""
     topology = everything("in_memory")
     topology.add_state_store(stores.key_value("idle", serdes.STRING, serdes.STRING))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"in": 2}) as harness:
         for options, reason in ((dict[str, Any](), FailureReason.NOT_PRESENT), ({"partition": 0}, FailureReason.DOES_NOT_EXIST)):
             with pytest.raises(QueryFailed) as failed:
                 await harness.app.store("idle", **options).get("a")
             assert failed.value.reason is reason
-
-    run_app(test, topology, topics={"in": 2})
 
 
 # --- scans ----------------------------------------------------------------------------------------------------------------------
@@ -343,37 +317,34 @@ def test_a_store_that_no_processor_has_is_nowhere() -> None:
 
 @pytest.mark.parametrize("name", ["plain", "window"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_scan_lets_others_have_their_turn(engine: Literal["rocksdb", "in_memory"], name: str) -> None:
+@in_app(lambda engine: everything(engine), topics={"in": 2})
+async def test_a_scan_lets_others_have_their_turn(harness: AppHarness, engine: Literal["rocksdb", "in_memory"], name: str) -> None:
     """While many rows are read, other tasks of the loop run again and again."""
     turns = 0
 
-    async def tick() -> None:
+    def tick() -> bool:
         nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
+        turns += 1
+        return False
 
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"k{key}", "v", 0) for key in range(6000)])
-        await harness.caught_up()
-        ticking = asyncio.ensure_future(tick())
-        for _ in range(2):
-            before = turns
-            rows = await harness.app.store(name).all()
-            assert len(rows) == 6000
-            assert turns - before > 100
-        ticking.cancel()
-
-    run_app(test, everything(engine), topics={"in": 2})
+    await harness.produce_all("in", [TestRecord(f"k{key}", "v", 0) for key in range(6000)])
+    await harness.caught_up()
+    ticking = asyncio.ensure_future(until(tick))
+    for _ in range(2):
+        before = turns
+        rows = await harness.app.store(name).all()
+        assert len(rows) == 6000
+        assert turns - before > 100
+    ticking.cancel()
 
 
-def test_a_reader_that_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_reader_that_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows replaced by commits are remembered for a scan only up to a limit: then the scan raises, with the reason."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
     monkeypatch.setattr(_row_scan, "MOST_NOTES", 300)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("in_memory"), topics=TOPICS) as harness:
         await fill(harness)
         scan = aiter(harness.app.store("counts").all())
         await anext(scan)
@@ -383,10 +354,9 @@ def test_a_reader_that_never_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch
             await anext(scan)
         assert failed.value.reason is FailureReason.STORE_EXCEPTION
 
-    run_app(test, counting("in_memory"), topics=TOPICS)
 
-
-def test_bytes_that_no_serde_reads_are_told_of() -> None:
+@in_virtual_time
+async def test_bytes_that_no_serde_reads_are_told_of() -> None:
     """Bytes that the serde cannot read are a SerializationError to the reader, and STORE_EXCEPTION in the result of a request."""
     picky = serdes.Serde.of(str.encode, lambda data: data.decode("ascii"))
 
@@ -395,7 +365,7 @@ def test_bytes_that_no_serde_reads_are_told_of() -> None:
         builder.stream("in", STRINGS).to_table(Materialized("table", serdes.STRING, serde, store_type="rocksdb"))
         return builder.build()
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(stored(serdes.STRING), topics={"in": 1}) as harness:
         await harness.produce("in", "a", "é", 0)
         await harness.caught_up()
         await harness.close()
@@ -409,21 +379,21 @@ def test_bytes_that_no_serde_reads_are_told_of() -> None:
         assert failed.failure is FailureReason.STORE_EXCEPTION
         assert "cannot read" in failed.message
 
-    run_app(test, stored(serdes.STRING), topics={"in": 1})
-
 
 # --- global tables, threads -----------------------------------------------------------------------------------------------------
 
 
-def test_a_global_table_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_global_table_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A global table is the same on each instance: it has no partitions to choose, and is there from the start on."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
     builder = StreamsBuilder()
     builder.global_table("names", STRINGS, Materialized("names-store", serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).to("out")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(), topics={"in": 1, "out": 1, "names": 3}, start=False, default_key_serde=serdes.STRING, default_value_serde=serdes.STRING
+    ) as harness:
         await harness.produce_all("names", [TestRecord(f"n{number}", str(number), 0) for number in range(50)])
         await harness.start()
         store = harness.app.store("names-store")
@@ -440,10 +410,6 @@ def test_a_global_table_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> N
         await harness.close()
         with pytest.raises(NotRunning):
             await anext(scan)
-
-    run_app(
-        test, builder.build(), topics={"in": 1, "out": 1, "names": 3}, start=False, default_key_serde=serdes.STRING, default_value_serde=serdes.STRING
-    )
 
 
 class Gate:
@@ -542,62 +508,56 @@ async def test_stores_are_read_from_another_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_real_standby_answers_queries_that_allow_it(engine: Literal["rocksdb", "in_memory"]) -> None:
+@in_app(lambda engine: counting(engine), topics=TOPICS, num_standby_replicas=1)
+async def test_a_real_standby_answers_queries_that_allow_it(harness: AppHarness, engine: Literal["rocksdb", "in_memory"]) -> None:
     """With `stale` all partitions answer; otherwise each row comes from the instance that has its active task, and a key elsewhere is NOT_ACTIVE."""
-
-    async def test(harness: AppHarness) -> None:
-        expected = await fill(harness)
-        async with harness.another() as other:
-            await harness.caught_up()
-            await harness.kit.clock.advance(20)
-            active: list[dict[str, int]] = []
-            for one in (harness, other):
-                mine = {task.partition for task in one.app._metrics.tasks}
-                assert len(mine) == 2
-                assert dict(await one.app.store("counts", stale=True).all()) == expected
-                active.append(dict(await one.app.store("counts").all()))
-                assert 0 < await one.app.store("counts").approximate_num_entries() < len(expected)
-                (standby, *_) = {0, 1, 2, 3} - mine
-                with pytest.raises(QueryFailed, match=r"\(standby\)") as failed:
-                    await one.app.store("counts", partition=standby).all()
-                assert failed.value.reason is FailureReason.NOT_ACTIVE
-                with pytest.raises(QueryFailed, match=r"\(standby\)") as failed:
-                    await one.app.store("counts").get(next(key for key in expected if key not in active[-1]))
-                assert failed.value.reason is FailureReason.NOT_ACTIVE
-                for key in expected:
-                    assert await one.app.store("counts", stale=True).get(key) == 1
-                result = await one.app.query(StateQueryRequest(store="counts", query=RangeQuery(), require_active=True))
-                assert {number for number, partition in result.partition_results.items() if partition.is_success} == mine
-                lags = (await one.app.store_lags())["counts"]
-                assert lags.keys() == {0, 1, 2, 3}
-                assert all(lag.offset_lag == 0 for lag in lags.values())
-            assert active[0] | active[1] == expected
-            assert not active[0].keys() & active[1].keys()
-            scan = aiter(other.app.store("counts", stale=True).all())
-            await anext(scan)
-            await harness.close()
-            await other.kit.clock.advance(20)
-            assert dict(await other.app.store("counts").all()) == expected
-            await scan.aclose()  # type: ignore[attr-defined]  # it is a generator
-
-    run_app(test, counting(engine), topics=TOPICS, num_standby_replicas=1)
+    expected = await fill(harness)
+    async with harness.another() as other:
+        await harness.caught_up()
+        await harness.kit.clock.advance(20)
+        active: list[dict[str, int]] = []
+        for one in (harness, other):
+            mine = {task.partition for task in one.app._metrics.tasks}
+            assert len(mine) == 2
+            assert dict(await one.app.store("counts", stale=True).all()) == expected
+            active.append(dict(await one.app.store("counts").all()))
+            assert 0 < await one.app.store("counts").approximate_num_entries() < len(expected)
+            (standby, *_) = {0, 1, 2, 3} - mine
+            with pytest.raises(QueryFailed, match=r"\(standby\)") as failed:
+                await one.app.store("counts", partition=standby).all()
+            assert failed.value.reason is FailureReason.NOT_ACTIVE
+            with pytest.raises(QueryFailed, match=r"\(standby\)") as failed:
+                await one.app.store("counts").get(next(key for key in expected if key not in active[-1]))
+            assert failed.value.reason is FailureReason.NOT_ACTIVE
+            for key in expected:
+                assert await one.app.store("counts", stale=True).get(key) == 1
+            result = await one.app.query(StateQueryRequest(store="counts", query=RangeQuery(), require_active=True))
+            assert {number for number, partition in result.partition_results.items() if partition.is_success} == mine
+            lags = (await one.app.store_lags())["counts"]
+            assert lags.keys() == {0, 1, 2, 3}
+            assert all(lag.offset_lag == 0 for lag in lags.values())
+        assert active[0] | active[1] == expected
+        assert not active[0].keys() & active[1].keys()
+        scan = aiter(other.app.store("counts", stale=True).all())
+        await anext(scan)
+        await harness.close()
+        await other.kit.clock.advance(20)
+        assert dict(await other.app.store("counts").all()) == expected
+        await scan.aclose()  # type: ignore[attr-defined]  # it is a generator
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_cached_updates_are_visible_to_queries(engine: Literal["rocksdb", "in_memory"]) -> None:
+@in_app(lambda engine: counting(engine), topics=TOPICS, statestore_cache_max_bytes=1 << 20, commit_interval_ms=3_600_000)
+async def test_cached_updates_are_visible_to_queries(harness: AppHarness, engine: Literal["rocksdb", "in_memory"]) -> None:
     """A cache holds back updates from nodes downstream, not from queries."""
-
-    async def test(harness: AppHarness) -> None:
-        for number in range(1, 4):
-            await harness.produce("in", "a", "v", 0)
-            await processed(harness)
-            assert await harness.app.store("counts", isolation=UNCOMMITTED).get("a") == number
-            assert await harness.app.store("counts", isolation=COMMITTED).get("a") is None
-        assert await harness.read("out") == []
-        await harness.app.commit()
-        assert await harness.app.store("counts", isolation=COMMITTED).all() == [("a", 3)]
-
-    run_app(test, counting(engine), topics=TOPICS, statestore_cache_max_bytes=1 << 20, commit_interval_ms=3_600_000)
+    for number in range(1, 4):
+        await harness.produce("in", "a", "v", 0)
+        await processed(harness)
+        assert await harness.app.store("counts", isolation=UNCOMMITTED).get("a") == number
+        assert await harness.app.store("counts", isolation=COMMITTED).get("a") is None
+    assert await harness.read("out") == []
+    await harness.app.commit()
+    assert await harness.app.store("counts", isolation=COMMITTED).all() == [("a", 3)]
 
 
 def test_nobody_visits_a_task_whose_thread_goes_on() -> None:
