@@ -35,7 +35,7 @@ from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts, in_virtual_time
 from tests.waiting import soon
 
 from .conftest import SETTINGS
@@ -170,11 +170,13 @@ def counted(bridge: SparkBridge) -> Topology:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_crashes_between_lose_and_double_nothing(session: SparkSession, seed: int) -> None:
+@in_virtual_time
+async def test_crashes_between_lose_and_double_nothing(session: SparkSession, seed: int) -> None:
     """Exactly once: the job that Spark was running when the app crashed is given to it again."""
     assert session.is_open
 
-    async def test(harness: AppHarness) -> None:
+    topology = counted(SparkBridge(SETTINGS))
+    async with AppHarness(topology, seed=seed, topics={"in": 2, "out": 1}, commit_interval_ms=200, processing_guarantee=EOS) as harness:
         load = Load(harness, harness.kit.random)
         for _ in range(2):
             await load.send(60)
@@ -183,9 +185,6 @@ def test_crashes_between_lose_and_double_nothing(session: SparkSession, seed: in
             await harness.restart()
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, EOS)
-
-    topology = counted(SparkBridge(SETTINGS))
-    run_app(test, topology, seed=seed, topics={"in": 2, "out": 1}, commit_interval_ms=200, processing_guarantee=EOS)
 
 
 def test_it_is_the_same_over_history(session: SparkSession, tmp_path: Path) -> None:

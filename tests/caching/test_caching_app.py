@@ -11,9 +11,9 @@ import pytest
 
 from ks_actors import UncaughtResponse, blocking, serdes
 from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, in_app, in_virtual_time
 
 TOPICS = {"in": 2, "out": 1}
 SIZE = 1 << 20
@@ -56,11 +56,19 @@ async def test_a_commit_sends_the_last_update_of_each_row(harness: AppHarness, g
 
 @pytest.mark.parametrize(("guarantee", "repartition"), [(GUARANTEES[0], False), (EOS, False), (EOS, True)])
 @pytest.mark.parametrize("seed", range(4))
-def test_failures_roll_back_cached_updates_too(seed: int, guarantee: str, repartition: bool) -> None:
+@in_virtual_time
+async def test_failures_roll_back_cached_updates_too(seed: int, guarantee: str, repartition: bool) -> None:
     """Processors that raise and crashes at random moments: in the end every count is right, and exactly once none was sent twice."""
     random, bomb, sent = Random(seed), Bomb(), dict[str, int]()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting(bomb=bomb, repartition=repartition),
+        seed=seed,
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        statestore_cache_max_bytes=random.choice([1, 700, SIZE]),
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    ) as harness:
         for _ in range(8):
             await send(harness, sent, random, random.randrange(1, 60))
             bomb.armed = random.choice([0, 0, 1])
@@ -74,17 +82,6 @@ def test_failures_roll_back_cached_updates_too(seed: int, guarantee: str, repart
         found = by_key(await harness.read("out"))
         total = {"v": sum(sent.values())} if repartition else sent
         check_last(found, total, exactly=guarantee == EOS)
-
-    run_app(
-        test,
-        counting(bomb=bomb, repartition=repartition),
-        seed=seed,
-        topics=TOPICS,
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        statestore_cache_max_bytes=random.choice([1, 700, SIZE]),
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
 
 
 def asking(calls: list[tuple[str, int]], fail: list[int]) -> Topology:
@@ -110,13 +107,21 @@ def asking(calls: list[tuple[str, int]], fail: list[int]) -> Topology:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_commit_waits_for_calls_about_cached_updates(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_commit_waits_for_calls_about_cached_updates(seed: int, guarantee: str) -> None:
     """Updates go through async processors, into other caches, and through the nodes behind these, all in the commit of their input."""
     calls: list[tuple[str, int]] = []
     fail: list[int] = []
     random, sent = Random(seed), dict[str, int]()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        asking(calls, fail),
+        seed=seed,
+        topics={**TOPICS, "last": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=200,
+        statestore_cache_max_bytes=SIZE,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    ) as harness:
         for _ in range(3):
             await send(harness, sent, random, 200)
             await harness.caught_up()
@@ -129,17 +134,6 @@ def test_a_commit_waits_for_calls_about_cached_updates(seed: int, guarantee: str
         await harness.caught_up()
         assert {key: int(values[-1]) for key, values in by_key(await harness.read("last")).items()} == sent
         assert len(calls) < 700
-
-    run_app(
-        test,
-        asking(calls, fail),
-        seed=seed,
-        topics={**TOPICS, "last": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=200,
-        statestore_cache_max_bytes=SIZE,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -175,7 +169,8 @@ async def test_the_last_worker_sends_cached_updates_before_it_goes(harness: AppH
     check_last(by_key(await harness.read("out")), sent, exactly=True)
 
 
-def test_functions_that_block_get_cached_updates_in_a_thread() -> None:
+@in_virtual_time
+async def test_functions_that_block_get_cached_updates_in_a_thread() -> None:
     """A flush runs the same code as processing does, and so where that runs."""
     builder = StreamsBuilder()
     loops: list[bool] = []
@@ -193,12 +188,9 @@ def test_functions_that_block_get_cached_updates_in_a_thread() -> None:
     table = builder.stream("in", STRINGS).group_by_key().count()
     table.to_stream().map_values(slowly).to("out", Produced(serdes.STRING, serdes.LONG))
     random, sent = Random(1), dict[str, int]()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, commit_interval_ms=200, statestore_cache_max_bytes=SIZE) as harness:
         await send(harness, sent, random, 300)
         await harness.caught_up()
         check_last(by_key(await harness.read("out")), sent, exactly=True)
         assert loops
         assert not any(loops)
-
-    run_app(test, builder.build(), topics=TOPICS, commit_interval_ms=200, statestore_cache_max_bytes=SIZE)

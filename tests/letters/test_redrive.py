@@ -10,9 +10,9 @@ import pytest
 from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
 from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 TOPICS = {"in": 2, "out": 2, "dead": 1}
 DEAD = TopicPartition("dead", 0)
@@ -58,11 +58,11 @@ async def letters(harness: AppHarness, count: int = 10) -> list[Letter]:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_redriven_letter_is_processed_once(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_redriven_letter_is_processed_once(guarantee: str) -> None:
     """Its record comes back in its own partition with its key, value, timestamp and headers; the letter then counts as redriven."""
     parser = Parser()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(parsing(parser), topics=TOPICS, processing_guarantee=guarantee, **SETTINGS) as harness:
         await harness.produce_all("in", [TestRecord("a", "bad", 7, HEADERS), TestRecord("a", "fine", 8)], partition=1)
         await harness.caught_up()
         (letter,) = await letters(harness)
@@ -83,8 +83,6 @@ def test_a_redriven_letter_is_processed_once(guarantee: str) -> None:
         with pytest.raises(RedriveRefused, match="was written back to in-1 before"):
             await redrive(harness.log, DEAD, 0, application_id="app")
         assert len(await harness.read("in")) == 3
-
-    run_app(test, parsing(parser), topics=TOPICS, processing_guarantee=guarantee, **SETTINGS)
 
 
 @in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
@@ -172,10 +170,10 @@ async def test_a_redrive_that_is_given_up_lets_the_next_one_write(harness: AppHa
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_an_open_transaction_hides_no_marker(*, ends: bool) -> None:
+@in_virtual_time
+async def test_an_open_transaction_hides_no_marker(*, ends: bool) -> None:
     """A redrive waits for the transactions of other writers in the topic; if they stay open it fails, and writes nothing."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(parsing(Parser()), topics=TOPICS, **SETTINGS) as harness:
         log = harness.log
         await harness.produce_all("in", [TestRecord("a", "bad", 7)])
         await harness.caught_up()
@@ -194,8 +192,6 @@ def test_an_open_transaction_hides_no_marker(*, ends: bool) -> None:
             await again
         await other.close()
         assert len(await harness.read("in")) == 1
-
-    run_app(test, parsing(Parser()), topics=TOPICS, **SETTINGS)
 
 
 @in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)

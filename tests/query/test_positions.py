@@ -11,10 +11,10 @@ from ks_actors.dsl import Materialized, StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, QueryResult, StateQueryRequest
 from ks_actors.runtime import RestoreListener
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
 from tests.query.helpers import COMMITTED, STRINGS, UNCOMMITTED, processed
-from tests.runtime.helpers import GUARANTEES, in_app
+from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
 from tests.runtime.standing import active, other, settled, standing
 
 STORES = ("rocksdb", "in_memory")
@@ -107,7 +107,8 @@ async def test_a_position_is_handed_over(harness: AppHarness, store: str) -> Non
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
     """A committed position is met at once, another one is not, until its work is done again; while it restores, a store is where its database is."""
     seen: list[int | None] = []
 
@@ -120,8 +121,7 @@ def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
             seen.extend(registered.position("counts", committed=True).get(("in", 0)) for registered in setup.store_registry)
 
     run: list[AppHarness] = []
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counts(), processing_guarantee=guarantee, restore_listener=Looks(), start=False, **OPTIONS) as harness:
         run.append(harness)
         await harness.start()
         for _ in range(3):
@@ -152,8 +152,6 @@ def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> None:
         assert (await ask(harness, live)).value == 4
         assert seen[:3] == [None, at, at if crash else live]
 
-    run_app(test, counts(), processing_guarantee=guarantee, restore_listener=Looks(), start=False, **OPTIONS)
-
 
 @pytest.mark.parametrize("store", STORES)
 @in_app(lambda store: counts(store, logging=False), **OPTIONS)
@@ -177,14 +175,15 @@ async def test_stores_without_a_changelog_do_not_claim_lost_positions(harness: A
     assert (await ask(harness, at, key="b")).value == 1
 
 
-def test_cached_updates_are_not_part_of_a_position() -> None:
+@in_virtual_time
+async def test_cached_updates_are_not_part_of_a_position() -> None:
     """A store behind a cache is where the last commit was as long as the cache holds something; the store of the cache has it all."""
     builder = StreamsBuilder()
     table = builder.stream("in", STRINGS).group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG))
     texts = table.map_values(str, Materialized("texts", serdes.STRING, serdes.STRING))
     texts.join(table, lambda text, count: f"{text}{count}")
+    async with AppHarness(builder.build(), statestore_cache_max_bytes=1 << 20, **OPTIONS) as harness:
 
-    async def test(harness: AppHarness) -> None:
         async def ask_texts(at: int) -> QueryResult[Any]:
             bound = PositionBound.at(Position.of({"in": {0: at}}))
             request = StateQueryRequest(store="texts", query=KeyQuery("a"), bound=bound, isolation=UNCOMMITTED)
@@ -201,5 +200,3 @@ def test_cached_updates_are_not_part_of_a_position() -> None:
         assert (await ask_texts(0)).value == "1"
         await harness.app.commit()
         assert (await ask_texts(1)).value == "2"
-
-    run_app(test, builder.build(), statestore_cache_max_bytes=1 << 20, **OPTIONS)

@@ -36,6 +36,7 @@ from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import StoreType
 from tests.query.helpers import COMMITTED, ENGINES, SECOND, STRINGS, UNCOMMITTED, everything, put
+from tests.runtime.helpers import in_virtual_time
 
 HOME = partition_of(b"a", 3)
 OPTIONS: dict[str, Any] = {"topics": {"in": 3}, "commit_interval_ms": 600_000}
@@ -230,13 +231,15 @@ def test_a_position_outlives_a_restart_and_a_rollback() -> None:
     run("rocksdb", test)
 
 
-def test_a_global_store_answers_as_a_whole() -> None:
+@in_virtual_time
+async def test_a_global_store_answers_as_a_whole() -> None:
     """The result of a global store is the global one, with the position in its topic; there are none by partition."""
     builder = StreamsBuilder()
     builder.global_table("names", STRINGS, Materialized("names", serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).to("out")
 
-    async def test(harness: AppHarness) -> None:
+    options = {**OPTIONS, "topics": {"in": 1, "out": 1, "names": 1}, "default_key_serde": serdes.STRING, "default_value_serde": serdes.STRING}
+    async with AppHarness(builder.build(), start=False, **options) as harness:
         await harness.produce_all("names", [TestRecord(f"n{number}", str(number), 0) for number in range(5)])
         await harness.start()
         result = await harness.app.query(StateQueryRequest(store="names", query=KeyQuery("n3")))
@@ -250,9 +253,6 @@ def test_a_global_store_answers_as_a_whole() -> None:
         gone = (await harness.app.query(StateQueryRequest(store="names", query=KeyQuery("n3")))).global_result
         assert gone is not None
         assert gone.failure is FailureReason.NOT_PRESENT
-
-    options = {**OPTIONS, "topics": {"in": 1, "out": 1, "names": 1}, "default_key_serde": serdes.STRING, "default_value_serde": serdes.STRING}
-    run_app(test, builder.build(), start=False, **options)
 
 
 def test_an_app_that_closes_answers_no_request(monkeypatch: pytest.MonkeyPatch) -> None:

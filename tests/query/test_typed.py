@@ -9,7 +9,8 @@ import pytest
 from ks_actors import GlobalTable, QueryableStore, QueryFailed, StreamsBuilder, Table, TopologyError, UnknownStore, ValueAndTimestamp, Windowed
 from ks_actors.dsl import Consumed, Grouped, Materialized, TimeWindows
 from ks_actors.serdes import LONG, STRING
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
+from tests.runtime.helpers import in_virtual_time
 
 TOPICS = {"in": 1, "names": 1}
 
@@ -27,11 +28,11 @@ class Tables:
         self.names: GlobalTable[str, str] = self.builder.global_table("names", Consumed(STRING, STRING), Materialized("names"))
 
 
-def test_the_answers_of_typed_readers_have_the_types_of_the_table() -> None:
+@in_virtual_time
+async def test_the_answers_of_typed_readers_have_the_types_of_the_table() -> None:
     """By serdes or by the table itself; with timestamps too; windows are asked by plain keys."""
     tables = Tables()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(tables.builder.build(), topics=TOPICS) as harness:
         await harness.produce_all("in", [TestRecord("a", "x", 5), TestRecord("a", "y", 6)])
         await harness.caught_up()
         app = harness.app
@@ -47,14 +48,12 @@ def test_the_answers_of_typed_readers_have_the_types_of_the_table() -> None:
         names = app.store(tables.names.queryable())
         assert assert_type(await names.get("a"), str | None) is None
 
-    run_app(test, tables.builder.build(), topics=TOPICS)
 
-
-def test_serdes_that_are_not_the_stores_are_refused() -> None:
+@in_virtual_time
+async def test_serdes_that_are_not_the_stores_are_refused() -> None:
     """The error names both, before anything is read; an unknown store is an error of its own."""
     tables = Tables()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(tables.builder.build(), topics=TOPICS) as harness:
         app = harness.app
         with pytest.raises(QueryFailed, match="store counts has values by <Serde LONG>, not by <Serde STRING>: give its own serdes"):
             app.store("counts", STRING, STRING)
@@ -65,8 +64,6 @@ def test_serdes_that_are_not_the_stores_are_refused() -> None:
         assert await app.store(tables.many.queryable()).all() == []
         with pytest.raises(UnknownStore):
             app.store("none", STRING, LONG)
-
-    run_app(test, tables.builder.build(), topics=TOPICS)
 
 
 def test_a_table_without_a_named_store_has_no_reader() -> None:

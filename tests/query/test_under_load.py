@@ -13,9 +13,10 @@ import pytest
 from ks_actors import Processor, ProcessorContext, QueryFailed, Record, Topology, TransactionAborted, UncaughtResponse, serdes, stores
 from ks_actors.query import StateQueryRequest, _scan
 from ks_actors.query._requests import RangeQuery
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import StoreType
 from tests.query.helpers import COMMITTED, ENGINES, UNCOMMITTED
+from tests.runtime.helpers import in_virtual_time
 from tests.waiting import until
 
 pytestmark = pytest.mark.unmeasured
@@ -119,7 +120,8 @@ class Watch:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(4))
-def test_committed_reads_are_never_taken_back(engine: StoreType, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_committed_reads_are_never_taken_back(engine: StoreType, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """While transactions abort, every value that a READ_COMMITTED query has seen is in the committed output, and none comes back that was replaced.
 
     A scan sees one moment of each partition: no coin is ever missing, though others run between any two rows.
@@ -130,7 +132,10 @@ def test_committed_reads_are_never_taken_back(engine: StoreType, seed: int, monk
     random = Random(seed)
     watch = Watch(random)
 
-    async def test(harness: AppHarness) -> None:
+    def replace(error: Exception) -> UncaughtResponse:
+        return UncaughtResponse.REPLACE_WORKER
+
+    async with AppHarness(stamping(engine), seed=seed, topics={"in": 2, "out": 1}, uncaught_handler=replace, **EOS) as harness:
         watchers = [asyncio.ensure_future(watch.run(harness)) for _ in range(3)]
         await feed(harness, random, 120)
         await harness.caught_up()
@@ -143,20 +148,15 @@ def test_committed_reads_are_never_taken_back(engine: StoreType, seed: int, monk
         assert harness.app.metrics()["rolled-back-total"] > 0
         assert (watch.reads > 100, watch.scans > 50) == (True, True)
 
-    def replace(error: Exception) -> UncaughtResponse:
-        return UncaughtResponse.REPLACE_WORKER
-
-    run_app(test, stamping(engine), seed=seed, topics={"in": 2, "out": 1}, uncaught_handler=replace, **EOS)
-
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_all_partitions_are_seen_at_one_moment(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_all_partitions_are_seen_at_one_moment(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan over all partitions sees the state of one commit in all of them, with any number of commits while it is read."""
     monkeypatch.setattr(_scan, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(_scan, "GLANCES", 1)
     monkeypatch.setattr(Stamps, "armed", 0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(stamping(engine), topics={"in": 2, "out": 1}, **EOS) as harness:
         store = harness.app.store("stamps", isolation=COMMITTED)
         for number in range(6):
             await harness.produce("in", f"k{number}", "0 1")
@@ -173,15 +173,13 @@ def test_all_partitions_are_seen_at_one_moment(engine: StoreType, monkeypatch: p
         assert dict(await store.all()).keys() == before.keys()
         assert set(dict(await store.all()).values()).isdisjoint(before.values())
 
-    run_app(test, stamping(engine), topics={"in": 2, "out": 1}, **EOS)
-
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_queries_go_on_while_a_commit_does(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_queries_go_on_while_a_commit_does(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a transaction is being ended committed values are the old ones, and uncommitted ones the new ones; after it both are new."""
     monkeypatch.setattr(Stamps, "armed", 0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(stamping(engine), topics={"in": 2, "out": 1}, **{**EOS, "commit_interval_ms": 10_000}) as harness:
         app = harness.app
         await harness.produce("in", "k0", "0 1")
         await harness.caught_up()
@@ -206,15 +204,14 @@ def test_queries_go_on_while_a_commit_does(engine: StoreType, monkeypatch: pytes
         assert set(levels) <= {(old, old), (new, new)}
         assert await app.store("stamps", isolation=COMMITTED).get("k0") == new
 
-    run_app(test, stamping(engine), topics={"in": 2, "out": 1}, **{**EOS, "commit_interval_ms": 10_000})
-
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_rollback_takes_back_uncommitted_changes(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_rollback_takes_back_uncommitted_changes(engine: StoreType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A put is read as uncommitted at once; when it is rolled back nothing of it is left."""
     monkeypatch.setattr(Stamps, "armed", 0)
+    async with AppHarness(stamping(engine), topics={"in": 2, "out": 1}, **{**EOS, "commit_interval_ms": 10_000}) as harness:
 
-    async def test(harness: AppHarness) -> None:
         def read(level: Any) -> Callable[[], Any]:
             return lambda: harness.app.store("stamps", isolation=level).get("k0")
 
@@ -233,5 +230,3 @@ def test_a_rollback_takes_back_uncommitted_changes(engine: StoreType, monkeypatc
         assert await read(UNCOMMITTED)() in {old, str(int(new) + 1)}
         await harness.caught_up()
         assert await read(COMMITTED)() == str(int(new) + 1)
-
-    run_app(test, stamping(engine), topics={"in": 2, "out": 1}, **{**EOS, "commit_interval_ms": 10_000})

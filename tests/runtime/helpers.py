@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from random import Random
 from typing import Any, Concatenate, ParamSpec
 
+from actors.testing import VirtualLoop
 from ks_actors import serdes
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.testing import AppHarness, TestRecord, run_app
@@ -44,6 +46,17 @@ def in_app(
         return run
 
     return decorate
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, object]]) -> Callable[P, None]:
+    """Run a test on a loop of its own, in virtual time."""
+
+    @wraps(test)
+    def run(*args: P.args, **given: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(*args, **given))
+
+    return run
 
 
 class Bomb:

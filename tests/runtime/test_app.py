@@ -21,7 +21,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, own_threads, states
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, in_app, in_virtual_time, own_threads, states
 from tests.waiting import until
 
 IN_AND_OUT = {"in": 2, "out": 1}
@@ -80,17 +80,15 @@ def test_an_error_leads_through_pending_error() -> None:
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_ERROR", "ERROR"]
 
 
-def test_a_rebalance_leads_back_to_running() -> None:
+@in_virtual_time
+async def test_a_rebalance_leads_back_to_running() -> None:
     """A topic that a pattern matches, or a member that comes: RUNNING, REBALANCING, RUNNING."""
     seen: list[tuple[InstanceState, InstanceState]] = []
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=IN_AND_OUT, on_state=lambda new, old: seen.append((new, old))) as harness:
         seen.clear()
         harness.lose_membership()
         await harness.kit.clock.advance(1)
         assert states(seen) == ["REBALANCING", "RUNNING"]
-
-    run_app(test, echo(), topics=IN_AND_OUT, on_state=lambda new, old: seen.append((new, old)))
 
 
 # --- start ----------------------------------------------------------------------------------------------------------------------
@@ -157,18 +155,15 @@ def test_a_serde_that_is_missing_fails_the_making() -> None:
     App(builder.build(), StreamsConfig(application_id="app", default_key_serde=STRING, default_value_serde=STRING))
 
 
-def test_a_state_directory_that_is_in_use_is_left_alone() -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_a_state_directory_that_is_in_use_is_left_alone(harness: AppHarness) -> None:
     """Two instances cannot have one state directory: the second one does not start, the first one goes on."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another(client_id="second", state_dir=harness.config.state_dir, start=False) as second:
-            with pytest.raises(StateLocked, match="state_dir"):
-                await second.start()
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["1"]}
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    async with harness.another(client_id="second", state_dir=harness.config.state_dir, start=False) as second:
+        with pytest.raises(StateLocked, match="state_dir"):
+            await second.start()
+    await harness.produce("in", "a", "1")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["1"]}
 
 
 def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -186,19 +181,16 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         runner.run(main())
 
 
-def test_an_app_starts_once() -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_an_app_starts_once(harness: AppHarness) -> None:
     """To start an app again is NotRunning, while it runs and after it was closed."""
-
-    async def test(harness: AppHarness) -> None:
-        app = harness.app
-        with pytest.raises(NotRunning, match="make a new one"):
-            await app.start()
-        await harness.close()
-        with pytest.raises(NotRunning, match="make a new one"):
-            await app.start()
-        await app.close()
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    app = harness.app
+    with pytest.raises(NotRunning, match="make a new one"):
+        await app.start()
+    await harness.close()
+    with pytest.raises(NotRunning, match="make a new one"):
+        await app.start()
+    await app.close()
 
 
 async def test_nothing_can_be_asked_of_an_app_that_was_not_started(tmp_path: Path) -> None:
@@ -245,21 +237,18 @@ def test_a_start_that_the_log_fails_leaves_nothing(step: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_closing_commits(guarantee: str) -> None:
+@in_app(counting(), topics=IN_AND_OUT, commit_interval_ms=10_000)
+async def test_closing_commits(harness: AppHarness, guarantee: str) -> None:
     """Records processed before the close are committed by it: the next app does not see them again."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(100)])
-        app = harness.app
-        while app.metrics()["process-total"] < 100:
-            await asyncio.sleep(0.001)
-        await harness.close()
-        await harness.restart()
-        await harness.caught_up()
-        assert harness.app.metrics()["process-total"] == 0
-        assert len(await harness.read("out")) == 100
-
-    run_app(test, counting(), topics=IN_AND_OUT, processing_guarantee=guarantee, commit_interval_ms=10_000)
+    await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(100)])
+    app = harness.app
+    while app.metrics()["process-total"] < 100:
+        await asyncio.sleep(0.001)
+    await harness.close()
+    await harness.restart()
+    await harness.caught_up()
+    assert harness.app.metrics()["process-total"] == 0
+    assert len(await harness.read("out")) == 100
 
 
 async def test_leaving_the_block_raises_the_final_error_of_the_app(tmp_path: Path) -> None:
@@ -348,11 +337,11 @@ def test_a_close_that_is_cancelled_comes_to_its_end_in_quiet(turns: int, caplog:
     assert "undelivered" not in caplog.text
 
 
-def test_run_raises_the_final_error_of_the_app() -> None:
+@in_virtual_time
+async def test_run_raises_the_final_error_of_the_app() -> None:
     """`run` returns when the app ends by itself, with its error."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics=IN_AND_OUT, start=False) as harness:
         app = App(echo(bomb), harness.config, log=harness.log, system=harness.kit)
         bomb.armed = 1
         await harness.produce("in", "a", "1")
@@ -360,8 +349,6 @@ def test_run_raises_the_final_error_of_the_app() -> None:
             await app.run()
         with pytest.raises(ProcessingFailed):
             await app.run()
-
-    run_app(test, echo(bomb), topics=IN_AND_OUT, start=False)
 
 
 @pytest.fixture

@@ -8,16 +8,17 @@ import pytest
 
 from ks_actors import serdes
 from ks_actors.dsl import StreamJoined, StreamsBuilder
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreType
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_virtual_time
 
 TOLERANCE, GRACE = 500, 200
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("seed", range(4))
-def test_each_record_has_its_result_once_whatever_happens(store: StoreType, seed: int) -> None:
+@in_virtual_time
+async def test_each_record_has_its_result_once_whatever_happens(store: StoreType, seed: int) -> None:
     """Quotes that come late by the grace period are met, across crashes, moves and lost disks."""
     random = Random(seed)
     builder = StreamsBuilder()
@@ -26,8 +27,14 @@ def test_each_record_has_its_result_once_whatever_happens(store: StoreType, seed
         quotes, lambda trade, quote: f"{trade}@{quote}", TOLERANCE, StreamJoined(serdes.STRING, store_type=store), grace_ms=GRACE
     ).to("out", STRINGS_OUT)
     rows: list[tuple[str, str, int, str]] = []
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(),
+        seed=seed,
+        topics={"trades": 2, "quotes": 2, "out": 1},
+        processing_guarantee=EOS,
+        commit_interval_ms=100,
+        num_standby_replicas=1,
+    ) as harness:
         now = 10_000
         for _ in range(4):
             for _ in range(25):
@@ -59,13 +66,3 @@ def test_each_record_has_its_result_once_whatever_happens(store: StoreType, seed
                 wanted.append(f"{value}@{max(fitting)[1] if fitting else None}")
         found = [record.value for record in await harness.read("out") if not str(record.key).startswith("end")]
         assert sorted(str(value) for value in found) == sorted(wanted)
-
-    run_app(
-        test,
-        builder.build(),
-        seed=seed,
-        topics={"trades": 2, "quotes": 2, "out": 1},
-        processing_guarantee=EOS,
-        commit_interval_ms=100,
-        num_standby_replicas=1,
-    )

@@ -29,7 +29,7 @@ from ks_actors import (
 from ks_actors.processors.api._async_options import Order
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key, in_virtual_time
 
 SEEDS = range(4)
 
@@ -286,18 +286,16 @@ class Remember(Processor[str, str, str, str]):
         self._store.put(record.key, record.value)
 
 
-def test_a_put_has_the_time_of_its_own_record() -> None:
+@in_virtual_time
+async def test_a_put_has_the_time_of_its_own_record() -> None:
     """A put of an async processor goes to the changelog with the timestamp of its record, wherever the task is meanwhile."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Remember)
+    async with AppHarness(builder.build(), topics={"in": 1}, commit_interval_ms=100) as harness:
         await harness.produce_all("in", [TestRecord(f"k{index}", "v", index) for index in range(10)])
         await harness.caught_up()
         found = await harness.read("app-kept-changelog")
         assert {record.key: record.timestamp for record in found} == {b"k%d" % index: index for index in range(10)}
-
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).process(Remember)
-    run_app(test, builder.build(), topics={"in": 1}, commit_interval_ms=100)
 
 
 class Ticking(Processor[str, str, str, str]):
@@ -312,10 +310,12 @@ class Ticking(Processor[str, str, str, str]):
         self._context.forward(record)
 
 
-def test_punctuators_run_while_calls_are_in_flight() -> None:
+@in_virtual_time
+async def test_punctuators_run_while_calls_are_in_flight() -> None:
     """Wall-clock punctuators are called while records are in flight, and stand still only while a commit drains."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Ticking).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, commit_interval_ms=30_000) as harness:
         await harness.produce("in", "k", "v", 0)
         await asyncio.sleep(0.6)
         await harness.app.close()
@@ -323,10 +323,6 @@ def test_punctuators_run_while_calls_are_in_flight() -> None:
         before = [record.value for record in out[: [record.key for record in out].index("k")]]
         assert len(before) > 50
         assert all(int(value or 0) < 700 for value in before)
-
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).process(Ticking).to("out", STRINGS_OUT)
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, commit_interval_ms=30_000)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------------------
@@ -467,18 +463,16 @@ class Twice(Processor[str, str, str, str]):
             raise ConnectionError("away")
 
 
-def test_the_output_of_failed_attempts() -> None:
+@in_virtual_time
+async def test_the_output_of_failed_attempts() -> None:
     """Forwards of a failed attempt are dropped; its writes to a store are there for the next one."""
     builder = StreamsBuilder()
     builder.add_state_store(stores.key_value("attempts", serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).process(Twice, "attempts", retry=Retry(attempts=3)).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}) as harness:
         await harness.produce("in", "a", "v")
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": ["attempt 3"]}
-
-    run_app(test, builder.build(), topics={"in": 1, "out": 1})
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -26,9 +26,9 @@ from ks_actors import (
     stores,
 )
 from ks_actors.log import TopicPartition
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -153,12 +153,19 @@ async def crash_now_and_then(harness: AppHarness, load: Load, random: Random, *,
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_commit_never_passes_a_record_in_flight(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_commit_never_passes_a_record_in_flight(seed: int, guarantee: str) -> None:
     """However calls overlap, and through crashes at random moments: no offset is committed before its call has ended, and counts are as promised."""
     random, watch = Random(seed), Watch(seed)
     order = ("key", "partition", "none")[seed % 3]
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting_behind(watch, order=order, repartition=seed % 2 == 1),
+        seed=seed,
+        topics={"in": 3, "out": 1},
+        processing_guarantee=guarantee,
+        num_workers=1 + seed % 2,
+        commit_interval_ms=100,
+    ) as harness:
         watch.harness = harness
         load = Load(harness, random, by_value=seed % 2 == 1)
         await crash_now_and_then(harness, load, random, crashes=5)
@@ -168,24 +175,16 @@ def test_a_commit_never_passes_a_record_in_flight(seed: int, guarantee: str) -> 
         assert watch.in_flight == 0
         check_counts(await harness.read("out"), load.sent, guarantee)
 
-    run_app(
-        test,
-        counting_behind(watch, order=order, repartition=seed % 2 == 1),
-        seed=seed,
-        topics={"in": 3, "out": 1},
-        processing_guarantee=guarantee,
-        num_workers=1 + seed % 2,
-        commit_interval_ms=100,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_store_used_by_calls_survives_crashes(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_store_used_by_calls_survives_crashes(seed: int, guarantee: str) -> None:
     """A store that async calls read and write is exact after crashes; calls cancelled then write to nothing that lives."""
     random, watch = Random(seed), Watch(seed)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting_inside(watch), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100
+    ) as harness:
         watch.harness = harness
         load = Load(harness, random)
         await crash_now_and_then(harness, load, random, crashes=5)
@@ -193,23 +192,21 @@ def test_a_store_used_by_calls_survives_crashes(seed: int, guarantee: str) -> No
         assert watch.cancelled > 0
         check_counts(await harness.read("out"), load.sent, guarantee)
 
-    run_app(
-        test,
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("seed", range(6))
+@in_virtual_time
+async def test_a_rollback_redoes_records_in_flight(seed: int, guarantee: str) -> None:
+    """Commits that the log refuses cancel records in flight and do them again; late writes of cancelled calls to a store are void."""
+    random, watch = Random(seed), Watch(seed)
+    async with AppHarness(
         counting_inside(watch),
         seed=seed,
         topics={"in": 2, "out": 1},
         processing_guarantee=guarantee,
-        commit_interval_ms=100,
-    )
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("seed", range(6))
-def test_a_rollback_redoes_records_in_flight(seed: int, guarantee: str) -> None:
-    """Commits that the log refuses cancel records in flight and do them again; late writes of cancelled calls to a store are void."""
-    random, watch = Random(seed), Watch(seed)
-
-    async def test(harness: AppHarness) -> None:
+        commit_interval_ms=50,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    ) as harness:
         watch.harness = harness
         load = Load(harness, random)
         for _ in range(8):
@@ -224,20 +221,11 @@ def test_a_rollback_redoes_records_in_flight(seed: int, guarantee: str) -> None:
         assert harness.app.metrics()["rolled-back-total"] > 0
         check_counts(await harness.read("out"), load.sent, guarantee)
 
-    run_app(
-        test,
-        counting_inside(watch),
-        seed=seed,
-        topics={"in": 2, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=50,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_worker_that_dies_takes_its_calls_in_flight_with_it(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_worker_that_dies_takes_its_calls_in_flight_with_it(seed: int, guarantee: str) -> None:
     """A record that fails while others are in flight: these are cancelled and done again."""
     watch, failures = Watch(seed), {"v3", "v40", "v41", "v77"}
 
@@ -250,8 +238,14 @@ def test_a_worker_that_dies_takes_its_calls_in_flight_with_it(seed: int, guarant
     slow = builder.stream("in", STRINGS).process_values(lambda: Slow(watch))
     counts = slow.peek(bomb).group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG))
     counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(),
+        seed=seed,
+        topics={"in": 2, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    ) as harness:
         watch.harness = harness
         for index in range(100):
             await harness.produce("in", f"k{index % 10}", f"v{index}", index)
@@ -260,23 +254,13 @@ def test_a_worker_that_dies_takes_its_calls_in_flight_with_it(seed: int, guarant
         assert watch.cancelled > 0
         check_counts(await harness.read("out"), {f"k{key}": 10 for key in range(10)}, guarantee)
 
-    run_app(
-        test,
-        builder.build(),
-        seed=seed,
-        topics={"in": 2, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> None:
+@in_virtual_time
+async def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> None:
     """Closing lets calls end, hands their results on and commits them; nothing is done again by the next app."""
     watch = Watch(0, longest=1.0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting_behind(watch), topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=10_000) as harness:
         watch.harness = harness
         load = Load(harness, Random(0))
         await load.send(50)
@@ -290,18 +274,11 @@ def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> None:
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, EOS)
 
-    run_app(
-        test,
-        counting_behind(watch),
-        topics={"in": 2, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=10_000,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> None:
     """A commit waits max_drain_ms for calls to end; then it is a TaskTimeout that names task and processor, and the next try does them again."""
     loop_times: list[float] = []
     errors: list[Exception] = []
@@ -318,8 +295,15 @@ def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> Non
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(hang_once, name="stuck").to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(),
+        seed=seed,
+        topics={"in": 1, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        max_drain_ms=700,
+        uncaught_handler=note,
+    ) as harness:
         await harness.produce_all("in", [TestRecord(f"k{index}", f"v{index}", index) for index in range(5)])
         await harness.caught_up()
         assert {key: values[-1:] for key, values in by_key(await harness.read("out")).items()} == {f"k{i}": [f"v{i}"] for i in range(5)}
@@ -328,17 +312,6 @@ def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> Non
         for told in ("0.7 s after the commit had begun", "task 0_0", "stuck"):
             assert told in str(errors[0])
         assert 0.7 <= loop_times[-1] - loop_times[0] < 1.0
-
-    run_app(
-        test,
-        builder.build(),
-        seed=seed,
-        topics={"in": 1, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        max_drain_ms=700,
-        uncaught_handler=note,
-    )
 
 
 def stubborn_calls() -> tuple[Topology, asyncio.Event]:
@@ -359,11 +332,11 @@ def stubborn_calls() -> tuple[Topology, asyncio.Event]:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
+@in_virtual_time
+async def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
     """A call that goes on although it was cancelled could write to a store that was rolled back: the app ends, by an error that names it."""
     topology, let_go = stubborn_calls()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=300) as harness:
         await harness.produce("in", "k", "v", 0)
         error = await harness.ended()
         let_go.set()
@@ -372,11 +345,10 @@ def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
         assert "did not end when they were cancelled: task 0_0 at stubborn" in str(error)
         assert await harness.read("out") == []
 
-    run_app(test, topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=300)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> None:
+@in_virtual_time
+async def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> None:
     """When the handler decides to go on the tasks begin anew with new stores, after longer and longer rests; results of earlier calls are void."""
     topology, let_go = stubborn_calls()
     asked: list[Exception] = []
@@ -385,7 +357,9 @@ def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> Non
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=300, uncaught_handler=handler
+    ) as harness:
         await harness.produce("in", "k", "v", 0)
         await harness.kit.clock.advance(60)
         assert 5 < len(asked) < 30
@@ -393,22 +367,12 @@ def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> Non
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"k": ["v"]}
 
-    run_app(
-        test,
-        topology,
-        topics={"in": 1, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        max_drain_ms=300,
-        uncaught_handler=handler,
-    )
 
-
-def test_a_task_that_moves_takes_nothing_in_flight_with_it() -> None:
+@in_virtual_time
+async def test_a_task_that_moves_takes_nothing_in_flight_with_it() -> None:
     """When a second instance takes over a task, the first one's records in flight are done and committed before."""
     watch = Watch(3)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting_behind(watch), topics={"in": 4, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100) as harness:
         watch.harness = harness
         load = Load(harness, Random(3), keys=40)
         await load.send(300)
@@ -419,5 +383,3 @@ def test_a_task_that_moves_takes_nothing_in_flight_with_it() -> None:
         await harness.caught_up()
         assert (watch.wrong, watch.cancelled) == ([], 0)
         check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting_behind(watch), topics={"in": 4, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)

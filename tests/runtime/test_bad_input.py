@@ -39,7 +39,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1, "dead": 1}
 
@@ -151,20 +151,19 @@ def test_an_extractor_that_answers_nonsense(nonsense: Any) -> None:
     assert f"it returned {nonsense!r}: return a" in str(error)
 
 
-def test_an_extractor_may_answer_the_latest_time_and_numbers_of_other_types() -> None:
+@in_virtual_time
+async def test_an_extractor_may_answer_the_latest_time_and_numbers_of_other_types() -> None:
     """A whole number of Python is one here, also one of numpy."""
 
     class Whole:
         def __index__(self) -> int:
             return 7
 
-    async def test(harness: AppHarness) -> None:
+    topology = numbers(timestamp_extractor=lambda record, _: (1 << 63) - 1 if record.value else Whole())
+    async with AppHarness(topology, topics=TOPICS) as harness:
         await harness.produce_all("in", [TestRecord("a", number, 5) for number in (0, 1)])
         await harness.caught_up()
         assert [record.timestamp for record in await harness.read("out")] == [7, (1 << 63) - 1]
-
-    topology = numbers(timestamp_extractor=lambda record, _: (1 << 63) - 1 if record.value else Whole())
-    run_app(test, topology, topics=TOPICS)
 
 
 def test_an_extractor_that_raises() -> None:
@@ -321,20 +320,18 @@ def unconnected(context: Any, _: int) -> None:
 
 @pytest.mark.parametrize("ticks", [None, *PunctuationType])
 @pytest.mark.parametrize(("cause", "expected"), [(unwritable, ProductionFailed), (unconnected, StoreNotConnected)], ids=["serde", "store"])
-def test_the_frameworks_own_errors_go_to_no_processing_handler(ticks: PunctuationType | None, cause: Any, expected: type[Exception]) -> None:
+@in_virtual_time
+async def test_the_frameworks_own_errors_go_to_no_processing_handler(ticks: PunctuationType | None, cause: Any, expected: type[Exception]) -> None:
     """A punctuator is no other than `process`: FAIL of the production handler ends the app, though the processing handler goes on."""
 
     class Causing(OwnErrors):
         pass
 
     Causing.ticks, Causing.cause = ticks, staticmethod(cause)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(processing(Causing), topics=TOPICS, processing_exception_handler=log_and_continue) as harness:
         await harness.produce("in", "k", "v", 5_000)
         error = await harness.ended()
         assert type(error) is expected
-
-    run_app(test, processing(Causing), topics=TOPICS, processing_exception_handler=log_and_continue)
 
 
 class NoTime(Raising):
@@ -375,7 +372,8 @@ def test_a_partitioner_that_raises() -> None:
     assert (error.node, error.topic, error.offset) == ("sink", "in", 0)
 
 
-def test_a_partitioner_may_choose_several_or_none() -> None:
+@in_virtual_time
+async def test_a_partitioner_may_choose_several_or_none() -> None:
     """A list of partitions writes to all of them, an empty one drops the record, None leaves it to the default."""
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
@@ -384,16 +382,13 @@ def test_a_partitioner_may_choose_several_or_none() -> None:
         return {"all": list(range(count)), "none": [], "first": 0, "default": None}[value]
 
     topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING, partitioner=choose)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"in": 1, "out": 3}) as harness:
         for value in ("all", "none", "first", "default"):
             await harness.produce("in", "a", value)
         await harness.caught_up()
         found = by_key(await harness.read("out"))["a"]
         assert sorted(found) == ["all", "all", "all", "default", "first"]
         assert harness.app.metrics()["dropped-records-total"] == 1
-
-    run_app(test, topology, topics={"in": 1, "out": 3})
 
 
 @pytest.mark.parametrize("nonsense", ["", None, 5])
@@ -460,17 +455,18 @@ async def test_values_that_cannot_be_written_may_be_left_out(harness: AppHarness
     assert harness.app.metrics()["dropped-records-total"] == 1
 
 
-SMALL = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"})}
+SMALL: dict[str, Any] = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"})}
 
 
 def test_a_record_that_is_too_large_for_its_topic() -> None:
     """The error names topic and partition."""
-    error = error_of(echo(), TestRecord("a", "x" * 1000, 0), topics=SMALL)  # type: ignore[arg-type]
+    error = error_of(echo(), TestRecord("a", "x" * 1000, 0), topics=SMALL)
     assert isinstance(error, ProductionFailed)
     assert (error.topic, error.partition) == ("out", 0)
 
 
-def test_records_that_are_too_large_may_be_left_out() -> None:
+@in_virtual_time
+async def test_records_that_are_too_large_may_be_left_out() -> None:
     """With `continue`, at least once, the batch is dropped, and counted; the handler is asked about each record of it."""
     asked: list[tuple[str, Any]] = []
 
@@ -478,7 +474,7 @@ def test_records_that_are_too_large_may_be_left_out() -> None:
         asked.append((context.processor_node_id, record.value))
         return Response(HandlerResponse.RESUME)
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=SMALL, production_exception_handler=handler) as harness:
         await harness.produce("in", "a", "x" * 1000)
         await harness.caught_up()
         await harness.produce("in", "a", "small")
@@ -486,8 +482,6 @@ def test_records_that_are_too_large_may_be_left_out() -> None:
         assert by_key(await harness.read("out")) == {"a": ["small"]}
         assert harness.app.metrics()["dropped-records-total"] == 1
         assert asked == [("collector", b"x" * 1000)]
-
-    run_app(test, echo(), topics=SMALL, production_exception_handler=handler)
 
 
 # --- the log and the disk -------------------------------------------------------------------------------------------------------

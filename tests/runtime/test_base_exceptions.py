@@ -31,6 +31,7 @@ from ks_actors.records import Batch
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TopologyTestDriver, run_app
+from tests.runtime.helpers import in_app
 from tests.waiting import soon
 
 TOPICS = {"in": 1, "out": 1}
@@ -108,19 +109,16 @@ def test_an_error_that_is_no_exception_goes_to_the_uncaught_handler_and_names_it
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_worker_that_such_an_error_ends_is_replaced_and_other_tasks_go_on(function: Callable[[str], Any]) -> None:
+@in_app(lambda function: mapped(function), topics={"in": 2, "out": 1}, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+async def test_a_worker_that_such_an_error_ends_is_replaced_and_other_tasks_go_on(harness: AppHarness, function: Callable[[str], Any]) -> None:
     """REPLACE_WORKER means the same for all errors; here the task of one partition rests, and that of the other is processed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "bad", partition=0)
-        await asyncio.sleep(5)
-        await harness.produce("in", "b", "good", partition=1)
-        await asyncio.sleep(5)
-        assert [record.value for record in await harness.read("out")] == ["GOOD"]
-        assert harness.app.state is InstanceState.RUNNING
-        assert harness.app.workers()
-
-    run_app(test, mapped(function), topics={"in": 2, "out": 1}, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+    await harness.produce("in", "a", "bad", partition=0)
+    await asyncio.sleep(5)
+    await harness.produce("in", "b", "good", partition=1)
+    await asyncio.sleep(5)
+    assert [record.value for record in await harness.read("out")] == ["GOOD"]
+    assert harness.app.state is InstanceState.RUNNING
+    assert harness.app.workers()
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -146,17 +144,14 @@ async def _write(log: EmbeddedLog, value: str) -> None:
 
 
 @pytest.mark.parametrize("function", [meets_cancelled])
-def test_a_cancelled_future_in_a_plain_function_is_a_failure_of_the_record(function: Callable[[str], Any]) -> None:
+@in_app(lambda function: mapped(function), topics=TOPICS, processing_exception_handler="continue")
+async def test_a_cancelled_future_in_a_plain_function_is_a_failure_of_the_record(harness: AppHarness, function: Callable[[str], Any]) -> None:
     """Nobody has cancelled the task: the processing handler decides, as about any exception."""
-
-    async def test(harness: AppHarness) -> None:
-        for value in ("one", "bad", "two"):
-            await harness.produce("in", "a", value)
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == ["ONE", "TWO"]
-        assert harness.app.metrics()["dropped-records-total"] == 1
-
-    run_app(test, mapped(function), topics=TOPICS, processing_exception_handler="continue")
+    for value in ("one", "bad", "two"):
+        await harness.produce("in", "a", value)
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == ["ONE", "TWO"]
+    assert harness.app.metrics()["dropped-records-total"] == 1
 
 
 class Panicking(Processor[str, str, str, str]):

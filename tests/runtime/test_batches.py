@@ -29,7 +29,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
 
 Texts = list[Record[str, str]]
 
@@ -99,12 +99,12 @@ def test_as_many_records_as_wanted_go_together(seed: int) -> None:
     assert [record.value for record in out] == [f"{index:04}" for index in range(100)]
 
 
-def test_records_wait_for_others_for_so_long() -> None:
+@in_virtual_time
+async def test_records_wait_for_others_for_so_long() -> None:
     """The time of a lot counts from its first record on."""
     lots = Lots()
     times: list[float] = []
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(through(lots, max_wait_ms=1_000), topics={"in": 1, "out": 1}, commit_interval_ms=60_000) as harness:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for index in range(5):
@@ -115,20 +115,16 @@ def test_records_wait_for_others_for_so_long() -> None:
         await asyncio.sleep(1)
         assert lots.given == [["0", "1", "2"], ["3", "4"]]
 
-    run_app(test, through(lots, max_wait_ms=1_000), topics={"in": 1, "out": 1}, commit_interval_ms=60_000)
 
-
-def test_a_commit_waits_for_no_more_records() -> None:
+@in_virtual_time
+async def test_a_commit_waits_for_no_more_records() -> None:
     """Waiting records go when a commit begins, and the commit waits for them."""
     lots = Lots(0.2)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(through(lots, max_wait_ms=3_600_000), topics={"in": 1, "out": 1}, commit_interval_ms=1_000) as harness:
         await harness.produce_all("in", numbered(7))
         await asyncio.sleep(3)
         assert lots.sizes == [7]
         assert committed(harness) == 7
-
-    run_app(test, through(lots, max_wait_ms=3_600_000), topics={"in": 1, "out": 1}, commit_interval_ms=1_000)
 
 
 def test_records_that_came_late_go_when_the_function_is_free() -> None:
@@ -355,7 +351,8 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) 
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_nothing_is_committed_that_is_not_back(guarantee: str) -> None:
+@in_virtual_time
+async def test_nothing_is_committed_that_is_not_back(guarantee: str) -> None:
     """Neither offsets nor rows, as long as the function has not returned."""
     may = asyncio.Event()
 
@@ -363,7 +360,7 @@ def test_nothing_is_committed_that_is_not_back(guarantee: str) -> None:
         await may.wait()
         return records
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(through(held), topics={"in": 1, "out": 1}, commit_interval_ms=500, processing_guarantee=guarantee) as harness:
         await harness.produce_all("in", numbered(5))
         await asyncio.sleep(2)
         assert committed(harness) == 0
@@ -371,8 +368,6 @@ def test_nothing_is_committed_that_is_not_back(guarantee: str) -> None:
         may.set()
         await harness.caught_up()
         assert len(await harness.read("out")) == 5
-
-    run_app(test, through(held), topics={"in": 1, "out": 1}, commit_interval_ms=500, processing_guarantee=guarantee)
 
 
 def test_a_call_that_does_not_come_back_fails_the_commit() -> None:
@@ -408,10 +403,13 @@ def counted(seed: int) -> Topology:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(5))
-def test_after_a_crash_the_lot_is_given_again(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_after_a_crash_the_lot_is_given_again(seed: int, guarantee: str) -> None:
     """In the middle of anything: exactly once nothing is lost or there twice, at least once nothing is lost."""
-
-    async def test(harness: AppHarness) -> None:
+    topics = {"in": 2, "out": 2}
+    async with AppHarness(
+        counted(seed), seed=seed, topics=topics, commit_interval_ms=200, processing_guarantee=guarantee, num_stream_threads=2
+    ) as harness:
         load = Load(harness, harness.kit.random)
         for _ in range(3):
             await load.send(60)
@@ -421,9 +419,6 @@ def test_after_a_crash_the_lot_is_given_again(seed: int, guarantee: str) -> None
             await harness.restart()
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
-
-    topics = {"in": 2, "out": 2}
-    run_app(test, counted(seed), seed=seed, topics=topics, commit_interval_ms=200, processing_guarantee=guarantee, num_stream_threads=2)
 
 
 @pytest.mark.parametrize("seed", range(3))

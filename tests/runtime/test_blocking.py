@@ -43,9 +43,9 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records._batch import Batch
 from ks_actors.task.calls._blocking import needs_thread
-from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 
@@ -384,13 +384,13 @@ def test_errors_out_of_a_thread_are_handled(guarantee: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_crashes_with_blocking_code(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_crashes_with_blocking_code(seed: int, guarantee: str) -> None:
     """Counts behind blocking code are as promised after crashes."""
     builder = StreamsBuilder()
     counts = builder.stream("in", STRINGS).map_values(held).group_by_key().count(Materialized("counts", serdes.STRING, serdes.LONG))
     counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100) as harness:
         load = Load(harness, harness.kit.random)
         for _ in range(4):
             await load.send(40)
@@ -399,8 +399,6 @@ def test_crashes_with_blocking_code(seed: int, guarantee: str) -> None:
             await harness.restart()
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, builder.build(), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
 
 
 # --- other functions ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,21 @@ from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo
+from tests.runtime.helpers import (
+    ALOS,
+    EOS,
+    GUARANTEES,
+    STRINGS,
+    STRINGS_OUT,
+    Bomb,
+    Load,
+    by_key,
+    check_counts,
+    counting,
+    echo,
+    in_app,
+    in_virtual_time,
+)
 from tests.waiting import until
 
 TOPICS = {"in": 1, "out": 1}
@@ -74,11 +88,11 @@ def test_a_state_listener_that_raises_changes_nothing(caplog: pytest.LogCaptureF
 # --- going back -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_rollback_that_fails_ends_the_app() -> None:
+@in_virtual_time
+async def test_a_rollback_that_fails_ends_the_app() -> None:
     """When the output of a dead worker cannot be aborted, nothing is certain: the app ends by that, with a note about the first error."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=replace, task_timeout_ms=1000) as harness:
         harness.fail("abort", LogError("away"), 1000)
         bomb.armed = 1
         await harness.produce("in", "a", "1")
@@ -89,8 +103,6 @@ def test_a_rollback_that_fails_ends_the_app() -> None:
         await harness.restart()
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": ["1"]}
-
-    run_app(test, echo(bomb), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=replace, task_timeout_ms=1000)
 
 
 class Stubborn(Processor[str, str, str, str]):
@@ -109,45 +121,39 @@ class Stubborn(Processor[str, str, str, str]):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_processor_that_cannot_be_closed_when_going_back(guarantee: str) -> None:
+@in_app(processing(Stubborn), topics=TOPICS, uncaught_handler=replace)
+async def test_a_processor_that_cannot_be_closed_when_going_back(harness: AppHarness, guarantee: str) -> None:
     """When `close` raises while the task goes back to its last commit the app ends by that; the next one does all remaining work."""
-
-    async def test(harness: AppHarness) -> None:
-        Stubborn.failures[0][:] = ["at a record"]
-        Stubborn.failures[1][:] = ["at the close"]
-        await harness.produce("in", "a", "1")
-        error = await harness.ended()
-        assert isinstance(error, StreamsError)
-        assert "could not close processor" in str(error)
-        assert "at the close" in str(error)
-        assert error.node is not None
-        assert error.node in str(error)
-        assert any("at a record" in note for note in error.__notes__)
-        await harness.restart()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["1"]}
-
-    run_app(test, processing(Stubborn), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace)
+    Stubborn.failures[0][:] = ["at a record"]
+    Stubborn.failures[1][:] = ["at the close"]
+    await harness.produce("in", "a", "1")
+    error = await harness.ended()
+    assert isinstance(error, StreamsError)
+    assert "could not close processor" in str(error)
+    assert "at the close" in str(error)
+    assert error.node is not None
+    assert error.node in str(error)
+    assert any("at a record" in note for note in error.__notes__)
+    await harness.restart()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["1"]}
 
 
-def test_processors_are_closed_when_the_app_ends_in_error() -> None:
+@in_app(processing(Stubborn), topics=TOPICS)
+async def test_processors_are_closed_when_the_app_ends_in_error(harness: AppHarness) -> None:
     """An app that ends in ERROR closes its processors all the same; their errors then are only logged."""
+    Stubborn.failures[0][:] = ["at a record"]
+    Stubborn.failures[1][:] = []
+    await harness.produce("in", "a", "1")
+    ended = asyncio.ensure_future(harness.ended())
 
-    async def test(harness: AppHarness) -> None:
-        Stubborn.failures[0][:] = ["at a record"]
-        Stubborn.failures[1][:] = []
-        await harness.produce("in", "a", "1")
-        ended = asyncio.ensure_future(harness.ended())
+    def ends() -> bool:
+        Stubborn.failures[1][:] = ["at the close"] if not Stubborn.failures[0] else []
+        return harness.app.state is not InstanceState.RUNNING
 
-        def ends() -> bool:
-            Stubborn.failures[1][:] = ["at the close"] if not Stubborn.failures[0] else []
-            return harness.app.state is not InstanceState.RUNNING
-
-        await until(ends)
-        error = await ended
-        assert error is not None
-
-    run_app(test, processing(Stubborn), topics=TOPICS)
+    await until(ends)
+    error = await ended
+    assert error is not None
 
 
 # --- workers --------------------------------------------------------------------------------------------------------------------
@@ -155,11 +161,13 @@ def test_processors_are_closed_when_the_app_ends_in_error() -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(12))
-def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None:
     """A worker that dies of its last slice is removed all the same, and not replaced; its work is done by others, once."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory", bomb), seed=seed, topics={"in": 4, "out": 1}, num_workers=2, processing_guarantee=guarantee, uncaught_handler=replace
+    ) as harness:
         load = Load(harness, Random(seed))
         await load.send(200)
         bomb.armed = 1
@@ -169,16 +177,6 @@ def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
         assert harness.app.state is InstanceState.RUNNING
-
-    run_app(
-        test,
-        counting("in_memory", bomb),
-        seed=seed,
-        topics={"in": 4, "out": 1},
-        num_workers=2,
-        processing_guarantee=guarantee,
-        uncaught_handler=replace,
-    )
 
 
 def test_the_app_may_be_closed_while_a_worker_dies() -> None:
@@ -226,44 +224,39 @@ def remembering() -> Topology:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_store_without_a_changelog_survives_a_crash(guarantee: str) -> None:
+@in_app(remembering(), topics=TOPICS)
+async def test_a_store_without_a_changelog_survives_a_crash(harness: AppHarness, guarantee: str) -> None:
     """The content of a store without a changelog is on disk when the commit has ended."""
-
-    async def test(harness: AppHarness) -> None:
-        for _ in range(3):
-            await harness.produce_all("in", [TestRecord("a", "v", 0), TestRecord("b", "v", 0)])
-            await harness.caught_up()
-            await harness.crash()
-            await harness.restart()
-        assert by_key(await harness.read("out")) == {"a": ["1", "2", "3"], "b": ["1", "2", "3"]}
-
-    run_app(test, remembering(), topics=TOPICS, processing_guarantee=guarantee)
+    for _ in range(3):
+        await harness.produce_all("in", [TestRecord("a", "v", 0), TestRecord("b", "v", 0)])
+        await harness.caught_up()
+        await harness.crash()
+        await harness.restart()
+    assert by_key(await harness.read("out")) == {"a": ["1", "2", "3"], "b": ["1", "2", "3"]}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_store_without_a_changelog_on_a_full_disk(guarantee: str) -> None:
+@in_app(remembering(), topics=TOPICS, commit_interval_ms=1000, uncaught_handler=replace)
+async def test_a_store_without_a_changelog_on_a_full_disk(harness: AppHarness, guarantee: str) -> None:
     """When it cannot be written the commit fails, or, if the log has committed, the tasks begin anew from the log; nothing is doubled."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
-        await harness.produce("in", "b", "v")
-        limit(10)
-        try:
-            await harness.kit.clock.advance(2)
-        finally:
-            limit(resource.RLIM_INFINITY)
-        await harness.caught_up()
-        out = by_key(await harness.read("out"))
-        assert out["a"] == ["1"]
-        assert out["b"][0] == "1"
-        assert guarantee == ALOS or len(out["b"]) == 1
-        assert harness.app.state is InstanceState.RUNNING
-
-    run_app(test, remembering(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=1000, uncaught_handler=replace)
+    await harness.produce("in", "a", "v")
+    await harness.caught_up()
+    await harness.produce("in", "b", "v")
+    limit(10)
+    try:
+        await harness.kit.clock.advance(2)
+    finally:
+        limit(resource.RLIM_INFINITY)
+    await harness.caught_up()
+    out = by_key(await harness.read("out"))
+    assert out["a"] == ["1"]
+    assert out["b"][0] == "1"
+    assert guarantee == ALOS or len(out["b"]) == 1
+    assert harness.app.state is InstanceState.RUNNING
 
 
-def test_idle_time_is_used_to_write_to_disk() -> None:
+@in_virtual_time
+async def test_idle_time_is_used_to_write_to_disk() -> None:
     """When there is nothing to commit, committed changes are written to disk: a crash after that restores nothing."""
     starts: list[int | None] = []
     restored: list[int] = []
@@ -275,7 +268,7 @@ def test_idle_time_is_used_to_write_to_disk() -> None:
         def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
             restored.append(total)
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, restore_listener=Heard(), commit_interval_ms=1000) as harness:
         await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(3000)])
         await harness.caught_up()
         await harness.kit.clock.advance(100)
@@ -284,10 +277,9 @@ def test_idle_time_is_used_to_write_to_disk() -> None:
         assert starts == [None, 3000]
         assert restored == [0, 0]
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, restore_listener=Heard(), commit_interval_ms=1000)
 
-
-def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
+@in_virtual_time
+async def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
     """When writing in idle time fails the handler decides; with REPLACE_WORKER the tasks begin anew, and results are exact."""
     asked: list[Exception] = []
 
@@ -296,7 +288,7 @@ def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
         limit(resource.RLIM_INFINITY)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler, commit_interval_ms=1000) as harness:
         load = Load(harness, Random(1), keys=2000)
         await load.send(5000)
         await harness.caught_up()
@@ -315,29 +307,25 @@ def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
         check_counts(await harness.read("out"), load.sent, EOS)
         assert all(isinstance(error, StateError) for error in asked)
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler, commit_interval_ms=1000)
 
-
-def test_state_that_is_ahead_of_its_changelog_is_wiped() -> None:
+@in_app(counting("rocksdb"), topics=TOPICS)
+async def test_state_that_is_ahead_of_its_changelog_is_wiped(harness: AppHarness) -> None:
     """When the changelog was made anew the local state is not its state any more: it is deleted, and restored from the new one."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", "v", 0)] * 3)
-        await harness.caught_up()
-        await harness.close()
-        await harness.log.delete_topics(["app-counts-changelog"])
-        await harness.restart()
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": [1, 2, 3, 1]}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS)
+    await harness.produce_all("in", [TestRecord("a", "v", 0)] * 3)
+    await harness.caught_up()
+    await harness.close()
+    await harness.log.delete_topics(["app-counts-changelog"])
+    await harness.restart()
+    await harness.produce("in", "a", "v")
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": [1, 2, 3, 1]}
 
 
 # --- the log --------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
+@in_virtual_time
+async def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
     """When the log cannot say how many partitions a topic has, the commit fails by that, and is repeated."""
     asked: list[Exception] = []
 
@@ -347,8 +335,7 @@ def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to(lambda key, value, context: "late", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1}, processing_guarantee=EOS, uncaught_handler=handler) as harness:
         await harness.log.create_topics([NewTopic("late", 3)])
         harness.fail("describe_topics", LogError("away"))
         await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(20)])
@@ -356,16 +343,14 @@ def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
         assert len(await harness.read("late")) == 20
         assert [str(error) for error in asked] == ["away"]
 
-    run_app(test, builder.build(), topics={"in": 1}, processing_guarantee=EOS, uncaught_handler=handler)
-
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_the_ends_of_inputs_that_cannot_be_found_out(times: int) -> None:
+@in_virtual_time
+async def test_the_ends_of_inputs_that_cannot_be_found_out(times: int) -> None:
     """When the log cannot say where the inputs of a task end the handler decides; told to go on, the task begins anew."""
     builder = StreamsBuilder()
     builder.stream("left", STRINGS).merge(builder.stream("right", STRINGS)).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"left": 1, "right": 1, "out": 1}, uncaught_handler=replace, start=False) as harness:
         harness.fail("end_offsets", LogError("away"), times)
         await harness.start()
         await harness.produce("left", "a", "1")
@@ -373,16 +358,14 @@ def test_the_ends_of_inputs_that_cannot_be_found_out(times: int) -> None:
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": ["1"]}
 
-    run_app(test, builder.build(), topics={"left": 1, "right": 1, "out": 1}, uncaught_handler=replace, start=False)
 
-
-def test_a_global_topic_that_cannot_be_read_at_the_start() -> None:
+@in_virtual_time
+async def test_a_global_topic_that_cannot_be_read_at_the_start() -> None:
     """When a global topic cannot be read before the app runs, the start fails by that."""
     builder = StreamsBuilder()
     table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}{right}").to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1, "names": 1}, start=False, uncaught_handler=replace) as harness:
         await harness.produce("names", "a", "n")
         harness.fail("fetch", LogError("away"))
         with pytest.raises(StreamsError, match="could not read the topics of global tables: away"):
@@ -393,5 +376,3 @@ def test_a_global_topic_that_cannot_be_read_at_the_start() -> None:
         await harness.kit.clock.advance(5)
         await harness.caught_up()
         assert set(by_key(await harness.read("out"))["a"]) == {"vn"}
-
-    run_app(test, builder.build(), topics={"in": 1, "out": 1, "names": 1}, start=False, uncaught_handler=replace)

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, in_virtual_time
 from tests.runtime.test_parting import PARTITIONS, SLOW, TOPICS, settings
 from tests.runtime.test_separate_commits import Calls, committed_after, side_by_side
 
@@ -24,11 +24,11 @@ async def call_slowly(harness: AppHarness, other: AppHarness) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_member_that_closes_goes_on_with_tasks_without_slow_calls(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_member_that_closes_goes_on_with_tasks_without_slow_calls(guarantee: str) -> None:
     """While slow calls end other tasks of the member are processed and committed as ever; all calls are made once."""
     quick, slow = Calls(lambda: 0.001), Calls(lambda: LONG)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(side_by_side(quick, slow), topics=TOPICS, **settings(guarantee)) as harness:
         other = harness.another(client_id="other")
         async with other:
             await call_slowly(harness, other)
@@ -47,15 +47,13 @@ def test_a_member_that_closes_goes_on_with_tasks_without_slow_calls(guarantee: s
         assert set(slow.made.values()) == set(quick.made.values()) == {1}
         assert Counter(record.value for record in await harness.read("quick-out")) == Counter(f"v{index}" for index in range(20))
 
-    run_app(test, side_by_side(quick, slow), topics=TOPICS, **settings(guarantee))
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_member_that_closes_begins_no_slow_calls(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_member_that_closes_begins_no_slow_calls(guarantee: str) -> None:
     """It closes when the calls end that were in flight then: records of those tasks, and of others like them, are left for the next owner."""
     slow = Calls(lambda: LONG)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, **settings(guarantee)) as harness:
         other = harness.another(client_id="other")
         async with other:
             await call_slowly(harness, other)
@@ -70,15 +68,15 @@ def test_a_member_that_closes_begins_no_slow_calls(guarantee: str) -> None:
         assert set(slow.made.values()) == {1}
         assert len(await harness.read("slow-out")) == 1 + PARTITIONS
 
-    run_app(test, side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, **settings(guarantee))
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_calls_that_outlast_the_time_to_close_lose_nothing(guarantee: str) -> None:
+@in_virtual_time
+async def test_calls_that_outlast_the_time_to_close_lose_nothing(guarantee: str) -> None:
     """Tasks that have gone on meanwhile are committed in the last part of that time."""
     quick, slow = Calls(lambda: 0.001), Calls(lambda: 100.0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        side_by_side(quick, slow), topics=TOPICS, max_drain_ms=200_000, **settings(guarantee) | {"transaction_timeout_ms": 300_000}
+    ) as harness:
         other = harness.another(client_id="other")
         async with other:
             await call_slowly(harness, other)
@@ -93,5 +91,3 @@ def test_calls_that_outlast_the_time_to_close_lose_nothing(guarantee: str) -> No
         await harness.caught_up()
         results = Counter(record.value for record in await harness.read("quick-out"))
         assert results == Counter(f"v{number}" for number in range(1, sent + 1))
-
-    run_app(test, side_by_side(quick, slow), topics=TOPICS, max_drain_ms=200_000, **(settings(guarantee) | {"transaction_timeout_ms": 300_000}))

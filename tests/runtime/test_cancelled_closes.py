@@ -12,7 +12,7 @@ from ks_actors import ConfigError, Consumed, Materialized, ProcessingFailed, Pro
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
@@ -34,11 +34,13 @@ def slow(began: asyncio.Event) -> Topology:
 
 @pytest.mark.parametrize("way", ["argument", "setting"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_close_without_time_leaves_calls_in_flight_at_once(guarantee: str, way: str) -> None:
+@in_virtual_time
+async def test_a_close_without_time_leaves_calls_in_flight_at_once(guarantee: str, way: str) -> None:
     """It raises nothing, and `run` returns: the records are processed again by the next instance."""
     began = asyncio.Event()
 
-    async def test(harness: AppHarness) -> None:
+    settings: dict[str, Any] = {"close_timeout_ms": 0} if way == "setting" else {}
+    async with AppHarness(slow(began), topics=TOPICS, processing_guarantee=guarantee, **settings) as harness:
         await harness.produce("in", "a", "x", 0)
         await began.wait()
         running = asyncio.create_task(harness.app.run())
@@ -48,16 +50,13 @@ def test_a_close_without_time_leaves_calls_in_flight_at_once(guarantee: str, way
         assert not harness.app.health().live
         await running
 
-    settings: dict[str, Any] = {"close_timeout_ms": 0} if way == "setting" else {}
-    run_app(test, slow(began), topics=TOPICS, processing_guarantee=guarantee, **settings)
-
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_close_that_is_cancelled_ends_the_app(times: int) -> None:
+@in_virtual_time
+async def test_a_close_that_is_cancelled_ends_the_app(times: int) -> None:
     """With the second one the actors are ended without their own last steps; a call of `run` returns."""
     began = asyncio.Event()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(slow(began), topics=TOPICS) as harness:
         await harness.produce("in", "a", "x", 0)
         await began.wait()
         running = asyncio.create_task(harness.app.run())
@@ -73,26 +72,22 @@ def test_a_close_that_is_cancelled_ends_the_app(times: int) -> None:
         await running
         await harness.app.close()
 
-    run_app(test, slow(began), topics=TOPICS)
-
 
 @pytest.mark.parametrize("timeout_ms", [0, 1, 5])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_short_limit_for_the_log_is_none_for_closing_stores(guarantee: str, timeout_ms: int) -> None:
+@in_virtual_time
+async def test_a_short_limit_for_the_log_is_none_for_closing_stores(guarantee: str, timeout_ms: int) -> None:
     """The disk has its own time; the app ends without an error, and its results are committed."""
     builder = StreamsBuilder()
     builder.stream("in", TEXT).group_by_key().count(Materialized("counts", store_type="rocksdb")).to_stream().map_values(str).to(
         "out", Produced(serdes.STRING, serdes.STRING)
     )
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, processing_guarantee=guarantee, task_timeout_ms=timeout_ms) as harness:
         await harness.produce("in", "a", "x", 0)
         await harness.caught_up()
         await harness.app.close()
         assert harness.app.state is InstanceState.NOT_RUNNING
         assert [record.value for record in await harness.read("out")] == ["1"]
-
-    run_app(test, builder.build(), topics=TOPICS, processing_guarantee=guarantee, task_timeout_ms=timeout_ms)
 
 
 def test_a_config_that_an_internal_topic_cannot_have_is_refused() -> None:
@@ -108,7 +103,8 @@ def test_a_config_that_an_internal_topic_cannot_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None:
     """The close does not wait for its tasks, and raises its error; work that others have finished is committed at least once."""
     entered, go_on = threading.Event(), threading.Event()
 
@@ -122,8 +118,7 @@ def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None
 
     builder = StreamsBuilder()
     builder.stream("in", TEXT).map_values(fail).to("out", Produced(serdes.STRING, serdes.STRING))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 2, "out": 1}, processing_guarantee=guarantee) as harness:
         await harness.produce("in", "a", "good", 0, partition=1)
         await harness.caught_up()
         await harness.produce("in", "a", "bad", 0, partition=0)
@@ -137,5 +132,3 @@ def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None
         assert harness.kit.clock.time() - began < 1
         assert isinstance(harness.app.error, ProcessingFailed)
         assert [record.value for record in await harness.read("out")] == ["good"]
-
-    run_app(test, builder.build(), topics={"in": 2, "out": 1}, processing_guarantee=guarantee)

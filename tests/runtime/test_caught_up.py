@@ -15,10 +15,10 @@ from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.runtime.input import _membership
 from ks_actors.runtime.shared import Metrics
 from ks_actors.serdes import STRING
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
 from tests.log.helpers import batch
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
 from tests.waiting import until
 
 STRINGS = Consumed(STRING, STRING)
@@ -63,96 +63,84 @@ def elsewhere(one: AppHarness, partitions: int = 2) -> int:
 
 @pytest.mark.usefixtures("_untold")
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_partitions_that_nobody_reads_are_told_of(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_app(ONE, topics=TOPICS, stall_warning_ms=WARNS_MS)
+async def test_partitions_that_nobody_reads_are_told_of(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The app is not caught up, and its waits, a figure and a line in the log name them; when the leader has gone they are read."""
     caplog.set_level(logging.INFO, logger="ks_actors")
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another(TWO) as second:
-            await fill(harness, "orders", 0, 1)
-            with pytest.raises(TaskTimeout, match=r"no member of the group reads returns-0 \(0 offsets\), returns-1 \(0 offsets\)"):
-                await second.app.wait_until_caught_up(1_000)
-            await fill(harness, "returns", 0, 1)
-            with pytest.raises(TaskTimeout, match=r"no member of the group reads returns-0 \(1 offsets\), returns-1 \(1 offsets\)"):
-                await second.app.wait_until_caught_up(1_000)
-            await harness.app.wait_until_caught_up()  # its topology does not read them
-            await harness.kit.clock.advance(3 * WARNS_MS / 1000)
-            unread = [wait for wait in second.app.waiting() if wait.reason is WaitReason.UNREAD]
-            assert [(wait.task, wait.partition, wait.lag) for wait in unread] == [
-                (None, TopicPartition("returns", 0), 1),
-                (None, TopicPartition("returns", 1), 1),
-            ]
-            assert all(wait.waited_ms >= WARNS_MS for wait in unread)
-            assert second.app.metrics()["stalled-partitions"] == 2
-            assert "in returns-0 (1 offsets), returns-1 (1 offsets): no member of the group reads it" in caplog.text
-            await harness.close()
-            await second.app.wait_until_caught_up()
-            assert await values(second) == ["orders-0", "orders-1", "returns-0", "returns-1"]
-            await harness.kit.clock.advance(WARNS_MS / 1000)
-            assert [wait.reason for wait in second.app.waiting()] == [WaitReason.RECORDS] * 2
-            assert second.app.metrics()["stalled-partitions"] == 0
-            assert caplog.text.count("is read again") == 2
-
-    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee, stall_warning_ms=WARNS_MS)
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_partitions_of_other_members_count_until_these_have_committed(guarantee: str) -> None:
-    """While another one is paused the app is not caught up, and the error names the partition; then it is, when the other has committed."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another() as second:
-            # The second one has begun when its first assignment has come, which may be empty: the partition is revoked first.
-            await until(lambda: len(second.app.tasks()) == 1 and len(harness.app.tasks()) == 1)
-            await harness.caught_up()
-            number = elsewhere(harness)
-            await second.app.pause()
-            await fill(harness, "orders", 0, 1)
-            with pytest.raises(TaskTimeout, match=rf"other members of the group have not committed orders-{number} \(1 offsets\)"):
-                await harness.app.wait_until_caught_up(5_000)
-            await second.app.resume()
-            await harness.app.wait_until_caught_up()
-            assert await values(harness) == ["orders-0", "orders-1"]
-
-    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee)
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_wait_of_a_paused_app_names_the_pause(guarantee: str) -> None:
-    """The error says what to do; after `resume` the same wait ends."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.caught_up()
-        await harness.app.pause()
+    async with harness.another(TWO) as second:
         await fill(harness, "orders", 0, 1)
-        with pytest.raises(TaskTimeout, match="the app is paused: call resume"):
+        with pytest.raises(TaskTimeout, match=r"no member of the group reads returns-0 \(0 offsets\), returns-1 \(0 offsets\)"):
+            await second.app.wait_until_caught_up(1_000)
+        await fill(harness, "returns", 0, 1)
+        with pytest.raises(TaskTimeout, match=r"no member of the group reads returns-0 \(1 offsets\), returns-1 \(1 offsets\)"):
+            await second.app.wait_until_caught_up(1_000)
+        await harness.app.wait_until_caught_up()  # its topology does not read them
+        await harness.kit.clock.advance(3 * WARNS_MS / 1000)
+        unread = [wait for wait in second.app.waiting() if wait.reason is WaitReason.UNREAD]
+        assert [(wait.task, wait.partition, wait.lag) for wait in unread] == [
+            (None, TopicPartition("returns", 0), 1),
+            (None, TopicPartition("returns", 1), 1),
+        ]
+        assert all(wait.waited_ms >= WARNS_MS for wait in unread)
+        assert second.app.metrics()["stalled-partitions"] == 2
+        assert "in returns-0 (1 offsets), returns-1 (1 offsets): no member of the group reads it" in caplog.text
+        await harness.close()
+        await second.app.wait_until_caught_up()
+        assert await values(second) == ["orders-0", "orders-1", "returns-0", "returns-1"]
+        await harness.kit.clock.advance(WARNS_MS / 1000)
+        assert [wait.reason for wait in second.app.waiting()] == [WaitReason.RECORDS] * 2
+        assert second.app.metrics()["stalled-partitions"] == 0
+        assert caplog.text.count("is read again") == 2
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@in_app(ONE, topics=TOPICS)
+async def test_partitions_of_other_members_count_until_these_have_committed(harness: AppHarness, guarantee: str) -> None:
+    """While another one is paused the app is not caught up, and the error names the partition; then it is, when the other has committed."""
+    async with harness.another() as second:
+        # The second one has begun when its first assignment has come, which may be empty: the partition is revoked first.
+        await until(lambda: len(second.app.tasks()) == 1 and len(harness.app.tasks()) == 1)
+        await harness.caught_up()
+        number = elsewhere(harness)
+        await second.app.pause()
+        await fill(harness, "orders", 0, 1)
+        with pytest.raises(TaskTimeout, match=rf"other members of the group have not committed orders-{number} \(1 offsets\)"):
             await harness.app.wait_until_caught_up(5_000)
-        await harness.app.resume()
+        await second.app.resume()
         await harness.app.wait_until_caught_up()
         assert await values(harness) == ["orders-0", "orders-1"]
 
-    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee)
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@in_app(ONE, topics=TOPICS)
+async def test_a_wait_of_a_paused_app_names_the_pause(harness: AppHarness, guarantee: str) -> None:
+    """The error says what to do; after `resume` the same wait ends."""
+    await harness.caught_up()
+    await harness.app.pause()
+    await fill(harness, "orders", 0, 1)
+    with pytest.raises(TaskTimeout, match="the app is paused: call resume"):
+        await harness.app.wait_until_caught_up(5_000)
+    await harness.app.resume()
+    await harness.app.wait_until_caught_up()
+    assert await values(harness) == ["orders-0", "orders-1"]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_unprocessed_records_are_not_waited_for(guarantee: str) -> None:
+@in_app(ONE, topics=TOPICS, auto_offset_reset="latest")
+async def test_unprocessed_records_are_not_waited_for(harness: AppHarness, guarantee: str) -> None:
     """Markers of transactions hold no records, and records before the latest are not read: another member commits nothing of either."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.close()
+    await harness.close()
+    await fill(harness, "orders", 0, 1)
+    await harness.start()
+    async with harness.another():
+        await harness.app.wait_until_caught_up(1_000)
         await fill(harness, "orders", 0, 1)
-        await harness.start()
-        async with harness.another():
-            await harness.app.wait_until_caught_up(1_000)
-            await fill(harness, "orders", 0, 1)
-            await harness.app.wait_until_caught_up()
-            producer = await harness.log.transactional_producer("feeder", client_id="feeder", timeout_ms=60_000)
-            await producer.send([Outgoing(TopicPartition("orders", number), batch(b"x", keys=[b"k"])) for number in range(2)])
-            await producer.abort()
-            await producer.close()
-            await harness.app.wait_until_caught_up(1_000)
-
-    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee, auto_offset_reset="latest")
+        await harness.app.wait_until_caught_up()
+        producer = await harness.log.transactional_producer("feeder", client_id="feeder", timeout_ms=60_000)
+        await producer.send([Outgoing(TopicPartition("orders", number), batch(b"x", keys=[b"k"])) for number in range(2)])
+        await producer.abort()
+        await producer.close()
+        await harness.app.wait_until_caught_up(1_000)
 
 
 def test_the_longer_the_wait_the_longer_between_two_commits() -> None:
@@ -172,17 +160,15 @@ def test_the_longer_the_wait_the_longer_between_two_commits() -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_waiting_for_a_log_that_does_not_answer_pauses_workers_seldom(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_waiting_for_a_log_that_does_not_answer_pauses_workers_seldom(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to commit until it does: fewer than 200 pauses in a minute and a half."""
     pauses = list[float]()
     monkeypatch.setattr(Metrics, "paused", lambda _, pause, wait: pauses.append(pause + wait))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(ONE, topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=1_000) as harness:
         await fill(harness, "orders", 0, 1)
         harness.fail("send", LogTimeout("no broker has answered within 60000 ms"), times=40)
         pauses.clear()
         await harness.caught_up()
         assert len(pauses) < 200
         assert await values(harness) == ["orders-0", "orders-1"]
-
-    run_app(test, ONE, topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=1_000)

@@ -10,8 +10,8 @@ from ks_actors import ProductionFailed, UncaughtResponse
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime.commit import ChangelogEnds
 from ks_actors.runtime.messages import Written
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, by_key, counting, in_app
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, by_key, counting, in_app, in_virtual_time
 from tests.runtime.test_restoring import records
 
 CHANGELOG = "app-counts-changelog"
@@ -38,22 +38,21 @@ async def test_a_changelog_that_is_made_anew_ends_the_app(harness: AppHarness, g
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee: str) -> None:
     """It is asked once, and the state of the app is as it was."""
     asked: list[Exception] = []
-
-    async def test(harness: AppHarness) -> None:
-        await make_anew(harness)
-        await harness.produce_all("in", records("a", "b"))
-        await harness.caught_up()
-        assert [type(error) for error in asked] == [ProductionFailed]
-        assert {key: max(counts) for key, counts in by_key(await harness.read("out")).items()} == {"a": 3, "b": 2}
 
     def note(error: Exception) -> UncaughtResponse:
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    run_app(test, counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=note)
+    async with AppHarness(counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=note) as harness:
+        await make_anew(harness)
+        await harness.produce_all("in", records("a", "b"))
+        await harness.caught_up()
+        assert [type(error) for error in asked] == [ProductionFailed]
+        assert {key: max(counts) for key, counts in by_key(await harness.read("out")).items()} == {"a": 3, "b": 2}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -10,9 +10,9 @@ import pytest
 
 from ks_actors import App, ProcessingFailed, StreamsBuilder, StreamsConfig, UncaughtResponse
 from ks_actors.runtime import InstanceState
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1}
 
@@ -46,7 +46,8 @@ async def and_lingers(app: App) -> None:
 
 
 @pytest.mark.parametrize("close", [plainly, at_once, in_a_task_of_its_own, and_lingers])
-def test_an_uncaught_handler_may_await_the_close_of_its_app(close: Callable[[App], Awaitable[None]]) -> None:
+@in_virtual_time
+async def test_an_uncaught_handler_may_await_the_close_of_its_app(close: Callable[[App], Awaitable[None]]) -> None:
     """As in Kafka Streams: the close does not wait for itself, the app ends, and the error that the handler was asked about is not lost."""
     found: list[App] = []
 
@@ -54,7 +55,7 @@ def test_an_uncaught_handler_may_await_the_close_of_its_app(close: Callable[[App
         await close(found[0])
         return UncaughtResponse.SHUTDOWN_CLIENT
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(mapped(boom), topics=TOPICS, uncaught_handler=handler) as harness:
         found.append(harness.app)
         await harness.produce("in", "a", "x")
         with pytest.raises(ProcessingFailed, match="boom"):
@@ -64,26 +65,24 @@ def test_an_uncaught_handler_may_await_the_close_of_its_app(close: Callable[[App
         await asyncio.sleep(0)
         assert not [task for task in asyncio.all_tasks() if "pipe" in task.get_name()]
 
-    run_app(test, mapped(boom), topics=TOPICS, uncaught_handler=handler)
 
-
-def test_the_error_of_a_worker_is_kept_when_its_handler_has_not_decided_before_the_close() -> None:
+@in_virtual_time
+async def test_the_error_of_a_worker_is_kept_when_its_handler_has_not_decided_before_the_close() -> None:
     """The close ends the handler, and nobody else would tell of the error."""
 
     async def handler(_: Exception) -> UncaughtResponse:
         await asyncio.sleep(1000)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(mapped(boom), topics=TOPICS, uncaught_handler=handler) as harness:
         await harness.produce("in", "a", "x")
         await asyncio.sleep(1)
         with pytest.raises(ProcessingFailed, match="boom"):
             await harness.app.close()
 
-    run_app(test, mapped(boom), topics=TOPICS, uncaught_handler=handler)
 
-
-def test_an_async_function_that_awaits_the_close_of_its_app_returns_first_and_is_committed() -> None:
+@in_virtual_time
+async def test_an_async_function_that_awaits_the_close_of_its_app_returns_first_and_is_committed() -> None:
     """The close waits for calls in flight, so this call must not wait for the close."""
     found: list[App] = []
 
@@ -91,7 +90,7 @@ def test_an_async_function_that_awaits_the_close_of_its_app_returns_first_and_is
         await found[0].close()
         return value.upper()
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(mapped(closes), topics=TOPICS) as harness:
         found.append(harness.app)
         began = asyncio.get_running_loop().time()
         await harness.produce("in", "a", "x")
@@ -99,8 +98,6 @@ def test_an_async_function_that_awaits_the_close_of_its_app_returns_first_and_is
         assert asyncio.get_running_loop().time() - began < 1
         assert [record.value for record in await harness.read("out")] == ["X"]
         assert harness.app.error is None
-
-    run_app(test, mapped(closes), topics=TOPICS)
 
 
 async def slowly(value: str) -> str:

@@ -20,7 +20,7 @@ from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.input._start_policy import StartPolicy
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 T = TypeVar("T")
@@ -94,10 +94,11 @@ def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: p
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(guarantee: str) -> None:
     """A group in a new generation, with a leader that died before it assigned anything, takes no commits: the app leaves it at once all the same."""
-
-    async def test(harness: AppHarness) -> None:
+    topics = {"in": 4, "out": 1}
+    async with AppHarness(counting("in_memory"), topics=topics, processing_guarantee=guarantee, commit_interval_ms=100, start=False) as harness:
         leader = Leader(harness, turns=3)
         await leader.enter()
         await harness.start()
@@ -114,9 +115,6 @@ def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(guarantee
         await harness.restart()
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
-
-    topics = {"in": 4, "out": 1}
-    run_app(test, counting("in_memory"), topics=topics, processing_guarantee=guarantee, commit_interval_ms=100, start=False)
 
 
 # --- the poller of an app that closes -----------------------------------------------------------------------------------------------

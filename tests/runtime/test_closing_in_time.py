@@ -22,9 +22,9 @@ from ks_actors.query import KeyQuery, StateQueryRequest
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.shared._state_directory import StateDirectory
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, own_threads
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time, own_threads
 
 TOPICS = {"in": 4, "out": 1}
 BOUND_MS = 2_000
@@ -110,10 +110,10 @@ async def test_other_calls_without_an_answer_do_not_hold_up_the_end(
 
 @pytest.mark.parametrize(("settings", "seconds"), [({}, 30), ({"close_timeout_ms": 5_000}, 5)])
 @pytest.mark.parametrize(("guarantee", "operation"), COMMITS)
-def test_the_setting_bounds_an_end_that_says_nothing(guarantee: str, operation: Operation, settings: dict[str, Any], seconds: float) -> None:
+@in_virtual_time
+async def test_the_setting_bounds_an_end_that_says_nothing(guarantee: str, operation: Operation, settings: dict[str, Any], seconds: float) -> None:
     """Leaving the block takes `close_timeout_ms`, 30 s unless it is set; the last commit has most of that."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, **settings) as harness:
         load = Load(harness, Random(1))
         await load.send(40)
         held = harness.log.hold(operation)
@@ -123,8 +123,6 @@ def test_the_setting_bounds_an_end_that_says_nothing(guarantee: str, operation: 
         assert now() - began >= 0.6 * seconds
         held.set()
         await check_next(harness, load, guarantee)
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, **settings)
 
 
 @pytest.mark.parametrize(("guarantee", "operation"), COMMITS)
@@ -175,17 +173,15 @@ def waiting_for_ever(begun: asyncio.Event) -> Topology:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_calls_in_flight_count_in_the_bound(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_calls_in_flight_count_in_the_bound(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """A call of the user's that does not end is cancelled in time, and its records are processed again."""
     begun = asyncio.Event()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(waiting_for_ever(begun), topics=TOPICS, processing_guarantee=guarantee) as harness:
         await harness.produce("in", "k", "v")
         await begun.wait()
         await closed(harness, BOUND_MS / 1000, BOUND_MS)
         assert GIVEN_UP in caplog.text
-
-    run_app(test, waiting_for_ever(begun), topics=TOPICS, processing_guarantee=guarantee)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -22,7 +22,7 @@ from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
 from tests.examples_of import examples
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, by_key, check_counts, counting, echo, own_threads, states
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, by_key, check_counts, counting, echo, in_app, in_virtual_time, own_threads, states
 from tests.runtime.outages import Line, Weather
 from tests.waiting import soon
 
@@ -92,12 +92,12 @@ def test_an_app_may_be_closed_at_any_moment_of_its_start(seed: int, guarantee: s
 
 
 @pytest.mark.parametrize("call", ["describe_topics", "transactional_producer", "begin_offsets", "end_offsets", "join", "fetch"])
-def test_a_start_that_waits_for_the_log_is_closed_at_once(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_start_that_waits_for_the_log_is_closed_at_once(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At any request of the start to a log that does not answer: `close` does not wait for that."""
     weather = Weather(Random(0), 60.0)
     monkeypatch.setattr(_harness, "Connection", partial(Line, weather))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting_by_name(), topics=TOPICS, start=False, processing_guarantee=EOS) as harness:
         await harness.produce("names", "a", "name")
         await harness.produce("in", "a", "1")
         weather.down_at(call)
@@ -113,8 +113,6 @@ def test_a_start_that_waits_for_the_log_is_closed_at_once(call: str, monkeypatch
         await harness.restart()
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": [1]}
-
-    run_app(test, counting_by_name(), topics=TOPICS, start=False, processing_guarantee=EOS)
 
 
 class NoRestoring(Connection):
@@ -137,11 +135,18 @@ class NoRestoring(Connection):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_tasks_that_run_while_others_restore_are_committed_when_the_start_is_closed(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_tasks_that_run_while_others_restore_are_committed_when_the_start_is_closed(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closed before all tasks run, it is closed in order: work of running tasks is committed, and is not done again."""
     seen: list[tuple[InstanceState, InstanceState]] = []
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("rocksdb"),
+        topics=IN_AND_OUT,
+        start=False,
+        processing_guarantee=guarantee,
+        commit_interval_ms=9_000,
+        on_state=lambda new, old: seen.append((new, old)),
+    ) as harness:
         await harness.produce("in", "a", "1", partition=0)
         async with harness.another() as first:
             await first.caught_up()
@@ -163,57 +168,42 @@ def test_tasks_that_run_while_others_restore_are_committed_when_the_start_is_clo
         await harness.caught_up()
         assert harness.app.metrics()["process-total"] == 0
 
-    run_app(
-        test,
-        counting("rocksdb"),
-        topics=IN_AND_OUT,
-        start=False,
-        processing_guarantee=guarantee,
-        commit_interval_ms=9_000,
-        on_state=lambda new, old: seen.append((new, old)),
-    )
 
-
-def test_a_start_that_is_cancelled_leaves_the_group() -> None:
+@in_app(counting("rocksdb"), topics={"in": 4, "out": 1}, start=False)
+async def test_a_start_that_is_cancelled_leaves_the_group(harness: AppHarness) -> None:
     """A cancelled start, as by a signal, gives an app that is closed in order: its place in the group is free at once."""
-
-    async def test(harness: AppHarness) -> None:
-        for turns in range(1, 200, 200 // examples(28)):
-            starting = asyncio.ensure_future(harness.start())
-            await harness.turns(turns)
-            app = harness.app
-            if starting.cancel():
-                with pytest.raises(asyncio.CancelledError):
-                    async with asyncio.timeout(SOON):
-                        await starting
-            else:
-                await harness.close()
-            check_gone(harness, app)
-
-    run_app(test, counting("rocksdb"), topics={"in": 4, "out": 1}, start=False)
+    for turns in range(1, 200, 200 // examples(28)):
+        starting = asyncio.ensure_future(harness.start())
+        await harness.turns(turns)
+        app = harness.app
+        if starting.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                async with asyncio.timeout(SOON):
+                    await starting
+        else:
+            await harness.close()
+        check_gone(harness, app)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 10, 20, 40, 80])
-def test_run_returns_when_the_app_is_closed_while_it_starts(turns: int) -> None:
+@in_app(echo(), topics=IN_AND_OUT, start=False)
+async def test_run_returns_when_the_app_is_closed_while_it_starts(harness: AppHarness, turns: int) -> None:
     """`run` of an app that another task closes before it has started, or before it has begun to: it returns, without an error."""
-
-    async def test(harness: AppHarness) -> None:
-        app = App(echo(), harness.config, log=harness.log, system=harness.kit)
-        running = asyncio.ensure_future(app.run())
-        await harness.turns(turns)
-        await close_soon(app)
-        async with asyncio.timeout(SOON):
-            await running
-        check_gone(harness, app)
-        with pytest.raises(NotRunning, match="make a new one"):
-            await app.start()
-        await app.close()
-        await app.run()
-
-    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+    app = App(echo(), harness.config, log=harness.log, system=harness.kit)
+    running = asyncio.ensure_future(app.run())
+    await harness.turns(turns)
+    await close_soon(app)
+    async with asyncio.timeout(SOON):
+        await running
+    check_gone(harness, app)
+    with pytest.raises(NotRunning, match="make a new one"):
+        await app.start()
+    await app.close()
+    await app.run()
 
 
-def test_services_that_are_being_entered_are_waited_for_and_left() -> None:
+@in_app(echo(), topics=IN_AND_OUT, start=False)
+async def test_services_that_are_being_entered_are_waited_for_and_left(harness: AppHarness) -> None:
     """A start that enters services when it is closed goes no further than the one that it is at, which it leaves again."""
     told: list[str] = []
     held = asyncio.Event()
@@ -227,58 +217,49 @@ def test_services_that_are_being_entered_are_waited_for_and_left() -> None:
         finally:
             told.append(f"leave {name}")
 
-    async def test(harness: AppHarness) -> None:
-        app = App(echo(), harness.config, log=harness.log, system=harness.kit, services=[service("first")], topics={"made": 1})
-        starting = asyncio.ensure_future(app.start())
-        while not told:
-            await harness.turns(1)
-        closing = asyncio.ensure_future(app.close())
-        await asyncio.sleep(60)
-        assert not closing.done()
-        held.set()
-        await closing
-        with pytest.raises(NotRunning):
-            await starting
-        assert told == ["enter first", "leave first"]
-        assert await harness.log.describe_topics(["made"]) == {}
-        check_gone(harness, app)
-
-    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+    app = App(echo(), harness.config, log=harness.log, system=harness.kit, services=[service("first")], topics={"made": 1})
+    starting = asyncio.ensure_future(app.start())
+    while not told:
+        await harness.turns(1)
+    closing = asyncio.ensure_future(app.close())
+    await asyncio.sleep(60)
+    assert not closing.done()
+    held.set()
+    await closing
+    with pytest.raises(NotRunning):
+        await starting
+    assert told == ["enter first", "leave first"]
+    assert await harness.log.describe_topics(["made"]) == {}
+    check_gone(harness, app)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_static_member_that_is_closed_while_it_starts_leaves_only_when_told(leaves: bool) -> None:
+@in_app(counting(), topics=IN_AND_OUT, start=False, group_instance_id="one")
+async def test_a_static_member_that_is_closed_while_it_starts_leaves_only_when_told(harness: AppHarness, leaves: bool) -> None:
     """`leave_group` counts for a start that is under way as for an app that runs."""
-
-    async def test(harness: AppHarness) -> None:
-        starting = asyncio.ensure_future(harness.start())
-        members: Any = harness.log._groups.get("app")._members
-        while not members:
-            await harness.turns(1)
-        await harness.turns(2)
-        await harness.close(leave_group=leaves)
-        with pytest.raises(NotRunning):
-            await starting
-        assert len(members) == (0 if leaves else 1)
-
-    run_app(test, counting(), topics=IN_AND_OUT, start=False, group_instance_id="one")
-
-
-def test_a_wait_for_an_app_that_fails_to_start_ends() -> None:
-    """`run` in one task, while another task's start of the same app fails: it returns."""
-
-    async def test(harness: AppHarness) -> None:
-        app = App(echo(), harness.config, log=harness.log, system=harness.kit)
-        harness.fail("describe_topics", OSError("away"))
-        starting = asyncio.ensure_future(app.start())
+    starting = asyncio.ensure_future(harness.start())
+    members: Any = harness.log._groups.get("app")._members
+    while not members:
         await harness.turns(1)
-        with pytest.raises(OSError, match="away"):
-            async with asyncio.timeout(SOON):
-                await app.run()
-        with pytest.raises(OSError, match="away"):
-            await starting
+    await harness.turns(2)
+    await harness.close(leave_group=leaves)
+    with pytest.raises(NotRunning):
+        await starting
+    assert len(members) == (0 if leaves else 1)
 
-    run_app(test, echo(), topics=IN_AND_OUT, start=False)
+
+@in_app(echo(), topics=IN_AND_OUT, start=False)
+async def test_a_wait_for_an_app_that_fails_to_start_ends(harness: AppHarness) -> None:
+    """`run` in one task, while another task's start of the same app fails: it returns."""
+    app = App(echo(), harness.config, log=harness.log, system=harness.kit)
+    harness.fail("describe_topics", OSError("away"))
+    starting = asyncio.ensure_future(app.start())
+    await harness.turns(1)
+    with pytest.raises(OSError, match="away"):
+        async with asyncio.timeout(SOON):
+            await app.run()
+    with pytest.raises(OSError, match="away"):
+        await starting
 
 
 async def test_a_directory_is_free_when_an_app_was_closed_while_it_started(tmp_path: Path) -> None:

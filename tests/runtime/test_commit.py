@@ -32,7 +32,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, in_app
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
 
 FOREVER = 1_000_000
 IN = TopicPartition("in", 0)
@@ -147,12 +147,19 @@ class SlowCommits(Connection):
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_the_overlay_is_bounded_while_a_commit_is_under_way(partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_the_overlay_is_bounded_while_a_commit_is_under_way(partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Output during the end of a transaction belongs to the next one, which has to wait: processing does, too, before the limit is crossed."""
     monkeypatch.setattr("ks_actors.testing._harness.Connection", SlowCommits)
     limit, count = 200_000, 6_000
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting(),
+        topics={"in": partitions, "out": 1},
+        processing_guarantee=EOS,
+        statestore_uncommitted_max_bytes=limit,
+        commit_interval_ms=FOREVER,
+        transaction_timeout_ms=FOREVER,
+    ) as harness:
         most = longest = 0
         for number in range(count // 50):
             await harness.produce_all("in", [TestRecord(f"{number}-{place}", "1", 0) for place in range(50)])
@@ -166,16 +173,6 @@ def test_the_overlay_is_bounded_while_a_commit_is_under_way(partitions: int, mon
         assert harness.app.metrics()["process-total"] == count
         assert harness.app.metrics()["uncommitted-bytes"] < limit
         assert harness.app.metrics()["commit-total"] > 5
-
-    run_app(
-        test,
-        counting(),
-        topics={"in": partitions, "out": 1},
-        processing_guarantee=EOS,
-        statestore_uncommitted_max_bytes=limit,
-        commit_interval_ms=FOREVER,
-        transaction_timeout_ms=FOREVER,
-    )
 
 
 @in_app(counting(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=20_000, num_workers=8, commit_interval_ms=FOREVER)
@@ -214,11 +211,11 @@ async def test_the_time_of_a_partition_is_committed_with_its_offset(harness: App
     assert task.stream_time == 1234
 
 
-def test_a_transaction_holds_the_records_of_its_offsets() -> None:
+@in_virtual_time
+async def test_a_transaction_holds_the_records_of_its_offsets() -> None:
     """Exactly once, input, output and state become visible together: at any moment the output that is committed is that of the input that is."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("in_memory", bomb), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=50) as harness:
         random = Random(1)
         load = Load(harness, random)
         for _ in range(40):
@@ -232,21 +229,14 @@ def test_a_transaction_holds_the_records_of_its_offsets() -> None:
             latest = {record.key: int.from_bytes(record.value or b"") for record in log}
             assert sum(latest.values()) == len(out)
 
-    run_app(
-        test,
-        counting("in_memory", bomb),
-        topics={"in": 1, "out": 1},
-        processing_guarantee=EOS,
-        commit_interval_ms=50,
-    )
-
 
 # --- when it fails --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("operation", ["send", "commit", "commit_offsets"])
-def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str) -> None:
     """The handler decides; with REPLACE_WORKER the app goes back to the last commit, does all since then again, and results are exact."""
     asked: list[Exception] = []
 
@@ -254,7 +244,9 @@ def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=handler
+    ) as harness:
         load = Load(harness, Random(1))
         await load.send(50)
         await harness.caught_up()
@@ -268,8 +260,6 @@ def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str
             assert isinstance(asked[0], StorageFull)
             assert harness.app.metrics()["rolled-back-total"] >= 1
         assert harness.app.metrics()["alive-workers"] == 1
-
-    run_app(test, counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=handler)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -287,11 +277,17 @@ async def test_a_commit_that_fails_ends_the_app_unless_told_otherwise(harness: A
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("error", [Fenced("somebody else has it"), IllegalGeneration("a new generation")])
-def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guarantee: str) -> None:
+@in_virtual_time
+async def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guarantee: str) -> None:
     """Fenced and IllegalGeneration mean that the tasks have moved: no handler is asked, the app gives them up, joins again, and results are exact."""
     seen: list[str] = []
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory"),
+        topics={"in": 2, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=5_000,
+        on_state=lambda new, _: seen.append(new.name),
+    ) as harness:
         load = Load(harness, Random(1))
         await load.send(50)
         await harness.caught_up()
@@ -305,15 +301,6 @@ def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guarantee:
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
         assert seen == ["REBALANCING", "RUNNING"]
-
-    run_app(
-        test,
-        counting("in_memory"),
-        topics={"in": 2, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=5_000,
-        on_state=lambda new, _: seen.append(new.name),
-    )
 
 
 @in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, uncaught_handler=replace)
@@ -435,12 +422,12 @@ class Looking(Punctuating):
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("does", "commits"), [("read", False), ("touch", True), ("order", True)])
-def test_a_punctuator_that_does_nothing_costs_no_commit(guarantee: str, does: str, commits: bool) -> None:
+@in_virtual_time
+async def test_a_punctuator_that_does_nothing_costs_no_commit(guarantee: str, does: str, commits: bool) -> None:
     """One that forwards nothing and only reads stores leaves nothing to commit; a put, or an order to commit, does."""
     topology = processing(Looking)
     topology.add_state_store(stores.key_value("kept", serdes.STRING, serdes.STRING), "processor")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=500) as harness:
         Looking.times.clear()
         await harness.kit.clock.advance(5)
         assert harness.app.metrics()["commit-total"] == 0
@@ -451,5 +438,3 @@ def test_a_punctuator_that_does_nothing_costs_no_commit(guarantee: str, does: st
         assert (harness.app.metrics()["commit-total"] - before >= 50) is commits
         assert commits or harness.app.metrics()["commit-total"] == before == 1
         assert len(Looking.times) >= 65
-
-    run_app(test, topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=500)

@@ -13,9 +13,9 @@ from ks_actors.processors import Retry
 from ks_actors.runtime.commit._commit_rest import CommitRest
 from ks_actors.runtime.messages import PauseForCommit
 from ks_actors.runtime.processing import _worker
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
 from tests.runtime.test_separate_commits import committed, committed_after
 
 LONG = 1_200.0
@@ -53,7 +53,8 @@ def _waits_for_a_retry() -> Topology:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("topology", [_long_call, _behind_a_cache, _waits_for_a_retry])
-def test_a_long_call_keeps_no_idle_app_busy(topology: Any, guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_long_call_keeps_no_idle_app_busy(topology: Any, guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nothing but a call is in flight no commit pauses the workers, and the app takes no more steps than without the call."""
     pauses = 0
     receive = _worker.Worker.receive
@@ -64,8 +65,15 @@ def test_a_long_call_keeps_no_idle_app_busy(topology: Any, guarantee: str, monke
         await receive(self, message)
 
     monkeypatch.setattr(_worker.Worker, "receive", counted)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        topology(),
+        topics={"in": 1, "out": 1},
+        processing_guarantee=guarantee,
+        num_workers=4,
+        close_timeout_ms=1,
+        statestore_cache_max_bytes=10_000,
+        **QUICK,
+    ) as harness:
         await harness.produce("in", "k", "v")
         await harness.kit.clock.advance(5)
         before, steps = pauses, harness.kit._dispatch.steps
@@ -74,27 +82,18 @@ def test_a_long_call_keeps_no_idle_app_busy(topology: Any, guarantee: str, monke
         assert pauses == before
         assert harness.kit._dispatch.steps - steps < 5 * 40
 
-    run_app(
-        test,
-        topology(),
-        topics={"in": 1, "out": 1},
-        processing_guarantee=guarantee,
-        num_workers=4,
-        close_timeout_ms=1,
-        statestore_cache_max_bytes=10_000,
-        **QUICK,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_work_beside_a_long_call_is_committed_in_time(guarantee: str) -> None:
+@in_virtual_time
+async def test_work_beside_a_long_call_is_committed_in_time(guarantee: str) -> None:
     """The timer rests beside the call, and yet the records of others and the call's own result are committed by the interval."""
     builder = StreamsBuilder()
     builder.stream("slow", STRINGS).map_values(_poll).to("slow-out", STRINGS_OUT)
     counts = builder.stream("plain", STRINGS).group_by_key().count().to_stream()
     counts.to("plain-out", Produced(serdes.STRING, serdes.LONG))
 
-    async def test(harness: AppHarness) -> None:
+    topics = {"slow": 1, "plain": 1, "slow-out": 1, "plain-out": 1}
+    async with AppHarness(builder.build(), topics=topics, processing_guarantee=guarantee, statestore_cache_max_bytes=10_000, **QUICK) as harness:
         await harness.produce("slow", "k", "v")
         await harness.kit.clock.advance(5)
         for index in range(20):
@@ -105,9 +104,6 @@ def test_work_beside_a_long_call_is_committed_in_time(guarantee: str) -> None:
         await harness.kit.clock.advance(LONG)
         assert committed(harness, "slow") == 1
         assert [record.value for record in await harness.read("slow-out")] == ["v"]
-
-    topics = {"slow": 1, "plain": 1, "slow-out": 1, "plain-out": 1}
-    run_app(test, builder.build(), topics=topics, processing_guarantee=guarantee, statestore_cache_max_bytes=10_000, **QUICK)
 
 
 @pytest.mark.parametrize("transactional", [False, True])

@@ -13,8 +13,8 @@ from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.state import SharedResources, write_checkpoint
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import EOS, by_key, counting
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import EOS, by_key, counting, in_virtual_time
 from tests.runtime.test_restoring import Heard, records
 
 TOPICS = {"in": 2, "out": 1}
@@ -27,11 +27,11 @@ def replace(_: Exception) -> UncaughtResponse:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("operation", ["send", "commit", "commit_offsets"])
-def test_a_timeout_wipes_nothing(operation: Operation, after: bool) -> None:
+@in_virtual_time
+async def test_a_timeout_wipes_nothing(operation: Operation, after: bool) -> None:
     """Under exactly once a write or a commit without an end costs the uncommitted work, and at most a read of the changelog's tail."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, uncaught_handler=replace) as harness:
         await harness.produce_all("in", records(*KEYS))
         await harness.caught_up()
         await harness.close()  # all of it is on disk
@@ -45,8 +45,6 @@ def test_a_timeout_wipes_nothing(operation: Operation, after: bool) -> None:
         assert all(start is not None and start > 0 for what, *_, start in heard.told if what == "start")
         assert sum(count or 0 for what, *_, count in heard.told if what == "batch") <= 20
         assert by_key(await harness.read("out")) == {key: [1, 2] if key in KEYS[:20] else [1] for key in KEYS}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, uncaught_handler=replace)
 
 
 def without_offset(database: Path) -> None:
@@ -72,11 +70,11 @@ def damaged(database: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [without_offset, beyond, damaged])
-def test_untrusted_stores_are_restored_alone(harm: Callable[[Path], None]) -> None:
+@in_virtual_time
+async def test_untrusted_stores_are_restored_alone(harm: Callable[[Path], None]) -> None:
     """No offset, one that is out of range, or damage: that task is restored from the beginning of its changelog, the other one from where it is."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard) as harness:
         await harness.produce_all("in", records(*KEYS))
         await harness.caught_up()
         await harness.close()
@@ -89,5 +87,3 @@ def test_untrusted_stores_are_restored_alone(harm: Callable[[Path], None]) -> No
         assert (restored["app-counts-changelog-0"] or 0) > 50
         assert restored["app-counts-changelog-1"] == 0
         assert by_key(await harness.read("out")) == {key: [1, 2] if key in KEYS[:20] else [1] for key in KEYS}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard)

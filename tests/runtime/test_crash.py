@@ -10,8 +10,8 @@ import pytest
 from ks_actors import LogError, StorageFull, TransactionAborted
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting, in_app
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting, in_app, in_virtual_time
 from tests.state.sqlite_engine import SqliteEngine
 
 pytestmark = pytest.mark.unmeasured
@@ -42,24 +42,21 @@ async def crash_now_and_then(harness: AppHarness, load: Load, random: Random, *,
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory", SqliteEngine])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: str, store: str) -> None:
+@in_virtual_time
+async def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: str, store: str) -> None:
     """After crashes at random moments, exactly once each count is there once and in order; at least once none is missing."""
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, random, by_value=seed % 2 == 1)
-        await crash_now_and_then(harness, load, random, crashes=4 if store == "rocksdb" else 8)
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(
-        test,
+    async with AppHarness(
         counting(store, repartition=seed % 2 == 1),
         seed=seed,
         topics={"in": 3, "out": 2},
         processing_guarantee=guarantee,
         num_workers=1 + seed % 3,
         commit_interval_ms=100,
-    )
+    ) as harness:
+        load = Load(harness, random, by_value=seed % 2 == 1)
+        await crash_now_and_then(harness, load, random, crashes=4 if store == "rocksdb" else 8)
+        check_counts(await harness.read("out"), load.sent, guarantee)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -13,8 +13,8 @@ from ks_actors import LogError, Processor, QueryFailed, Record, Topology, Transa
 from ks_actors.log import IsolationLevel
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, by_key, check_counts
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, by_key, check_counts, in_app, in_virtual_time
 from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
 from tests.waiting import until
 
@@ -58,11 +58,13 @@ def replace(_: Exception) -> UncaughtResponse:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_exactly_once_holds_for_stores_of_the_users_own(seed: int, kind: type[InMemory]) -> None:
+@in_virtual_time
+async def test_exactly_once_holds_for_stores_of_the_users_own(seed: int, kind: type[InMemory]) -> None:
     """After crashes and failing commits at random each count is there once and in order, and both stores agree all the time."""
     random = Random(seed)
 
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {"topics": {"in": 2, "out": 1}, "processing_guarantee": EOS, "commit_interval_ms": 100, "num_workers": 2}
+    async with AppHarness(counting(kind), seed=seed, uncaught_handler=replace, **options) as harness:
         load = Load(harness, random)
         for _ in range(8):
             await load.send(random.randrange(1, 60))
@@ -79,37 +81,37 @@ def test_exactly_once_holds_for_stores_of_the_users_own(seed: int, kind: type[In
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, EOS)
 
-    options = {"topics": {"in": 2, "out": 1}, "processing_guarantee": EOS, "commit_interval_ms": 100, "num_workers": 2}
-    run_app(test, counting(kind), seed=seed, uncaught_handler=replace, **options)
-
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_at_least_once_nothing_is_lost(kind: type[InMemory]) -> None:
+@in_app(lambda kind: counting(kind), topics={"in": 2, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)
+async def test_at_least_once_nothing_is_lost(harness: AppHarness, kind: type[InMemory]) -> None:
     """After crashes each record that was sent has been counted, though a store that does not go back by itself counts some again."""
     random = Random(7)
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, random)
-        for _ in range(4):
-            await load.send(40)
-            await asyncio.sleep(0.12)
-            await load.send(20)
-            await harness.turns(random.randrange(120))
-            await harness.crash()
-            await harness.restart()
-        await harness.caught_up()
-        counted = Counter(record.key for record in await harness.read("out"))
-        assert all(counted[key] >= count for key, count in load.sent.items())
-
-    run_app(test, counting(kind), topics={"in": 2, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)
+    load = Load(harness, random)
+    for _ in range(4):
+        await load.send(40)
+        await asyncio.sleep(0.12)
+        await load.send(20)
+        await harness.turns(random.randrange(120))
+        await harness.crash()
+        await harness.restart()
+    await harness.caught_up()
+    counted = Counter(record.key for record in await harness.read("out"))
+    assert all(counted[key] >= count for key, count in load.sent.items())
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InMemory]) -> None:
+@in_virtual_time
+async def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InMemory]) -> None:
     """Changes of records that are processed again are gone from the store, whether it can roll back itself or is restored."""
-
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {
+        "topics": {"in": 1, "out": 1},
+        "processing_guarantee": guarantee,
+        "commit_interval_ms": 3_600_000,
+        "transaction_timeout_ms": 3_600_000,
+    }
+    async with AppHarness(counting(kind), uncaught_handler=replace, **options) as harness:  # of the app's settings
         for value in "xyz":
             await harness.produce("in", "k", value)
         await harness.caught_up()
@@ -122,13 +124,11 @@ def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InM
         assert -1 not in values
         assert set(values) <= {1, 2, 3, 4, 5}
 
-    options = {"topics": {"in": 1, "out": 1}, "processing_guarantee": guarantee, "commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}
-    run_app(test, counting(kind), uncaught_handler=replace, **options)  # type: ignore[arg-type]  # of the app's settings
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind: type[InMemory]) -> None:
+@in_virtual_time
+async def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind: type[InMemory]) -> None:
     """Each task's processor fails once, in the middle of uncommitted work: all records are counted, and the stores agree."""
     failed: set[str] = set()
 
@@ -138,7 +138,8 @@ def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind:
             failed.update([record.key] if poison else [])
             super().process(record if poison else record.with_value("v"))
 
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {"processing_guarantee": guarantee, "num_workers": 2, "commit_interval_ms": 100}
+    async with AppHarness(counting(kind, FailsOnce), topics={"in": 4, "out": 1}, uncaught_handler=replace, **options) as harness:
         for value in "xyv!w":
             for key in "abcd":
                 await harness.produce("in", key, value)
@@ -150,14 +151,12 @@ def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind:
         assert all(-1 not in counts and max(counts) == 5 for counts in found.values())
         assert guarantee == ALOS or all(counts == [1, 2, 3, 4, 5] for counts in found.values())
 
-    options: dict[str, Any] = {"processing_guarantee": guarantee, "num_workers": 2, "commit_interval_ms": 100}
-    run_app(test, counting(kind, FailsOnce), topics={"in": 4, "out": 1}, uncaught_handler=replace, **options)
-
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("replacing", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, kind: type[InMemory], replacing: bool) -> None:
+@in_virtual_time
+async def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, kind: type[InMemory], replacing: bool) -> None:
     """Where a store cannot go back, its task is opened anew; no worker that stands still is waited for or asked."""
     asked: list[Exception] = []
 
@@ -165,7 +164,10 @@ def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, ki
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {"topics": {"in": 4, "out": 1}, "num_workers": 2, "commit_interval_ms": 100}
+    if replacing:
+        options["uncaught_handler"] = handler
+    async with AppHarness(counting(kind), seed=seed, processing_guarantee=EOS, **options) as harness:
         load = Load(harness, Random(seed))
         for _ in range(4):
             await load.send(50)
@@ -179,16 +181,18 @@ def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, ki
         assert asked == []
         check_counts(await harness.read("out"), load.sent, EOS)
 
-    options: dict[str, Any] = {"topics": {"in": 4, "out": 1}, "num_workers": 2, "commit_interval_ms": 100}
-    if replacing:
-        options["uncaught_handler"] = handler
-    run_app(test, counting(kind), seed=seed, processing_guarantee=EOS, **options)
 
-
-def test_only_changed_rows_are_restored() -> None:
+@in_virtual_time
+async def test_only_changed_rows_are_restored() -> None:
     """A persistent store is read from its changelog from where it is, a transactional one also after a crash under exactly once."""
+    restored: list[int] = []
 
-    async def test(harness: AppHarness) -> None:
+    class Watched(Transactional):
+        def take(self, batch: Any) -> None:
+            restored.append(len(batch))
+            super().take(batch)
+
+    async with AppHarness(counting(Watched), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100) as harness:
         load = Load(harness, Random(1))
         await load.send(50)
         await harness.caught_up()
@@ -198,15 +202,6 @@ def test_only_changed_rows_are_restored() -> None:
         await harness.restart()
         await harness.caught_up()
         assert restored == []
-
-    restored: list[int] = []
-
-    class Watched(Transactional):
-        def take(self, batch: Any) -> None:
-            restored.append(len(batch))
-            super().take(batch)
-
-    run_app(test, counting(Watched), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100)
 
 
 class Count(Query[int]):
@@ -227,7 +222,8 @@ class Asked(Transactional):
         return NotImplemented
 
 
-def test_a_store_answers_queries_of_its_own() -> None:
+@in_app(counting(Asked), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=3_600_000, transaction_timeout_ms=3_600_000)
+async def test_a_store_answers_queries_of_its_own(harness: AppHarness) -> None:
     """With the position of its last commit, or that of the task when it has changed since; errors and unknown queries are typed results."""
 
     async def ask(harness: AppHarness, query: Query[Any], **options: Any) -> Any:
@@ -238,57 +234,49 @@ def test_a_store_answers_queries_of_its_own() -> None:
         at: int | None = answer.position.partitions("in").get(0)
         return at
 
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
-        await harness.app.commit()
-        found = await ask(harness, KeyQuery(b"a"))
-        at = last(found)
-        assert found.value == b"1"
-        assert at is not None
-        assert (await ask(harness, RangeQuery())).failure is FailureReason.UNKNOWN_QUERY_TYPE
-        told = await ask(harness, Count(), isolation=COMMITTED)
-        assert told.failure is FailureReason.STORE_EXCEPTION
-        assert "not known apart" in told.message
-        assert last(told) == at
-        await harness.produce("in", "b", "v")
+    await harness.produce("in", "a", "v")
+    await harness.caught_up()
+    await harness.app.commit()
+    found = await ask(harness, KeyQuery(b"a"))
+    at = last(found)
+    assert found.value == b"1"
+    assert at is not None
+    assert (await ask(harness, RangeQuery())).failure is FailureReason.UNKNOWN_QUERY_TYPE
+    told = await ask(harness, Count(), isolation=COMMITTED)
+    assert told.failure is FailureReason.STORE_EXCEPTION
+    assert "not known apart" in told.message
+    assert last(told) == at
+    await harness.produce("in", "b", "v")
 
-        async def counted() -> bool:
-            return bool((await ask(harness, Count())).value != 1)
+    async def counted() -> bool:
+        return bool((await ask(harness, Count())).value != 1)
 
-        await until(counted)
-        answer = await ask(harness, Count())
-        assert answer.value == 2
-        now = last(answer)
-        assert now is not None
-        assert now > at
-        bound = PositionBound.at(Position.of({"in": {0: now}}))
-        assert (await ask(harness, Count(), bound=bound)).value == 2
-        late = await ask(harness, Count(), bound=bound, isolation=COMMITTED)
-        assert late.failure is FailureReason.NOT_UP_TO_BOUND
-        await harness.app.commit()
-        await harness.crash()
-        await harness.restart()
-        await harness.caught_up()
-        again = await ask(harness, Count(), bound=bound)
-        assert (again.value, last(again)) == (2, now)
-
-    run_app(
-        test, counting(Asked), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=3_600_000, transaction_timeout_ms=3_600_000
-    )
+    await until(counted)
+    answer = await ask(harness, Count())
+    assert answer.value == 2
+    now = last(answer)
+    assert now is not None
+    assert now > at
+    bound = PositionBound.at(Position.of({"in": {0: now}}))
+    assert (await ask(harness, Count(), bound=bound)).value == 2
+    late = await ask(harness, Count(), bound=bound, isolation=COMMITTED)
+    assert late.failure is FailureReason.NOT_UP_TO_BOUND
+    await harness.app.commit()
+    await harness.crash()
+    await harness.restart()
+    await harness.caught_up()
+    again = await ask(harness, Count(), bound=bound)
+    assert (again.value, last(again)) == (2, now)
 
 
-def test_a_custom_store_cannot_be_queried() -> None:
+@in_app(counting(OnDisk), topics={"in": 1, "out": 1})
+async def test_a_custom_store_cannot_be_queried(harness: AppHarness) -> None:
     """Queries say so, typed."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
-        with pytest.raises(QueryFailed) as failed:
-            await harness.app.store("custom").get("k")
-        assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
-        request = StateQueryRequest(store="custom", query=KeyQuery("k"), partitions=frozenset({0}))
-        results = (await harness.app.query(request)).partition_results
-        assert {result.failure for result in results.values()} == {FailureReason.UNKNOWN_QUERY_TYPE}
-
-    run_app(test, counting(OnDisk), topics={"in": 1, "out": 1})
+    await harness.produce("in", "k", "v")
+    await harness.caught_up()
+    with pytest.raises(QueryFailed) as failed:
+        await harness.app.store("custom").get("k")
+    assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE
+    request = StateQueryRequest(store="custom", query=KeyQuery("k"), partitions=frozenset({0}))
+    results = (await harness.app.query(request)).partition_results
+    assert {result.failure for result in results.values()} == {FailureReason.UNKNOWN_QUERY_TYPE}

@@ -12,9 +12,9 @@ import pytest
 from ks_actors import InstanceState, Materialized, Produced, StateError, StreamsBuilder, TaskCorrupted, UncaughtResponse
 from ks_actors.serdes import STRING
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, by_key, counting, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, by_key, counting, in_app, in_virtual_time
 from tests.runtime.test_custom_stores import counting as counting_custom
 from tests.runtime.test_giving_up import counting as counting_in
 from tests.runtime.test_giving_up import given_up, store
@@ -67,11 +67,11 @@ class Asked:
 
 @pytest.mark.parametrize("what", ["task", "app", "state_dir"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_whose_directory_is_deleted_goes_on(guarantee: str, what: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_an_app_whose_directory_is_deleted_goes_on(guarantee: str, what: str, caplog: pytest.LogCaptureFixture) -> None:
     """By one that cleans up temporary files, say. All is counted right, and one warning says it."""
     asked = Asked()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=asked) as harness:
         await count(harness)
         task = harness.state_dir / "0_0"
         shutil.rmtree({"task": task, "app": task.parent, "state_dir": task.parent.parent}[what])
@@ -88,15 +88,13 @@ def test_an_app_whose_directory_is_deleted_goes_on(guarantee: str, what: str, ca
         assert await counts(harness) == {6}
         assert not asked.errors
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=asked)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_table_that_cannot_be_read_is_restored(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_table_that_cannot_be_read_is_restored(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Although the database can be opened with it: RocksDB reads a block when it is asked for."""
     asked = Asked()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=asked) as harness:
         await count(harness)
         await harness.restart()
         damage_tables(harness.state_dir / "0_0")
@@ -111,8 +109,6 @@ def test_a_table_that_cannot_be_read_is_restored(guarantee: str, caplog: pytest.
         assert await counts(harness) == {4}
         assert len(given_up(caplog)) == 1
         assert not asked.errors
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=asked)
 
 
 @in_app(counting("rocksdb"), topics=TOPICS)
@@ -146,11 +142,13 @@ async def test_the_only_copy_of_a_store_is_not_deleted(harness: AppHarness, guar
         await harness.close()
 
 
-def test_a_global_table_is_filled_anew_at_the_next_start() -> None:
+@in_virtual_time
+async def test_a_global_table_is_filled_anew_at_the_next_start() -> None:
     """All tasks read it, so the handler decides; that it is asked again and again is no way out."""
     asked = Asked()
 
-    async def test(harness: AppHarness) -> None:
+    topics = {**TOPICS, "names": 1}
+    async with AppHarness(looking_up(), topics=topics, processing_guarantee="exactly_once_v2", uncaught_handler=asked) as harness:
         names = [TestRecord(f"k{key}", f"name {key}", 0) for key in range(KEYS)]
         await harness.produce_all("names", names)
         await harness.restart()
@@ -166,11 +164,9 @@ def test_a_global_table_is_filled_anew_at_the_next_start() -> None:
         await harness.caught_up()
         assert {record.value for record in await harness.read("out")} == {f"name {key}" for key in range(KEYS)}
 
-    topics = {**TOPICS, "names": 1}
-    run_app(test, looking_up(), topics=topics, processing_guarantee="exactly_once_v2", uncaught_handler=asked)
 
-
-def test_damage_that_a_store_of_ones_own_tells_of_again_and_again_goes_to_the_handler() -> None:
+@in_virtual_time
+async def test_damage_that_a_store_of_ones_own_tells_of_again_and_again_goes_to_the_handler() -> None:
     """Opening the task again does not help there."""
     asked = Asked()
 
@@ -178,7 +174,7 @@ def test_damage_that_a_store_of_ones_own_tells_of_again_and_again_goes_to_the_ha
         def put(self, key: bytes, value: bytes | None) -> None:
             raise TaskCorrupted(f"the row of {key!r} is damaged: {value!r}")
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting_custom(Broken), topics=TOPICS, uncaught_handler=asked) as harness:
         await harness.produce("in", "k", "v")
         with pytest.raises(TaskCorrupted, match="the row of b'k' is damaged"):
             await harness.caught_up()
@@ -186,10 +182,9 @@ def test_damage_that_a_store_of_ones_own_tells_of_again_and_again_goes_to_the_ha
         with pytest.raises(TaskCorrupted):
             await harness.close()
 
-    run_app(test, counting_custom(Broken), topics=TOPICS, uncaught_handler=asked)
 
-
-def test_damage_again_and_again_goes_to_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_damage_again_and_again_goes_to_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """When nothing is committed in between: the disk may be at fault."""
     asked = Asked()
 
@@ -197,7 +192,7 @@ def test_damage_again_and_again_goes_to_the_handler(monkeypatch: pytest.MonkeyPa
         del key
         engine._refuse(Exception("Corruption: block checksum mismatch"))
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, uncaught_handler=asked) as harness:
         await count(harness, range(100))
         await harness.restart()
         monkeypatch.setattr(RocksEngine, "get", get)
@@ -211,5 +206,3 @@ def test_damage_again_and_again_goes_to_the_handler(monkeypatch: pytest.MonkeyPa
         await harness.restart()
         await harness.caught_up()
         assert await counts(harness) == {2}
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, uncaught_handler=asked)

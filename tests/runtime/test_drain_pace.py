@@ -12,15 +12,16 @@ import pytest
 from ks_actors import StreamsBuilder, TaskId
 from ks_actors.log import TopicPartition
 from ks_actors.runtime.commit._drains import Drains
-from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT
+from ks_actors.testing import AppHarness, TestRecord
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
 
 IN = TopicPartition("in", 0)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("interval", "seconds"), [(5.0, 0.4), (5.0, 0.6), (5.0, 2.0), (0.1, 0.03), (0.1, 0.05)])
-def test_a_record_is_committed_within_an_interval_and_a_call(interval: float, seconds: float, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_record_is_committed_within_an_interval_and_a_call(interval: float, seconds: float, guarantee: str) -> None:
     """While calls take up to half of the interval, each commit by the timer drains the task, so no record waits for the second one."""
     builder = StreamsBuilder()
 
@@ -29,8 +30,13 @@ def test_a_record_is_committed_within_an_interval_and_a_call(interval: float, se
         return value
 
     builder.stream("in", STRINGS).map_values(call).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(),
+        topics={"in": 1, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=int(interval * 1000),
+        transaction_timeout_ms=60_000,
+    ) as harness:
         sent: list[float] = []
         waits: list[float] = []
         clock = harness.kit.clock
@@ -45,17 +51,9 @@ def test_a_record_is_committed_within_an_interval_and_a_call(interval: float, se
         # Twice a step of the clock: a record comes between two, and so does its commit.
         assert max(waits) < interval + seconds + 0.05 + 2 * interval / 20
 
-    run_app(
-        test,
-        builder.build(),
-        topics={"in": 1, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=int(interval * 1000),
-        transaction_timeout_ms=60_000,
-    )
 
-
-def test_a_task_whose_calls_are_too_few_is_fed_for_the_interval() -> None:
+@in_virtual_time
+async def test_a_task_whose_calls_are_too_few_is_fed_for_the_interval() -> None:
     """While all records cannot be in flight, drains cost throughput: the interval counts from the end of the last one."""
     builder, random = StreamsBuilder(), Random(3)
     done = 0
@@ -67,16 +65,15 @@ def test_a_task_whose_calls_are_too_few_is_fed_for_the_interval() -> None:
         return value
 
     builder.stream("in", STRINGS).map_values(call, order="none", max_in_flight=16).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000, close_timeout_ms=1
+    ) as harness:
         await harness.produce_all("in", [TestRecord(f"k{index}", "v", index) for index in range(2_000)])
         await harness.kit.clock.advance(5)
         before = done
         await harness.kit.clock.advance(20)
         # Calls without a break would make 1. Drained by each commit of the timer, they would make 0.8.
         assert (done - before) * 0.3 / 20 / 16 > 0.87
-
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000, close_timeout_ms=1)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -91,15 +91,13 @@ def test_a_part_that_dies_while_the_app_closes(part: str, guarantee: str) -> Non
 
 @pytest.mark.parametrize("handler", [None, replace])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_log_that_is_closed_ends_the_app(guarantee: str, handler: Callable[[Exception], UncaughtResponse] | None) -> None:
+@in_virtual_time
+async def test_a_log_that_is_closed_ends_the_app(guarantee: str, handler: Callable[[Exception], UncaughtResponse] | None) -> None:
     """A log that is closed under an app ends it, with any handler: it does not come back."""
-
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {} if handler is None else {"uncaught_handler": handler}
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, **options) as harness:
         await harness.log.close()
         assert isinstance(await harness.ended(1000), LogClosed)
-
-    options: dict[str, Any] = {} if handler is None else {"uncaught_handler": handler}
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, **options)
 
 
 # --- global tables --------------------------------------------------------------------------------------------------------------
@@ -123,15 +121,13 @@ async def test_a_global_table_that_cannot_be_filled(harness: AppHarness) -> None
 
 
 @pytest.mark.parametrize("handler", [None, replace])
-def test_a_global_table_that_cannot_be_kept_up(handler: Callable[[Exception], UncaughtResponse] | None) -> None:
+@in_virtual_time
+async def test_a_global_table_that_cannot_be_kept_up(handler: Callable[[Exception], UncaughtResponse] | None) -> None:
     """A record of a global topic that cannot be read later ends the app: the next record would be processed with a table that lacks it."""
-
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {} if handler is None else {"uncaught_handler": handler}
+    async with AppHarness(named(), topics={"in": 1, "out": 1, "names": 1}, **options) as harness:
         await harness.produce("names", "a", b"bad")
         assert isinstance(await harness.ended(1000), DeserializationFailed)
-
-    options: dict[str, Any] = {} if handler is None else {"uncaught_handler": handler}
-    run_app(test, named(), topics={"in": 1, "out": 1, "names": 1}, **options)
 
 
 # --- state ----------------------------------------------------------------------------------------------------------------------
@@ -157,7 +153,8 @@ class Broken:
 @pytest.mark.parametrize("times", [1, 5])
 @pytest.mark.parametrize("method", ["publish", "changelog", "open", "restore", "persist_unlogged", "give_up"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unwritable state ends the app, or its tasks begin anew from the log, as the handler says; results are those of the guarantee."""
     broken = Broken(monkeypatch, method)
     asked: list[Exception] = []
@@ -166,7 +163,9 @@ def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, g
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000
+    ) as harness:
         load = Load(harness, Random(1))
         await load.send(100)
         await harness.caught_up()
@@ -196,19 +195,17 @@ def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, g
         assert all("there is no room" in str(error) for error in asked)
         assert len(asked) <= 2 * times
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_changelog_record_that_is_none(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_changelog_record_that_is_none(guarantee: str) -> None:
     """A record of a changelog that cannot be taken in ends the start, by an error that names store, topic and partition."""
     builder = StreamsBuilder()
     windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(1000))
     windows.count(Materialized("counts", serdes.STRING, serdes.LONG)).to_stream(lambda key, _: key.key).to(
         "out", Produced(serdes.STRING, serdes.LONG)
     )
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
         await harness.produce("in", "a", "v", 0)
         await harness.caught_up()
         await harness.close()
@@ -217,11 +214,10 @@ def test_a_changelog_record_that_is_none(guarantee: str) -> None:
         with pytest.raises(StreamsError, match=r"store counts cannot be restored.*topic app-counts-changelog, partition 0"):
             await harness.start()
 
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_value_that_the_store_cannot_encode(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_value_that_the_store_cannot_encode(guarantee: str) -> None:
     """A value that a store's serde refuses is refused where it is written, or at the commit: the handler is asked, and nothing is lost."""
     builder = StreamsBuilder()
     wrong = ["b"]
@@ -239,11 +235,9 @@ def test_a_value_that_the_store_cannot_encode(guarantee: str) -> None:
         wrong.clear()
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=handler) as harness:
         for value in "abc":
             await harness.produce("in", "k", value)
         await harness.caught_up()
         assert (await harness.read("out"))[-1].value == "abc"
         assert len(asked) == 1
-
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=handler)

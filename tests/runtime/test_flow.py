@@ -15,7 +15,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
 
 
 def merged() -> Topology:
@@ -47,10 +47,10 @@ async def test_records_of_several_topics_come_by_their_time(harness: AppHarness)
 
 
 @pytest.mark.parametrize(("idle_ms", "waits"), [(-1, 0), (0, 0), (5_000, 5)])
-def test_a_task_waits_for_its_other_inputs(idle_ms: int, waits: int) -> None:
+@in_virtual_time
+async def test_a_task_waits_for_its_other_inputs(idle_ms: int, waits: int) -> None:
     """With max_task_idle_ms a partition without data is waited for so long; later records of it are processed out of order."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=idle_ms) as harness:
         await harness.kit.clock.advance(1)
         await harness.produce("left", "a", "l10", 10)
         await harness.kit.clock.advance(max(0, waits - 0.1))
@@ -61,8 +61,6 @@ def test_a_task_waits_for_its_other_inputs(idle_ms: int, waits: int) -> None:
         await harness.produce("right", "a", "r5", 5)
         await harness.caught_up()
         assert await values(harness) == ["l10", "r5"]
-
-    run_app(test, merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=idle_ms)
 
 
 @in_app(merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=5_000)
@@ -154,10 +152,10 @@ async def test_punctuators_follow_their_clocks(harness: AppHarness) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"buffered_records_per_partition": 20}, {"input_buffer_max_bytes": 20 * 130}])
-def test_fetching_pauses_when_the_buffers_are_full(limits: dict[str, int]) -> None:
+@in_virtual_time
+async def test_fetching_pauses_when_the_buffers_are_full(limits: dict[str, Any]) -> None:
     """Unprocessed records wait in the log, not in memory; when the buffers have drained, fetching goes on by itself."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics={"in": 2, "out": 1}, **limits) as harness:
         app = harness.app
         await harness.app.pause()
         for number in range(200):
@@ -169,8 +167,6 @@ def test_fetching_pauses_when_the_buffers_are_full(limits: dict[str, int]) -> No
         await harness.caught_up()
         assert app.metrics()["active-buffer-count"] == 0
         assert sorted(map(int, await values(harness))) == list(range(200))
-
-    run_app(test, echo(), topics={"in": 2, "out": 1}, **limits)
 
 
 @in_app(echo(), topics={"in": 2, "out": 1}, input_buffer_max_bytes=1000)
@@ -189,18 +185,16 @@ async def test_a_buffer_that_goes_away_makes_room(harness: AppHarness) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_processing_waits_for_the_output(guarantee: str) -> None:
+@in_virtual_time
+async def test_processing_waits_for_the_output(guarantee: str) -> None:
     """When a lot of output waits to be written, no more is processed until it has been."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).flat_map_values(lambda value: [value] * 10).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
         count = 30_000
         await harness.produce_all("in", [TestRecord("k", "v", 0) for _ in range(count)])
         await harness.caught_up()
         assert len(await harness.read("out")) == 10 * count
-
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).flat_map_values(lambda value: [value] * 10).to("out", STRINGS_OUT)
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
 
 
 # --- order of tasks -------------------------------------------------------------------------------------------------------------
@@ -255,12 +249,16 @@ async def test_sizes_of_repartition_topics(harness: AppHarness) -> None:
 # --- topics that come later -----------------------------------------------------------------------------------------------------
 
 
-def test_records_for_a_topic_that_was_made_later_are_partitioned() -> None:
+@in_virtual_time
+async def test_records_for_a_topic_that_was_made_later_are_partitioned() -> None:
     """A topic that did not exist at the start is written to by its real number of partitions, in order."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to(lambda key, value, context: value, Produced(serdes.STRING, serdes.STRING))
 
-    async def test(harness: AppHarness) -> None:
+    from ks_actors.log import IsolationLevel  # noqa: PLC0415 - of this test alone
+
+    READ = IsolationLevel.READ_UNCOMMITTED  # noqa: N806 - a constant
+    async with AppHarness(builder.build(), topics={"in": 1}) as harness:
         from ks_actors.log import NewTopic  # noqa: PLC0415 - made later
 
         await harness.log.create_topics([NewTopic("late", 4)])
@@ -274,11 +272,6 @@ def test_records_for_a_topic_that_was_made_later_are_partitioned() -> None:
         assert all(sizes)
         for number in range(50):
             assert [record.timestamp for record in found if record.key == f"k{number}".encode()] == [number] * 3
-
-    from ks_actors.log import IsolationLevel  # noqa: PLC0415 - of this test alone
-
-    READ = IsolationLevel.READ_UNCOMMITTED  # noqa: N806 - a constant
-    run_app(test, builder.build(), topics={"in": 1})
 
 
 @in_app(echo(), topics={"in": 1, "out": 1})

@@ -10,9 +10,9 @@ import pytest
 from ks_actors import ErrorContext, FailedRecord, HandlerResponse, Response, StreamsError, serdes
 from ks_actors.dsl import JoinWindows, Materialized, StreamJoined, StreamsBuilder
 from ks_actors.serdes import STRING
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
 from tests.runtime.test_origins import CLOSING, GROUPED
 
 FOREIGN: list[tuple[bytes | None, bytes | None]] = [(b"", b"v"), (b"k", b""), (b"short", bytes(7)), (b"kk", None), (b"\xff" * 40, bytes(8))]
@@ -42,11 +42,13 @@ STORES: dict[str, tuple[Callable[[str], Topology], str]] = {
 @pytest.mark.parametrize("standby", [False, True])
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tuple[bytes | None, bytes | None], standby: bool) -> None:
+@in_virtual_time
+async def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tuple[bytes | None, bytes | None], standby: bool) -> None:
     """The error of the restore, or of the standby, names the offset and the remedy; the records before it are not at fault."""
     build, changelog = STORES[kind]
 
-    async def test(harness: AppHarness) -> None:
+    config: dict[str, Any] = {"num_standby_replicas": 1} if standby else {}
+    async with AppHarness(build(kind), topics=dict.fromkeys(["in", "other", "out"], 1), processing_guarantee="at_least_once", **config) as harness:
         await harness.produce("in", "a", "v", 0)
         await harness.produce("in", "b", "v", 0)
         await harness.caught_up()
@@ -67,15 +69,13 @@ def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tuple[byt
         assert "does not fit this store" in str(error)
         assert "reset the application" in str(error)
 
-    config = {"num_standby_replicas": 1} if standby else {}
-    run_app(test, build(kind), topics=dict.fromkeys(["in", "other", "out"], 1), processing_guarantee="at_least_once", **config)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(
     "foreign", [*FOREIGN, (None, b"v"), (None, None), (b"k", b"v"), (b"k", b"\0\0\0\1x\1"), (b"k", b"\0\0\0\1x\2"), (None, b"\0\0\0\1x\1")]
 )
-def test_no_record_of_a_repartition_topic_stops_it(foreign: tuple[bytes | None, bytes | None], guarantee: str) -> None:
+@in_virtual_time
+async def test_no_record_of_a_repartition_topic_stops_it(foreign: tuple[bytes | None, bytes | None], guarantee: str) -> None:
     """The handlers are asked about records that are no change of the table, with topic and offset; later ones are processed."""
     builder = StreamsBuilder()
     table = builder.table("in", STRINGS, Materialized("rows", STRING, STRING))
@@ -87,7 +87,14 @@ def test_no_record_of_a_repartition_topic_stops_it(foreign: tuple[bytes | None, 
         asked.append((context.topic, context.offset))
         return Response(HandlerResponse.RESUME, context.dead_letters(error))
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(),
+        topics=dict.fromkeys(["in", "out", "letters"], 1),
+        processing_guarantee=guarantee,
+        deserialization_exception_handler=handler,
+        processing_exception_handler=handler,
+        errors_dead_letter_queue_topic_name="letters",
+    ) as harness:
         await harness.produce("in", "a", "x", 0)
         await harness.caught_up()
         await harness.produce("app-counts-repartition", *foreign)
@@ -98,13 +105,3 @@ def test_no_record_of_a_repartition_topic_stops_it(foreign: tuple[bytes | None, 
         offset = 1 if guarantee == "at_least_once" else 2  # behind the marker of a transaction
         assert set(asked) <= {("app-counts-repartition", offset)}
         assert asked or len(out) > 2 or foreign[1] is not None
-
-    run_app(
-        test,
-        builder.build(),
-        topics=dict.fromkeys(["in", "out", "letters"], 1),
-        processing_guarantee=guarantee,
-        deserialization_exception_handler=handler,
-        processing_exception_handler=handler,
-        errors_dead_letter_queue_topic_name="letters",
-    )

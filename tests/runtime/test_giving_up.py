@@ -29,9 +29,9 @@ from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, stored_offsets, write_checkpoint
 from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.state.disk._rocksdb import RocksEngine
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreSpec, Topology
-from tests.runtime.helpers import GUARANTEES, by_key, in_app
+from tests.runtime.helpers import GUARANTEES, by_key, in_app, in_virtual_time
 
 STRINGS = Consumed(STRING, STRING)
 TOPICS = {"in": 1, "out": 1}
@@ -215,10 +215,11 @@ async def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_store_of_another_kind_begins_from_its_changelog_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_store_of_another_kind_begins_from_its_changelog_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The next version of the topology keeps the stores that it can: the other store counts on."""
-
-    async def test(harness: AppHarness) -> None:
+    topology = counting(store("a"), store("b"), store("local", logging=False))
+    async with AppHarness(topology, topics=TOPICS, processing_guarantee=guarantee) as harness:
         await counted(harness)
         await harness.close()
         builder = StreamsBuilder()
@@ -230,15 +231,12 @@ def test_a_store_of_another_kind_begins_from_its_changelog_alone(guarantee: str,
         assert "store a of task 0_0" in line
         assert "it was key_value with segments of 0 ms, duplicates False, and is timestamped_key_value" in line
 
-    topology = counting(store("a"), store("b"), store("local", logging=False))
-    run_app(test, topology, topics=TOPICS, processing_guarantee=guarantee)
 
-
-def test_the_only_copy_of_a_store_whose_kind_has_changed_is_kept() -> None:
+@in_virtual_time
+async def test_the_only_copy_of_a_store_whose_kind_has_changed_is_kept() -> None:
     """The app does not start with the version that cannot use it, and does with the one before."""
     before = counting(store("local", logging=False))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(before, topics=TOPICS) as harness:
         await counted(harness)
         await harness.close()
         with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog.*it was key_value.*and is timestamped_key_value"):
@@ -246,8 +244,6 @@ def test_the_only_copy_of_a_store_whose_kind_has_changed_is_kept() -> None:
         await harness.close()
         await harness.restart(before)
         assert await counted(harness) == "2"
-
-    run_app(test, before, topics=TOPICS)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -359,7 +355,8 @@ class Noting(StateStore):
     def close(self) -> None: ...
 
 
-def test_a_global_store_of_ones_own_gets_its_commits() -> None:
+@in_virtual_time
+async def test_a_global_store_of_ones_own_gets_its_commits() -> None:
     """With the positions of its topic: when it is filled, after changes, and at the end; it is never asked about a changelog, which it has not."""
     made: list[Noting] = []
 
@@ -377,8 +374,7 @@ def test_a_global_store_of_ones_own_gets_its_commits() -> None:
     builder = StreamsBuilder()
     builder.add_global_store(stores.custom("own", supplier), "names", Keeper, STRINGS)
     builder.stream("in", STRINGS).to("out", Produced(STRING, STRING))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={**TOPICS, "names": 1}, commit_interval_ms=1000) as harness:
         await harness.produce("names", "a", "1")
         await harness.restart()
         store = made[-1]
@@ -394,8 +390,6 @@ def test_a_global_store_of_ones_own_gets_its_commits() -> None:
         assert store.rows == {"a": "1", "b": "2", "c": "3"}
         assert store.asked == []
 
-    run_app(test, builder.build(), topics={**TOPICS, "names": 1}, commit_interval_ms=1000)
-
 
 def test_tasks_whose_only_state_is_ones_own_are_remembered(tmp_path: Path) -> None:
     """The group is told how far their stores are, as the checkpoint file has it: such a task comes back to where its state is."""
@@ -406,7 +400,8 @@ def test_tasks_whose_only_state_is_ones_own_are_remembered(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_store_of_ones_own_without_offset_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_store_of_ones_own_without_offset_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its directory is given up with a warning when there was something in it, and in silence when there was nothing to lose."""
 
     class Writing(Noting):
@@ -418,13 +413,10 @@ def test_a_store_of_ones_own_without_offset_is_restored_alone(guarantee: str, ca
     builder = StreamsBuilder()
     builder.add_state_store(stores.custom("own", Writing))
     builder.stream("in", STRINGS).process(counter(store("a"), store("local", logging=False)), "own").to("out", Produced(STRING, STRING))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, processing_guarantee=guarantee) as harness:
         await counted(harness)
         assert given_up(caplog) == []
         await harness.restart()
         assert await counted(harness) == "2,2"
         (line,) = given_up(caplog)
         assert re.search("store own of task 0_0, in .*/0_0/own, is deleted, and restored from its changelog: it has no offset", line)
-
-    run_app(test, builder.build(), topics=TOPICS, processing_guarantee=guarantee)

@@ -33,7 +33,7 @@ from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1, "names": 2, "letters": 2}
 GOOD, NO_KEY, NO_VALUE, RAISES = "good", "no key", "no value", "raises"
@@ -118,10 +118,10 @@ async def test_a_letter_of_a_global_store_is_written_like_one_of_a_task(harness:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("running", [False, True])
 @pytest.mark.parametrize(("kind", "error"), [(NO_VALUE, DeserializationFailed), (RAISES, ProcessingFailed)])
-def test_the_letter_of_a_record_that_ends_the_app_is_there(kind: str, error: type[Exception], guarantee: str, *, running: bool) -> None:
+@in_virtual_time
+async def test_the_letter_of_a_record_that_ends_the_app_is_there(kind: str, error: type[Exception], guarantee: str, *, running: bool) -> None:
     """Where the handler answers FAIL the letter is written first, during the start and later; the error is that of the record."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(keeping(), topics=TOPICS, start=False, processing_guarantee=guarantee, **handling("fail")) as harness:
         if running:
             await harness.start()
             await bad(harness, kind)
@@ -132,8 +132,6 @@ def test_the_letter_of_a_record_that_ends_the_app_is_there(kind: str, error: typ
                 await harness.start()
         (letter,) = await harness.read("letters")
         assert (letter.key, letter.value) == RECORDS[kind]
-
-    run_app(test, keeping(), topics=TOPICS, start=False, processing_guarantee=guarantee, **handling("fail"))
 
 
 @in_app(keeping(), topics=TOPICS, start=False, close_timeout_ms=2_000, **handling())
@@ -170,10 +168,11 @@ async def test_a_log_that_does_not_answer_is_asked_again(harness: AppHarness) ->
 
 
 @pytest.mark.parametrize("answer", ["continue", "fail"])
-def test_the_production_handler_is_asked_about_letters_that_are_refused(answer: str) -> None:
+@in_virtual_time
+async def test_the_production_handler_is_asked_about_letters_that_are_refused(answer: str) -> None:
     """A letter that is too large is left out, or ends the app by ProductionFailed; the others of the same send are written."""
-
-    async def test(harness: AppHarness) -> None:
+    topics: dict[str, Any] = {**TOPICS, "letters": NewTopic("letters", 1, {"max.message.bytes": "5000"})}
+    async with AppHarness(keeping(), topics=topics, start=False, **handling(production_exception_handler=answer)) as harness:
         await harness.produce("names", b"\xff", b"x" * 5_000, 0, partition=0)
         await bad(harness, NO_KEY)
         if answer == "continue":
@@ -186,26 +185,22 @@ def test_the_production_handler_is_asked_about_letters_that_are_refused(answer: 
                 await harness.start()
             assert isinstance(caught.value.__cause__, RecordTooLarge)
 
-    topics = {**TOPICS, "letters": NewTopic("letters", 1, {"max.message.bytes": "5000"})}
-    run_app(test, keeping(), topics=topics, start=False, **handling(production_exception_handler=answer))
 
-
-def test_a_handler_may_send_letters_to_any_topics() -> None:
+@in_virtual_time
+async def test_a_handler_may_send_letters_to_any_topics() -> None:
     """Their partitions are found by their keys, also of topics that were made after the start."""
 
     def to_two(context: ErrorContext, record: FailedRecord | None, error: Exception) -> Response:
         letters = [DeadLetter(topic, context.source_raw_key, b"told", context.timestamp) for topic in ("letters", "late")]
         return Response(HandlerResponse.RESUME, tuple(letters))
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(keeping(), topics=TOPICS, start=False, **handling(deserialization_exception_handler=to_two)) as harness:
         await harness.start()
         harness.create_topics({"late": 3})
         await bad(harness, NO_VALUE)
         await until_letters(harness, 1)
         (letter,) = await harness.read("late")
         assert (letter.key, letter.value) == (b"a", b"told")
-
-    run_app(test, keeping(), topics=TOPICS, start=False, **handling(deserialization_exception_handler=to_two))
 
 
 @in_app(keeping(), topics=TOPICS, start=False, **handling(production_exception_handler="fail"))
@@ -230,13 +225,13 @@ async def test_each_instance_writes_its_letters(harness: AppHarness) -> None:
         assert len(await harness.read("letters")) == 2
 
 
-def test_a_table_of_the_dsl_has_letters_too() -> None:
+@in_virtual_time
+async def test_a_table_of_the_dsl_has_letters_too() -> None:
     """A global table that streams are joined with is filled by the same code."""
     builder = StreamsBuilder()
     table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}+{right}").to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, start=False, **handling()) as harness:
         await bad(harness, NO_VALUE)
         await bad(harness, GOOD)
         await harness.start()
@@ -244,8 +239,6 @@ def test_a_table_of_the_dsl_has_letters_too() -> None:
         await harness.produce("in", "a", "v")
         await harness.caught_up()
         assert [record.value for record in await harness.read("out")] == ["v+n"]
-
-    run_app(test, builder.build(), topics=TOPICS, start=False, **handling())
 
 
 @pytest.mark.parametrize("kind", [NO_KEY, NO_VALUE, RAISES])

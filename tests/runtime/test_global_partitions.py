@@ -8,9 +8,9 @@ import pytest
 
 from ks_actors import serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 # More than one fetch brings of a partition.
 MANY = 12_000
@@ -25,17 +25,15 @@ def topology() -> Topology:
 
 
 @pytest.mark.parametrize("max_task_idle_ms", [-1, 0, 1_000])
-def test_a_start_fills_a_table_whose_partitions_are_of_different_times(max_task_idle_ms: int) -> None:
+@in_virtual_time
+async def test_a_start_fills_a_table_whose_partitions_are_of_different_times(max_task_idle_ms: int) -> None:
     """All rows of one partition are older than those of the other one, and neither fits into one fetch: the app starts with all of them."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology(), topics=TOPICS, start=False, max_task_idle_ms=max_task_idle_ms) as harness:
         for partition in range(2):
             rows = [TestRecord(f"{partition}-{number}", "v", partition * 10**6 + number) for number in range(MANY)]
             await harness.produce_all("rows", rows, partition=partition)
         await harness.start()
         assert await harness.app.store("rows").approximate_num_entries() == 2 * MANY
-
-    run_app(test, topology(), topics=TOPICS, start=False, max_task_idle_ms=max_task_idle_ms)
 
 
 @in_app(topology(), topics=TOPICS, max_task_idle_ms=60_000)

@@ -31,7 +31,7 @@ from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import StoreType
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 1, "out": 1, "names": 3}
@@ -85,36 +85,33 @@ async def until_came(harness: AppHarness, count: int) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_start_goes_on_from_the_state_on_disk(store: StoreType, guarantee: str) -> None:
+@in_app(lambda store: keeping(store), topics=TOPICS, start=False)
+async def test_a_start_goes_on_from_the_state_on_disk(harness: AppHarness, store: StoreType, guarantee: str) -> None:
     """After a clean end only later records are read, deletes too; a store in memory is filled from the beginning."""
-
-    async def test(harness: AppHarness) -> None:
-        await names(harness, range(300))
-        await harness.start()
-        assert len(Keeps.came) == 300
-        await harness.close()
-        assert (harness.state_dir / "global" / "rocksdb").exists() == (store == "rocksdb")
-        assert not (harness.state_dir / "global" / ".checkpoint").exists()
-        await names(harness, range(5), "new")
-        await names(harness, range(5, 10), None)
-        Keeps.came.clear()
-        await harness.restart()
-        assert len(Keeps.came) == (10 if store == "rocksdb" else 310)
-        assert await held(harness) == {f"k{number:05d}": f"{'new' if number < 5 else 'n'}{number}" for number in range(300) if not 5 <= number < 10}
-        Keeps.came.clear()
-        await names(harness, range(2), "newer")
-        await until_came(harness, 2)
-        assert (await held(harness))["k00001"] == "newer1"
-
-    run_app(test, keeping(store), topics=TOPICS, start=False, processing_guarantee=guarantee)
+    await names(harness, range(300))
+    await harness.start()
+    assert len(Keeps.came) == 300
+    await harness.close()
+    assert (harness.state_dir / "global" / "rocksdb").exists() == (store == "rocksdb")
+    assert not (harness.state_dir / "global" / ".checkpoint").exists()
+    await names(harness, range(5), "new")
+    await names(harness, range(5, 10), None)
+    Keeps.came.clear()
+    await harness.restart()
+    assert len(Keeps.came) == (10 if store == "rocksdb" else 310)
+    assert await held(harness) == {f"k{number:05d}": f"{'new' if number < 5 else 'n'}{number}" for number in range(300) if not 5 <= number < 10}
+    Keeps.came.clear()
+    await names(harness, range(2), "newer")
+    await until_came(harness, 2)
+    assert (await held(harness))["k00001"] == "newer1"
 
 
-def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records written before a crash are not read again; the table is complete, with any part of it on disk."""
     assert SharedResources.__init__.__kwdefaults__ is not None
     monkeypatch.setitem(SharedResources.__init__.__kwdefaults__, "tail_records", 100)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(keeping(), topics=TOPICS, start=False) as harness:
         for part in range(6):
             await names(harness, range(400 * part, 400 * part + 600), f"n{part}-")
             if part == 0:
@@ -130,100 +127,84 @@ def test_a_crash_leaves_a_tail(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(Keeps.came) < 1800
         assert await held(harness) == whole
 
-    run_app(test, keeping(), topics=TOPICS, start=False)
 
-
-def test_a_topic_that_was_made_anew_fills_the_store_anew() -> None:
+@in_app(keeping(), topics=TOPICS, start=False)
+async def test_a_topic_that_was_made_anew_fills_the_store_anew(harness: AppHarness) -> None:
     """Where the state on disk goes further than the topic, or begins before it, all is read from the beginning: nothing of the old one stays."""
-
-    async def test(harness: AppHarness) -> None:
-        await names(harness, range(300))
-        await harness.start()
-        await harness.close()
-        await harness.log.delete_topics(["names"])
-        await harness.log.create_topics([NewTopic("names", 3)])
-        await names(harness, range(1000, 1030))
-        await harness.restart()
-        assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1030)}
-        await harness.close()
-        await names(harness, range(1000, 1060))
-        ends = await harness.log.end_offsets([TopicPartition("names", number) for number in range(3)], IsolationLevel.READ_COMMITTED)
-        await harness.log.delete_records(ends)
-        await names(harness, range(1050, 1070))
-        await harness.restart()
-        assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1050, 1070)}
-
-    run_app(test, keeping(), topics=TOPICS, start=False)
+    await names(harness, range(300))
+    await harness.start()
+    await harness.close()
+    await harness.log.delete_topics(["names"])
+    await harness.log.create_topics([NewTopic("names", 3)])
+    await names(harness, range(1000, 1030))
+    await harness.restart()
+    assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1030)}
+    await harness.close()
+    await names(harness, range(1000, 1060))
+    ends = await harness.log.end_offsets([TopicPartition("names", number) for number in range(3)], IsolationLevel.READ_COMMITTED)
+    await harness.log.delete_records(ends)
+    await names(harness, range(1050, 1070))
+    await harness.restart()
+    assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1050, 1070)}
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_topic_that_loses_records_ends_the_app_and_its_state(store: StoreType) -> None:
+@in_app(lambda store: keeping(store), topics=TOPICS, start=False, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+async def test_a_topic_that_loses_records_ends_the_app_and_its_state(harness: AppHarness, store: StoreType) -> None:
     """No handler keeps it alive; the next start fills the store with what the topic has, though its end is beyond the old one by then."""
-
-    async def test(harness: AppHarness) -> None:
-        await names(harness, range(300))
-        await harness.start()
-        harness.delete_topics("names")
-        await harness.log.create_topics([NewTopic("names", 3)])
-        error = await harness.ended()
-        assert isinstance(error, StreamsError)
-        assert "a global table no longer fits its topic" in str(error)
-        assert error.topic == "names"
-        await names(harness, range(1000, 1600))
-        await harness.restart()
-        assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1600)}
-
-    run_app(test, keeping(store), topics=TOPICS, start=False, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+    await names(harness, range(300))
+    await harness.start()
+    harness.delete_topics("names")
+    await harness.log.create_topics([NewTopic("names", 3)])
+    error = await harness.ended()
+    assert isinstance(error, StreamsError)
+    assert "a global table no longer fits its topic" in str(error)
+    assert error.topic == "names"
+    await names(harness, range(1000, 1600))
+    await harness.restart()
+    assert await held(harness) == {f"k{number:05d}": f"n{number}" for number in range(1000, 1600)}
 
 
-def test_a_store_that_is_damaged_is_filled_anew() -> None:
+@in_app(keeping(), topics=TOPICS, start=False)
+async def test_a_store_that_is_damaged_is_filled_anew(harness: AppHarness) -> None:
     """State that cannot be trusted is deleted, and comes again from the topic, without an action of the user."""
-
-    async def test(harness: AppHarness) -> None:
-        await names(harness, range(100))
-        await harness.start()
-        await harness.close()
-        (current,) = (harness.state_dir / "global").rglob("CURRENT")
-        current.write_text("MANIFEST-nonsense\n")
-        await harness.restart()
-        assert len(await held(harness)) == 100
-        assert len(Keeps.came) == 200
-
-    run_app(test, keeping(), topics=TOPICS, start=False)
+    await names(harness, range(100))
+    await harness.start()
+    await harness.close()
+    (current,) = (harness.state_dir / "global").rglob("CURRENT")
+    current.write_text("MANIFEST-nonsense\n")
+    await harness.restart()
+    assert len(await held(harness)) == 100
+    assert len(Keeps.came) == 200
 
 
-def test_a_store_that_threads_read_is_in_memory() -> None:
+@in_app(keeping(threads=True), topics=TOPICS, start=False)
+async def test_a_store_that_threads_read_is_in_memory(harness: AppHarness) -> None:
     """Functions that block are processed in threads, which may read any global store at any time."""
-
-    async def test(harness: AppHarness) -> None:
-        await names(harness, range(10))
-        await harness.start()
-        assert len(await held(harness)) == 10
-        await harness.close()
-        assert not (harness.state_dir / "global").exists()
-
-    run_app(test, keeping(threads=True), topics=TOPICS, start=False)
+    await names(harness, range(10))
+    await harness.start()
+    assert len(await held(harness)) == 10
+    await harness.close()
+    assert not (harness.state_dir / "global").exists()
 
 
-def test_a_store_need_not_fit_into_memory() -> None:
+@in_app(keeping(), topics=TOPICS, start=False, statestore_memory_max_bytes=2 << 20)
+async def test_a_store_need_not_fit_into_memory(harness: AppHarness) -> None:
     """It keeps to the budget of all stores: the rest is on disk, and is read from there."""
     count = 12_000
-
-    async def test(harness: AppHarness) -> None:
-        await names(harness, range(count), "n" * 200)
-        await harness.start()
-        await names(harness, range(3), "n" * 200)
-        await until_came(harness, count + 3)
-        await harness.kit.clock.advance(1)
-        assert 0 < Keeps.store.resident_rows() < count // 2
-        for number in (0, 17, count - 1):
-            assert await harness.app.store("names").get(f"k{number:05d}") == f"{'n' * 200}{number}"
-        assert len(await held(harness)) == count
-
-    run_app(test, keeping(), topics=TOPICS, start=False, statestore_memory_max_bytes=2 << 20)
+    await names(harness, range(count), "n" * 200)
+    await harness.start()
+    await names(harness, range(3), "n" * 200)
+    await until_came(harness, count + 3)
+    await harness.kit.clock.advance(1)
+    assert 0 < Keeps.store.resident_rows() < count // 2
+    for number in (0, 17, count - 1):
+        assert await harness.app.store("names").get(f"k{number:05d}") == f"{'n' * 200}{number}"
+    assert len(await held(harness)) == count
 
 
-def test_a_disk_that_is_full_ends_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_disk_that_is_full_ends_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed write is an error; the next start, with room, has it all."""
     assert SharedResources.__init__.__kwdefaults__ is not None
     monkeypatch.setitem(SharedResources.__init__.__kwdefaults__, "tail_records", 100)
@@ -234,7 +215,7 @@ def test_a_disk_that_is_full_ends_the_app(monkeypatch: pytest.MonkeyPatch) -> No
             raise StateFull("injected: the disk is full")
         write(self, *rows, **options)
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(keeping(), topics=TOPICS, start=False) as harness:
         await names(harness, range(300))
         await harness.start()
         with monkeypatch.context() as patch:
@@ -245,16 +226,14 @@ def test_a_disk_that_is_full_ends_the_app(monkeypatch: pytest.MonkeyPatch) -> No
         await harness.restart()
         assert len(await held(harness)) == 900
 
-    run_app(test, keeping(), topics=TOPICS, start=False)
 
-
-def test_a_global_table_of_the_dsl_is_on_disk_too() -> None:
+@in_virtual_time
+async def test_a_global_table_of_the_dsl_is_on_disk_too() -> None:
     """With the app's default for stores, which is RocksDB; joins find the earlier rows."""
     builder = StreamsBuilder()
     table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}+{right}").to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, start=False) as harness:
         await names(harness, range(20))
         await harness.start()
         await harness.close()
@@ -263,8 +242,6 @@ def test_a_global_table_of_the_dsl_is_on_disk_too() -> None:
         await harness.produce("in", "k00007", "v")
         await harness.caught_up()
         assert [record.value for record in await harness.read("out")] == ["v+n7"]
-
-    run_app(test, builder.build(), topics=TOPICS, start=False)
 
 
 def punctuated(punctuation: PunctuationType, calls: list[int]) -> Topology:

@@ -11,9 +11,9 @@ from ks_actors import InstanceState, MissingSourceTopics, StreamsConfig, Topolog
 from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
 
 
 def handler_that_counts(asked: list[Exception]) -> Any:
@@ -30,10 +30,10 @@ async def committed(harness: AppHarness) -> dict[TopicPartition, int]:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_a_partition_that_is_added_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
+@in_virtual_time
+async def test_a_partition_that_is_added_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
     """Where there is no state the app goes on, and nothing of the new partition is left out, with any auto_offset_reset."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics={"in": 2, "out": 1}, processing_guarantee=guarantee, auto_offset_reset=reset) as harness:
         async with harness.another():
             await asyncio.sleep(1)
             for number in range(2):
@@ -49,8 +49,6 @@ def test_a_partition_that_is_added_is_read_from_its_first_record(guarantee: str,
             await harness.restart()
             await harness.caught_up()
         assert len(await harness.read("out")) == 6
-
-    run_app(test, echo(), topics={"in": 2, "out": 1}, processing_guarantee=guarantee, auto_offset_reset=reset)
 
 
 def merged() -> Topology:
@@ -74,11 +72,15 @@ def inner_join() -> Topology:
         (inner_join, ["in has 3, names has 2"]),
     ],
 )
-def test_an_input_with_state_that_grows_ends_every_member_committed(guarantee: str, make: Any, told: list[str]) -> None:
+@in_virtual_time
+async def test_an_input_with_state_that_grows_ends_every_member_committed(guarantee: str, make: Any, told: list[str]) -> None:
     """By one error, of which the handler hears once, and which names the topics, both numbers, and the remedy; so does each later start."""
     asked: list[Exception] = []
 
-    async def test(harness: AppHarness) -> None:
+    topics = {"in": 2, "names": 2, "out": 1}
+    async with AppHarness(
+        make(), topics=topics, processing_guarantee=guarantee, commit_interval_ms=10_000, uncaught_handler=handler_that_counts(asked)
+    ) as harness:
         async with harness.another() as second:
             # Nobody commits these but the end.
             for number in range(20):
@@ -101,11 +103,9 @@ def test_an_input_with_state_that_grows_ends_every_member_committed(guarantee: s
         for part in told if make is not inner_join else ["in has 3", "names has 2"]:
             assert part in str(again.value)
 
-    topics = {"in": 2, "names": 2, "out": 1}
-    run_app(test, make(), topics=topics, processing_guarantee=guarantee, commit_interval_ms=10_000, uncaught_handler=handler_that_counts(asked))
 
-
-def test_state_stays_whole_when_an_input_without_a_share_in_it_grows() -> None:
+@in_virtual_time
+async def test_state_stays_whole_when_an_input_without_a_share_in_it_grows() -> None:
     """A repartition topic that is told its number keeps it: the new partition is read, and counted in the old state."""
 
     def topology() -> Topology:
@@ -114,7 +114,7 @@ def test_state_stays_whole_when_an_input_without_a_share_in_it_grows() -> None:
         stream.group_by_key(Grouped(STRING, STRING)).count(Materialized("counts", STRING, LONG)).to_stream().to("out", Produced(STRING, LONG))
         return builder.build()
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology(), topics={"in": 2, "out": 1}) as harness:
         await harness.produce("in", "a", "1", partition=0)
         await harness.caught_up()
         harness.create_partitions({"in": 4})
@@ -124,8 +124,6 @@ def test_state_stays_whole_when_an_input_without_a_share_in_it_grows() -> None:
         await harness.produce("in", "a", "3", partition=2)
         await harness.caught_up()
         assert [record.value for record in await harness.read("out")] == [1, 2, 3]
-
-    run_app(test, topology(), topics={"in": 2, "out": 1})
 
 
 @in_app(counting(topics=("in", "small")), topics={"in": 2, "small": 1, "out": 1})
@@ -148,7 +146,8 @@ def table_by_its_topic() -> Topology:
 
 @pytest.mark.parametrize("replicas", [0, 1])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_that_grows(guarantee: str, replicas: int) -> None:
+@in_virtual_time
+async def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_that_grows(guarantee: str, replicas: int) -> None:
     """The rows of the new partition are restored from it, as others are from theirs, also where the disk is gone."""
 
     async def rows(harness: AppHarness, other: AppHarness) -> dict[str, str]:
@@ -158,31 +157,30 @@ def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_that_grow
                 found.update(dict(await each.app.store("names").all()))
         return found
 
-    async def test(harness: AppHarness) -> None:
-        async with harness.another() as other:
-            await harness.produce("names", "a", "anne", partition=0)
-            await harness.caught_up()
-            harness.create_partitions({"names": 3})
-            await harness.produce("names", "b", "bob", partition=2)
-            await harness.caught_up()
-            await other.crash()
-            other.wipe_state()
-            await other.restart()
-            await harness.crash()
-            harness.wipe_state()
-            await harness.produce("names", "c", "carl", partition=2)
-            await asyncio.sleep(60)  # the group notices the crash
-            await other.caught_up()
-            assert await rows(harness, other) == {"a": "anne", "b": "bob", "c": "carl"}
-
-    run_app(
-        test,
-        table_by_its_topic(),
-        topics={"names": 2, "out": 1},
-        processing_guarantee=guarantee,
-        topology_optimization="reuse.ktable.source.topics",
-        num_standby_replicas=replicas,
-    )
+    async with (
+        AppHarness(
+            table_by_its_topic(),
+            topics={"names": 2, "out": 1},
+            processing_guarantee=guarantee,
+            topology_optimization="reuse.ktable.source.topics",
+            num_standby_replicas=replicas,
+        ) as harness,
+        harness.another() as other,
+    ):
+        await harness.produce("names", "a", "anne", partition=0)
+        await harness.caught_up()
+        harness.create_partitions({"names": 3})
+        await harness.produce("names", "b", "bob", partition=2)
+        await harness.caught_up()
+        await other.crash()
+        other.wipe_state()
+        await other.restart()
+        await harness.crash()
+        harness.wipe_state()
+        await harness.produce("names", "c", "carl", partition=2)
+        await asyncio.sleep(60)  # the group notices the crash
+        await other.caught_up()
+        assert await rows(harness, other) == {"a": "anne", "b": "bob", "c": "carl"}
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -212,13 +210,13 @@ async def test_a_member_that_joins_while_the_input_grows_gets_the_same_error(har
     await asyncio.sleep(0)
 
 
-def test_a_global_table_whose_topic_grows_warns(caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_global_table_whose_topic_grows_warns(caplog: pytest.LogCaptureFixture) -> None:
     """Once, and names the topic and both numbers; after a restart it has the rows of all partitions."""
     builder = StreamsBuilder()
     names = builder.global_table("names", STRINGS, Materialized("names", STRING, STRING))
     builder.stream("in", STRINGS).join(names, lambda key, _: key, lambda left, right: left + right).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "names": 2, "out": 1}, metadata_max_age_ms=5_000) as harness:
         harness.create_partitions({"names": 3})
         await harness.produce("names", "a", "anne", partition=2)
         await asyncio.sleep(30)
@@ -228,5 +226,3 @@ def test_a_global_table_whose_topic_grows_warns(caplog: pytest.LogCaptureFixture
         await harness.produce("in", "a", "1 ")
         await harness.caught_up()
         assert [record.value for record in await harness.read("out")] == ["1 anne"]
-
-    run_app(test, builder.build(), topics={"in": 1, "names": 2, "out": 1}, metadata_max_age_ms=5_000)

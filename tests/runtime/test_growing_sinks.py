@@ -15,9 +15,9 @@ from ks_actors.processors import Processor, Record
 from ks_actors.records._partitioner import partition as default
 from ks_actors.runtime.output import _collector
 from ks_actors.serdes import STRING
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 KEYS = [f"k{number}" for number in range(40)]
 MAX_AGE_MS = 60_000
@@ -56,10 +56,11 @@ async def feed(harness: AppHarness, keys: Iterable[str] = KEYS) -> None:
 
 @pytest.mark.parametrize("by_record", [False, True])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_records_go_to_partitions_that_were_added_to_their_topic(guarantee: str, by_record: bool) -> None:
+@in_virtual_time
+async def test_records_go_to_partitions_that_were_added_to_their_topic(guarantee: str, by_record: bool) -> None:
     """Within metadata_max_age_ms of the growth, by Kafka's partitioner among all that there are."""
-
-    async def test(harness: AppHarness) -> None:
+    topology = passing_on(by_record=by_record)
+    async with AppHarness(topology, topics={"in": 1, "out": 2}, processing_guarantee=guarantee, metadata_max_age_ms=MAX_AGE_MS) as harness:
         await feed(harness)
         assert await places(harness) == {key: {default(key.encode(), 2)} for key in KEYS}
         harness.create_partitions({"out": 5})
@@ -68,9 +69,6 @@ def test_records_go_to_partitions_that_were_added_to_their_topic(guarantee: str,
         await feed(harness, fresh)
         found = await places(harness)
         assert {key: found[key] for key in fresh} == {key: {default(key.encode(), 5)} for key in fresh}
-
-    topology = passing_on(by_record=by_record)
-    run_app(test, topology, topics={"in": 1, "out": 2}, processing_guarantee=guarantee, metadata_max_age_ms=MAX_AGE_MS)
 
 
 @in_app(passing_on(), topics={"in": 1, "out": 1}, metadata_max_age_ms=MAX_AGE_MS)
@@ -83,7 +81,8 @@ async def test_records_of_one_partition_spread_when_their_topic_grows(harness: A
     assert {1} in (await places(harness)).values()
 
 
-def test_a_partitioner_is_asked_with_the_number_of_partitions_that_there_is() -> None:
+@in_virtual_time
+async def test_a_partitioner_is_asked_with_the_number_of_partitions_that_there_is() -> None:
     """Before and after the topic has grown."""
     asked: list[int] = []
 
@@ -92,7 +91,9 @@ def test_a_partitioner_is_asked_with_the_number_of_partitions_that_there_is() ->
         asked.append(count)
         return count - 1
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        passing_on(Produced(STRING, STRING, partitioner=last)), topics={"in": 1, "out": 2}, metadata_max_age_ms=MAX_AGE_MS
+    ) as harness:
         await feed(harness, ["a"])
         harness.create_partitions({"out": 4})
         await asyncio.sleep(MAX_AGE_MS / 1000 + 1)
@@ -100,11 +101,10 @@ def test_a_partitioner_is_asked_with_the_number_of_partitions_that_there_is() ->
         assert asked == [2, 4]
         assert await places(harness) == {"a": {1}, "b": {3}}
 
-    run_app(test, passing_on(Produced(STRING, STRING, partitioner=last)), topics={"in": 1, "out": 2}, metadata_max_age_ms=MAX_AGE_MS)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_partitioner_is_asked_about_topics_that_came_after_the_start(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_partitioner_is_asked_about_topics_that_came_after_the_start(guarantee: str) -> None:
     """For each record, from the first one on; with no partition for a record it is dropped, with several it goes to each."""
 
     def choose(topic: str, key: str, value: str, count: int) -> Any:
@@ -112,7 +112,8 @@ def test_a_partitioner_is_asked_about_topics_that_came_after_the_start(guarantee
         assert (topic, count) == ("late", 3)
         return {"none": (), "all": range(count), "default": None}.get(key, 2)
 
-    async def test(harness: AppHarness) -> None:
+    topology = passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late")
+    async with AppHarness(topology, topics={"in": 1}, processing_guarantee=guarantee) as harness:
         harness.create_topics({"late": 3})
         await feed(harness, ["none", "all", "default", "other", "another"])
         await feed(harness, ["once more"])
@@ -125,11 +126,9 @@ def test_a_partitioner_is_asked_about_topics_that_came_after_the_start(guarantee
         }
         assert harness.app.metrics()["dropped-records-total"] == 1
 
-    topology = passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late")
-    run_app(test, topology, topics={"in": 1}, processing_guarantee=guarantee)
 
-
-def test_records_that_a_partitioner_drops_do_not_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_records_that_a_partitioner_drops_do_not_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are for a topic that is not there: nobody has to wait until they are written."""
 
     def none(topic: str, key: str, value: str, count: int) -> Any:
@@ -138,13 +137,10 @@ def test_records_that_a_partitioner_drops_do_not_count_as_waiting(monkeypatch: p
 
     monkeypatch.setattr(_collector, "_HIGH", 5_000)
     monkeypatch.setattr(_collector, "_LOW", 2_500)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(passing_on(Produced(STRING, STRING, partitioner=none), to=lambda *_: "nowhere"), topics={"in": 1}) as harness:
         for _ in range(5):
             await feed(harness, KEYS)
         assert harness.app.metrics()["dropped-records-total"] == 5 * len(KEYS)
-
-    run_app(test, passing_on(Produced(STRING, STRING, partitioner=none), to=lambda *_: "nowhere"), topics={"in": 1})
 
 
 @in_app(passing_on(to=lambda *_: "late"), topics={"in": 1}, metadata_max_age_ms=MAX_AGE_MS)
@@ -162,7 +158,8 @@ async def test_a_topic_that_a_function_names_grows(harness: AppHarness) -> None:
 
 
 @pytest.mark.parametrize("answer", [9, "x", ZeroDivisionError("/")])
-def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(answer: object) -> None:
+@in_virtual_time
+async def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(answer: object) -> None:
     """By an error that names topic, node and record, and nothing of the record is committed."""
 
     def choose(topic: str, key: str, value: str, count: int) -> Any:
@@ -171,7 +168,7 @@ def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(answer
             raise answer
         return answer if isinstance(answer, int) else [answer]
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late"), topics={"in": 1}) as harness:
         harness.create_topics({"late": 2})
         await harness.produce("in", "a", "1")
         error = await harness.ended()
@@ -181,8 +178,6 @@ def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(answer
         assert (error.topic, error.partition, error.offset) == ("in", 0, 0)
         assert await harness.read("late") == []
         assert harness.log._groups.get("app").committed() == {}
-
-    run_app(test, passing_on(Produced(STRING, STRING, partitioner=choose), to=lambda *_: "late"), topics={"in": 1})
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -14,7 +14,7 @@ from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, explore_app, run_app
 from ks_actors.testing._disk import copy_as_is
-from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo
+from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 2, "out": 1}
@@ -42,84 +42,73 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 @pytest.mark.extended
-def test_time_is_virtual() -> None:
+@in_app(echo(), topics=TOPICS, wall_clock_ms=5_000)
+async def test_time_is_virtual(harness: AppHarness) -> None:
     """Hours go by in no time, and the app's wall clock is the harness's."""
-
-    async def test(harness: AppHarness) -> None:
-        await asyncio.sleep(3600)
-        assert harness.kit.wall_time_ms() == 5_000 + 3_600_000
-        await harness.produce("in", "a", "now")
-        await harness.caught_up()
-        assert (await harness.read("out"))[0].timestamp == 3_605_000
-
-    run_app(test, echo(), topics=TOPICS, wall_clock_ms=5_000)
+    await asyncio.sleep(3600)
+    assert harness.kit.wall_time_ms() == 5_000 + 3_600_000
+    await harness.produce("in", "a", "now")
+    await harness.caught_up()
+    assert (await harness.read("out"))[0].timestamp == 3_605_000
 
 
-def test_records_are_written_with_the_serdes_of_the_topology() -> None:
+@in_app(counting(), topics={"in": NewTopic("in", 2), "out": 1})
+async def test_records_are_written_with_the_serdes_of_the_topology(harness: AppHarness) -> None:
     """Keys and values go through the serdes that the topology has for the topic; bytes and None as they are; where it has none, all is bytes."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1", headers=(("h", b"x"),))
-        await harness.produce("in", b"raw", None, 7, partition=1)
-        await harness.caught_up()
-        assert await harness.read("out") == [TestRecord("a", 1, 0, (("h", b"x"),))]
-        assert await harness.read("in", value=serdes.BYTES) == [TestRecord("a", b"1", 0, (("h", b"x"),)), TestRecord("raw", None, 7)]
-        (record,) = await harness.read("app-counts-changelog")
-        assert (record.key, record.value) == (b"a", (1).to_bytes(8))
-        for call in (harness.read("nowhere"), harness.produce("nowhere", b"a", b"b")):
-            with pytest.raises(UnknownTopicOrPartition, match="name it in `topics`"):
-                await call
-
-    run_app(test, counting(), topics={"in": NewTopic("in", 2), "out": 1})
+    await harness.produce("in", "a", "1", headers=(("h", b"x"),))
+    await harness.produce("in", b"raw", None, 7, partition=1)
+    await harness.caught_up()
+    assert await harness.read("out") == [TestRecord("a", 1, 0, (("h", b"x"),))]
+    assert await harness.read("in", value=serdes.BYTES) == [TestRecord("a", b"1", 0, (("h", b"x"),)), TestRecord("raw", None, 7)]
+    (record,) = await harness.read("app-counts-changelog")
+    assert (record.key, record.value) == (b"a", (1).to_bytes(8))
+    for call in (harness.read("nowhere"), harness.produce("nowhere", b"a", b"b")):
+        with pytest.raises(UnknownTopicOrPartition, match="name it in `topics`"):
+            await call
 
 
-def test_a_crash_leaves_the_state_of_a_killed_process() -> None:
+@in_app(counting(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=5_000)
+async def test_a_crash_leaves_the_state_of_a_killed_process(harness: AppHarness) -> None:
     """After a crash the transaction is open and the member in its group, as nobody has said good-bye; nothing uncommitted is to be seen."""
-
-    async def test(harness: AppHarness) -> None:
-        many = 5_000  # little would not be written before the commit
-        await harness.produce_all("in", [TestRecord("a", "1", 0)] * many)
-        await until(lambda: harness.app.metrics()["produced-records-total"] >= many)
-        app = harness.app
-        await harness.crash()
-        with pytest.raises(NotRunning):
-            harness.app  # noqa: B018 - that it raises is the point
-        assert app.state is InstanceState.RUNNING
-        assert await harness.read("out") == []
-        assert len(await harness.read("out", isolation=IsolationLevel.READ_UNCOMMITTED)) == many
-        group = harness.log._groups.get("app")
-        assert len(group._members) == 1
-        await asyncio.sleep(11)
-        assert harness.log._broker.partitions[TopicPartition("out", 0)].stable == many + 1  # aborted for its age
-        await asyncio.sleep(35)
-        assert len(group._members) == 0
-        await harness.restart()
-        with pytest.raises(NotRunning, match="already running"):
-            await harness.start()
-        with pytest.raises(NotRunning, match="close it, or crash it"):
-            harness.wipe_state()
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": list(range(1, many + 1))}
-
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=5_000)
+    many = 5_000  # little would not be written before the commit
+    await harness.produce_all("in", [TestRecord("a", "1", 0)] * many)
+    await until(lambda: harness.app.metrics()["produced-records-total"] >= many)
+    app = harness.app
+    await harness.crash()
+    with pytest.raises(NotRunning):
+        harness.app  # noqa: B018 - that it raises is the point
+    assert app.state is InstanceState.RUNNING
+    assert await harness.read("out") == []
+    assert len(await harness.read("out", isolation=IsolationLevel.READ_UNCOMMITTED)) == many
+    group = harness.log._groups.get("app")
+    assert len(group._members) == 1
+    await asyncio.sleep(11)
+    assert harness.log._broker.partitions[TopicPartition("out", 0)].stable == many + 1  # aborted for its age
+    await asyncio.sleep(35)
+    assert len(group._members) == 0
+    await harness.restart()
+    with pytest.raises(NotRunning, match="already running"):
+        await harness.start()
+    with pytest.raises(NotRunning, match="close it, or crash it"):
+        harness.wipe_state()
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": list(range(1, many + 1))}
 
 
-def test_ordered_failures_are_for_the_app_alone() -> None:
+@in_app(echo(), topics=TOPICS)
+async def test_ordered_failures_are_for_the_app_alone(harness: AppHarness) -> None:
     """The harness itself writes and reads, with any ordered failures."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.close()
-        harness.fail("send", StorageFull("no room"))
-        harness.fail("fetch", StorageFull("no room"))
-        await harness.produce("in", "a", "1")
-        assert len(await harness.read("in")) == 1
-        with pytest.raises(StorageFull):
-            await harness.start()
-
-    run_app(test, echo(), topics=TOPICS)
+    await harness.close()
+    harness.fail("send", StorageFull("no room"))
+    harness.fail("fetch", StorageFull("no room"))
+    await harness.produce("in", "a", "1")
+    assert len(await harness.read("in")) == 1
+    with pytest.raises(StorageFull):
+        await harness.start()
 
 
-def test_an_ordered_failure_of_a_fetch_meets_one_that_waits() -> None:
+@in_virtual_time
+async def test_an_ordered_failure_of_a_fetch_meets_one_that_waits() -> None:
     """A fetch that waits for records when the failure is ordered is the next call: it fails at once, and the app sees it."""
     errors: list[Exception] = []
 
@@ -127,7 +116,7 @@ def test_an_ordered_failure_of_a_fetch_meets_one_that_waits() -> None:
         errors.append(error)
         return UncaughtResponse.SHUTDOWN_CLIENT
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=TOPICS, uncaught_handler=note, poll_ms=60_000) as harness:
         await harness.kit.clock.advance(10)
         before = asyncio.get_running_loop().time()
         harness.fail("fetch", StorageFull("no room"))
@@ -135,18 +124,13 @@ def test_an_ordered_failure_of_a_fetch_meets_one_that_waits() -> None:
         assert asyncio.get_running_loop().time() - before < 0.1
         assert len(errors) == 1
 
-    run_app(test, echo(), topics=TOPICS, uncaught_handler=note, poll_ms=60_000)
-
 
 @pytest.mark.parametrize("operation", ["fetch", "join", "describe_topics"])
-def test_a_failure_after_a_call_that_writes_nothing_is_refused(operation: Operation) -> None:
+@in_app(echo(), topics=TOPICS)
+async def test_a_failure_after_a_call_that_writes_nothing_is_refused(harness: AppHarness, operation: Operation) -> None:
     """It would never be raised; the error names the calls that can fail so."""
-
-    async def test(harness: AppHarness) -> None:
-        with pytest.raises(ValueError, match=f"after is for abort, commit, commit_offsets, send, and {operation} changes nothing"):
-            harness.fail(operation, StorageFull("no room"), after=True)
-
-    run_app(test, echo(), topics=TOPICS)
+    with pytest.raises(ValueError, match=f"after is for abort, commit, commit_offsets, send, and {operation} changes nothing"):
+        harness.fail(operation, StorageFull("no room"), after=True)
 
 
 def test_the_final_error_of_the_app_is_raised_at_the_end() -> None:
@@ -169,63 +153,54 @@ def test_the_final_error_of_the_app_is_raised_at_the_end() -> None:
         run_app(fails, echo(bomb), topics=TOPICS)
 
 
-def test_waiting_has_its_limits() -> None:
+@in_app(echo(), topics=TOPICS)
+async def test_waiting_has_its_limits(harness: AppHarness) -> None:
     """A wait for an event that does not come is TaskTimeout, in virtual time."""
-
-    async def test(harness: AppHarness) -> None:
-        with pytest.raises(TaskTimeout, match="still runs after 5000 ms"):
-            await harness.ended(5_000)
-        await harness.start()
-        await harness.app.pause()
-        await harness.produce("in", "a", "1")
-        with pytest.raises(TaskTimeout, match="not caught up"):
-            await harness.caught_up(2_000)
-        await harness.crash()
-        with pytest.raises(TaskTimeout, match=r"in-. has records from offset 0 on"):
-            await harness.caught_up(2_000)
-
-    run_app(test, echo(), topics=TOPICS)
+    with pytest.raises(TaskTimeout, match="still runs after 5000 ms"):
+        await harness.ended(5_000)
+    await harness.start()
+    await harness.app.pause()
+    await harness.produce("in", "a", "1")
+    with pytest.raises(TaskTimeout, match="not caught up"):
+        await harness.caught_up(2_000)
+    await harness.crash()
+    with pytest.raises(TaskTimeout, match=r"in-. has records from offset 0 on"):
+        await harness.caught_up(2_000)
 
 
-def test_the_next_version_starts_on_the_same_log_and_disk() -> None:
+@in_app(counting(), topics={"in": 1, "out": 1})
+async def test_the_next_version_starts_on_the_same_log_and_disk(harness: AppHarness) -> None:
     """A restart with a topology, or settings, runs that version from where the last one was, which is closed first if it runs."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
-        harness.create_topics({"more": 1})
-        await harness.restart(topology=counting(topics=("in", "more")), commit_interval_ms=5)
-        assert harness.config.commit_interval_ms == 5
-        await harness.produce("more", "a", "2")
-        await harness.caught_up()
-        assert [record.value for record in await harness.read("out")] == [1, 2]
-        async with harness.another(counting(topics=("in", "more")), start=False) as other:
-            await harness.close()
-            await other.start()
-            await other.produce("more", "a", "3")
-            await other.caught_up()
-        assert [record.value for record in await harness.read("out")] == [1, 2, 3]
-        await harness.restart(topology=echo())
-        await harness.produce("more", b"b", b"not read any more")
-        await harness.caught_up()
-
-    run_app(test, counting(), topics={"in": 1, "out": 1})
+    await harness.produce("in", "a", "1")
+    await harness.caught_up()
+    harness.create_topics({"more": 1})
+    await harness.restart(topology=counting(topics=("in", "more")), commit_interval_ms=5)
+    assert harness.config.commit_interval_ms == 5
+    await harness.produce("more", "a", "2")
+    await harness.caught_up()
+    assert [record.value for record in await harness.read("out")] == [1, 2]
+    async with harness.another(counting(topics=("in", "more")), start=False) as other:
+        await harness.close()
+        await other.start()
+        await other.produce("more", "a", "3")
+        await other.caught_up()
+    assert [record.value for record in await harness.read("out")] == [1, 2, 3]
+    await harness.restart(topology=echo())
+    await harness.produce("more", b"b", b"not read any more")
+    await harness.caught_up()
 
 
-def test_topics_change_under_an_app() -> None:
+@in_app(echo(), topics=TOPICS)
+async def test_topics_change_under_an_app(harness: AppHarness) -> None:
     """Topics are made, grow, and go while the app runs; errors that are on order are for the app, not for that."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.fail("create_topics", StorageFull("no room"))
-        harness.create_topics({"late": NewTopic("late", 1)})
-        harness.create_partitions({"late": 3, "in": 3})
-        await harness.produce("in", "a", "1", partition=2)
-        await harness.caught_up()
-        harness.delete_topics("late")
-        described = await harness.log.describe_topics()
-        assert {name: topic.partitions for name, topic in described.items()} == {"in": 3, "out": 1}
-
-    run_app(test, echo(), topics=TOPICS)
+    harness.fail("create_topics", StorageFull("no room"))
+    harness.create_topics({"late": NewTopic("late", 1)})
+    harness.create_partitions({"late": 3, "in": 3})
+    await harness.produce("in", "a", "1", partition=2)
+    await harness.caught_up()
+    harness.delete_topics("late")
+    described = await harness.log.describe_topics()
+    assert {name: topic.partitions for name, topic in described.items()} == {"in": 3, "out": 1}
 
 
 def test_a_harness_whose_app_does_not_start_leaves_nothing() -> None:

@@ -14,9 +14,9 @@ from ks_actors import App, Health, HealthBounds, HealthReason, InstanceState, No
 from ks_actors.log import TopicPartition
 from ks_actors.log._types import Outage
 from ks_actors.task import RecordQueue
-from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
+from ks_actors.testing import AppHarness, TestRecord, _harness
 from ks_actors.testing._connection import Connection
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
 from tests.waiting import until
 
 IN_AND_OUT = {"in": 2, "out": 1}
@@ -26,25 +26,23 @@ def reasons(health: Health) -> set[HealthReason]:
     return {problem.reason for problem in health.problems}
 
 
-def test_an_app_that_runs_is_live_and_ready_and_one_that_has_ended_is_neither() -> None:
+@in_app(counting(), topics=IN_AND_OUT)
+async def test_an_app_that_runs_is_live_and_ready_and_one_that_has_ended_is_neither(harness: AppHarness) -> None:
     """Before the start it is live but not ready; at the end the error that ended it is in the text."""
-
-    async def test(harness: AppHarness) -> None:
-        fresh = App(counting(), harness.config, log=harness.log)
-        assert reasons(fresh.health()) == {HealthReason.STATE}
-        assert fresh.health().live
-        app = harness.app
-        found = app.health()
-        assert (found.live, found.ready, found.problems, str(found)) == (True, True, (), "ready, RUNNING")
-        await harness.close()
-        ended = app.health()
-        assert (ended.live, ended.ready, ended.state) == (False, False, InstanceState.NOT_RUNNING)
-        assert str(ended) == "not live, NOT_RUNNING (ended: the app is NOT_RUNNING: it was closed)"
-
-    run_app(test, counting(), topics=IN_AND_OUT)
+    fresh = App(counting(), harness.config, log=harness.log)
+    assert reasons(fresh.health()) == {HealthReason.STATE}
+    assert fresh.health().live
+    app = harness.app
+    found = app.health()
+    assert (found.live, found.ready, found.problems, str(found)) == (True, True, (), "ready, RUNNING")
+    await harness.close()
+    ended = app.health()
+    assert (ended.live, ended.ready, ended.state) == (False, False, InstanceState.NOT_RUNNING)
+    assert str(ended) == "not live, NOT_RUNNING (ended: the app is NOT_RUNNING: it was closed)"
 
 
-def test_the_error_that_ended_an_app_is_told() -> None:
+@in_virtual_time
+async def test_the_error_that_ended_an_app_is_told() -> None:
     """An app in ERROR is not live, and says which error it was."""
 
     def explode(_: str) -> str:
@@ -52,8 +50,7 @@ def test_the_error_that_ended_an_app_is_told() -> None:
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(explode).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=IN_AND_OUT) as harness:
         await harness.produce_all("in", [TestRecord("a", "1", 0)])
         assert await harness.ended() is not None
         (problem,) = harness.app.health().problems
@@ -61,48 +58,41 @@ def test_the_error_that_ended_an_app_is_told() -> None:
         assert "no such plane" in problem.text
         assert problem.reason.fatal
 
-    run_app(test, builder.build(), topics=IN_AND_OUT)
 
-
-def test_a_paused_app_and_one_without_workers_are_not_ready() -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_a_paused_app_and_one_without_workers_are_not_ready(harness: AppHarness) -> None:
     """The app is live in both cases: `resume` and `add_worker` make it ready again."""
-
-    async def test(harness: AppHarness) -> None:
-        app = harness.app
-        await app.pause()
-        await harness.turns(10)
-        assert reasons(app.health()) == {HealthReason.PAUSED}
-        await app.resume()
-        await harness.kit.clock.advance(1)
-        assert app.health().ready
-        await harness.remove_worker()
-        assert reasons(app.health()) == {HealthReason.NO_WORKER}
-        assert app.health().live
-        await harness.add_worker()
-        assert app.health().ready
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    app = harness.app
+    await app.pause()
+    await harness.turns(10)
+    assert reasons(app.health()) == {HealthReason.PAUSED}
+    await app.resume()
+    await harness.kit.clock.advance(1)
+    assert app.health().ready
+    await harness.remove_worker()
+    assert reasons(app.health()) == {HealthReason.NO_WORKER}
+    assert app.health().live
+    await harness.add_worker()
+    assert app.health().ready
 
 
-def test_lag_counts_only_beyond_its_bound() -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_lag_counts_only_beyond_its_bound(harness: AppHarness) -> None:
     """The records of one partition, in memory and in the log; without `max_lag` any lag is ready."""
-
-    async def test(harness: AppHarness) -> None:
-        app = harness.app
-        await app.remove_worker()
-        await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(8)], partition=1)
-        await harness.kit.clock.advance(1)
-        assert reasons(app.health()) == {HealthReason.NO_WORKER}
-        assert reasons(app.health(HealthBounds(max_lag=8))) == {HealthReason.NO_WORKER}
-        _, problem = app.health(HealthBounds(max_lag=7)).problems
-        assert (problem.reason, problem.partition, problem.task) == (HealthReason.LAG, TopicPartition("in", 1), TaskId(0, 1))
-        assert "in-1 has 8 records to process, more than 7" in problem.text
-        await app.add_worker()
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    app = harness.app
+    await app.remove_worker()
+    await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(8)], partition=1)
+    await harness.kit.clock.advance(1)
+    assert reasons(app.health()) == {HealthReason.NO_WORKER}
+    assert reasons(app.health(HealthBounds(max_lag=8))) == {HealthReason.NO_WORKER}
+    _, problem = app.health(HealthBounds(max_lag=7)).problems
+    assert (problem.reason, problem.partition, problem.task) == (HealthReason.LAG, TopicPartition("in", 1), TaskId(0, 1))
+    assert "in-1 has 8 records to process, more than 7" in problem.text
+    await app.add_worker()
 
 
-def test_a_call_that_does_not_return_makes_an_app_not_ready() -> None:
+@in_virtual_time
+async def test_a_call_that_does_not_return_makes_an_app_not_ready() -> None:
     """After `stall_warning_ms` the partition is told, with the node of the call; other tasks go on, so the app is live."""
     gate = asyncio.Event()
 
@@ -113,8 +103,7 @@ def test_a_call_that_does_not_return_makes_an_app_not_ready() -> None:
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(call, name="asks").to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=IN_AND_OUT) as harness:
         await harness.produce_all("in", [TestRecord("a", "stuck", 0)], partition=1)
         await harness.kit.clock.advance(5)
         assert harness.app.health().ready
@@ -129,36 +118,32 @@ def test_a_call_that_does_not_return_makes_an_app_not_ready() -> None:
         await harness.kit.clock.advance(2)
         assert harness.app.health().ready
 
-    run_app(test, builder.build(), topics=IN_AND_OUT)
 
-
-def test_a_task_that_restores_makes_an_app_not_ready() -> None:
+@in_app(counting(), topics=IN_AND_OUT)
+async def test_a_task_that_restores_makes_an_app_not_ready(harness: AppHarness) -> None:
     """Each such task is named, until its stores are as of the last commit."""
+    await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(50)])
+    await harness.caught_up()
+    await harness.close()
+    harness.wipe_state()
+    seen: list[Health] = []
 
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(50)])
-        await harness.caught_up()
-        await harness.close()
-        harness.wipe_state()
-        seen: list[Health] = []
+    def look() -> bool:
+        seen.append(harness.app.health())
+        return seen[-1].ready
 
-        def look() -> bool:
-            seen.append(harness.app.health())
-            return seen[-1].ready
-
-        async with asyncio.TaskGroup() as group:
-            restarted = group.create_task(harness.restart())
-            await asyncio.sleep(0)
-            group.create_task(until(look))
-            await restarted
-        told = {problem.task for health in seen for problem in health.problems if problem.reason is HealthReason.RESTORING}
-        assert told == {TaskId(0, 0), TaskId(0, 1)}
-        assert all(health.live for health in seen if health.state is not InstanceState.NOT_RUNNING)
-
-    run_app(test, counting(), topics=IN_AND_OUT)
+    async with asyncio.TaskGroup() as group:
+        restarted = group.create_task(harness.restart())
+        await asyncio.sleep(0)
+        group.create_task(until(look))
+        await restarted
+    told = {problem.task for health in seen for problem in health.problems if problem.reason is HealthReason.RESTORING}
+    assert told == {TaskId(0, 0), TaskId(0, 1)}
+    assert all(health.live for health in seen if health.state is not InstanceState.NOT_RUNNING)
 
 
-def test_an_outage_counts_from_its_bound_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_an_outage_counts_from_its_bound_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that was away for less than `outage_ms` is no reason; after it the text has the broker's address."""
     away = [Outage(1.5, "broker 1 at kafka:9092 cannot be reached")]
 
@@ -167,8 +152,7 @@ def test_an_outage_counts_from_its_bound_on(monkeypatch: pytest.MonkeyPatch) -> 
             return away
 
     monkeypatch.setattr(_harness, "Connection", Away)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=IN_AND_OUT) as harness:
         assert harness.app.health().ready
         away[0] = Outage(2.0, away[0].reason)
         (problem,) = harness.app.health().problems
@@ -179,33 +163,28 @@ def test_an_outage_counts_from_its_bound_on(monkeypatch: pytest.MonkeyPatch) -> 
         away.clear()
         assert harness.app.health().ready
 
-    run_app(test, echo(), topics=IN_AND_OUT)
 
-
-def test_a_blocking_function_that_does_not_return_is_fatal() -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_a_blocking_function_that_does_not_return_is_fatal(harness: AppHarness) -> None:
     """After `stuck_ms`, by default `max_poll_interval_ms`: nothing but a restart ends a thread."""
-
-    async def test(harness: AppHarness) -> None:
-        task = harness.app._metrics.tasks[TaskId(0, 1)]
-        task.thread_guard.since = perf_counter() - 200
-        assert harness.app.health().ready
-        found = harness.app.health(HealthBounds(stuck_ms=100_000))
-        assert not found.live
-        assert reasons(found) == {HealthReason.WORKER}
-        assert "a blocking function of task 0_1 has not returned for 200 s, more than 100000 ms" in str(found)
-        task.thread_guard.since = perf_counter() - 400
-        assert not harness.app.health().live
-        task.thread_guard.since = None
-        assert harness.app.health().ready
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    task = harness.app._metrics.tasks[TaskId(0, 1)]
+    task.thread_guard.since = perf_counter() - 200
+    assert harness.app.health().ready
+    found = harness.app.health(HealthBounds(stuck_ms=100_000))
+    assert not found.live
+    assert reasons(found) == {HealthReason.WORKER}
+    assert "a blocking function of task 0_1 has not returned for 200 s, more than 100000 ms" in str(found)
+    task.thread_guard.since = perf_counter() - 400
+    assert not harness.app.health().live
+    task.thread_guard.since = None
+    assert harness.app.health().ready
 
 
 @pytest.mark.parametrize("stall_warning_ms", [10_000, 0])
-def test_a_loop_that_does_not_turn_is_fatal(stall_warning_ms: int) -> None:
+@in_virtual_time
+async def test_a_loop_that_does_not_turn_is_fatal(stall_warning_ms: int) -> None:
     """The watchdog notes each second that the loop turns, even where it looks for no stalls."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=IN_AND_OUT, stall_warning_ms=stall_warning_ms) as harness:
         await harness.kit.clock.advance(30)
         assert harness.app.health().live
         instance = harness.app._instance
@@ -217,8 +196,6 @@ def test_a_loop_that_does_not_turn_is_fatal(stall_warning_ms: int) -> None:
         assert reasons(found) == {HealthReason.EVENT_LOOP}
         assert not found.live
         assert harness.app.health(HealthBounds(loop_ms=20_000)).ready
-
-    run_app(test, echo(), topics=IN_AND_OUT, stall_warning_ms=stall_warning_ms)
 
 
 async def test_another_thread_learns_of_a_blocked_loop(tmp_path: Path) -> None:
@@ -244,63 +221,56 @@ async def test_another_thread_learns_of_a_blocked_loop(tmp_path: Path) -> None:
         assert reasons(seen[-1]) == {HealthReason.EVENT_LOOP}
 
 
-def test_members_are_those_of_the_whole_group() -> None:
+@in_app(echo(), topics=IN_AND_OUT)
+async def test_members_are_those_of_the_whole_group(harness: AppHarness) -> None:
     """Each instance tells of all, in the order of their client ids, with their partitions; before the start it raises NotRunning."""
-
-    async def test(harness: AppHarness) -> None:
-        fresh = App(echo(), harness.config, log=harness.log)
-        with pytest.raises(NotRunning):
-            await fresh.members()
-        async with harness.another() as second:
-            await harness.caught_up()
-            await harness.kit.clock.advance(5)  # the partition that moves is nobody's for a moment
-            found = await harness.app.members()
-            ids = [member.client_id for member in found]
-            assert ids == sorted(ids)
-            assert [sum(name.startswith(f"{each.config.client_id}-") for name in ids) for each in (harness, second)] == [2, 1]
-            given = [partition for member in found for partition in member.partitions or ()]
-            assert sorted(given) == [TopicPartition("in", 0), TopicPartition("in", 1)]
-            assert await second.app.members() == found
-            assert {harness.app.member_id, second.app.member_id} == {member.member_id for member in found}
-            assert fresh.member_id is None
-
-    run_app(test, echo(), topics=IN_AND_OUT)
+    fresh = App(echo(), harness.config, log=harness.log)
+    with pytest.raises(NotRunning):
+        await fresh.members()
+    async with harness.another() as second:
+        await harness.caught_up()
+        await harness.kit.clock.advance(5)  # the partition that moves is nobody's for a moment
+        found = await harness.app.members()
+        ids = [member.client_id for member in found]
+        assert ids == sorted(ids)
+        assert [sum(name.startswith(f"{each.config.client_id}-") for name in ids) for each in (harness, second)] == [2, 1]
+        given = [partition for member in found for partition in member.partitions or ()]
+        assert sorted(given) == [TopicPartition("in", 0), TopicPartition("in", 1)]
+        assert await second.app.members() == found
+        assert {harness.app.member_id, second.app.member_id} == {member.member_id for member in found}
+        assert fresh.member_id is None
 
 
-def test_the_repr_of_an_app_says_what_it_does() -> None:
+@in_app(counting(), topics=IN_AND_OUT)
+async def test_the_repr_of_an_app_says_what_it_does(harness: AppHarness) -> None:
     """It has the ids, the state, and how many tasks, standbys and workers there are."""
-
-    async def test(harness: AppHarness) -> None:
-        client = harness.config.client_id
-        assert repr(harness.app) == f"<App app ({client}): RUNNING, 2 active tasks, 0 standbys, 1 worker>"
-        app = harness.app
-        await harness.close()
-        assert repr(app) == f"<App app ({client}): NOT_RUNNING, 0 active tasks, 0 standbys, 0 workers>"
-
-    run_app(test, counting(), topics=IN_AND_OUT)
+    client = harness.config.client_id
+    assert repr(harness.app) == f"<App app ({client}): RUNNING, 2 active tasks, 0 standbys, 1 worker>"
+    app = harness.app
+    await harness.close()
+    assert repr(app) == f"<App app ({client}): NOT_RUNNING, 0 active tasks, 0 standbys, 0 workers>"
 
 
-def test_health_reads_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_app(counting(), topics=IN_AND_OUT)
+async def test_health_reads_no_records(harness: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lag comes from numbers alone: in another thread, records may move while it looks at them."""
 
     def moved(_: RecordQueue) -> int:
         raise IndexError("the loop has taken the record")
 
-    async def test(harness: AppHarness) -> None:
-        app = harness.app
-        await app.pause()
-        await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(5)], partition=1)
-        await harness.kit.clock.advance(1.5)
-        with monkeypatch.context() as patch:
-            patch.setattr(RecordQueue, "position", property(moved))
-            found = app.health(HealthBounds(max_lag=4))
-        assert reasons(found) == {HealthReason.PAUSED, HealthReason.LAG}
-        await app.resume()
-
-    run_app(test, counting(), topics=IN_AND_OUT)
+    app = harness.app
+    await app.pause()
+    await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(5)], partition=1)
+    await harness.kit.clock.advance(1.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordQueue, "position", property(moved))
+        found = app.health(HealthBounds(max_lag=4))
+    assert reasons(found) == {HealthReason.PAUSED, HealthReason.LAG}
+    await app.resume()
 
 
-def test_tasks_tell_how_far_they_are() -> None:
+@in_virtual_time
+async def test_tasks_tell_how_far_they_are() -> None:
     """Each has its positions and ends, its calls in flight and its waits; one that restores, its changelogs' positions and ends."""
     gate = asyncio.Event()
 
@@ -310,8 +280,7 @@ def test_tasks_tell_how_far_they_are() -> None:
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(call, name="asks", max_in_flight=3).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=IN_AND_OUT) as harness:
         await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(5)], partition=1)
         await harness.kit.clock.advance(2)
         idle, busy = harness.app.tasks()
@@ -325,28 +294,23 @@ def test_tasks_tell_how_far_they_are() -> None:
         await harness.caught_up()
         assert harness.app.tasks()[1].progress[0].lag == 0
 
-    run_app(test, builder.build(), topics=IN_AND_OUT)
 
-
-def test_restores_tell_their_positions_and_ends() -> None:
+@in_app(counting(), topics=IN_AND_OUT)
+async def test_restores_tell_their_positions_and_ends(harness: AppHarness) -> None:
     """While changelogs are read, the task has them with position and end; afterwards it has none."""
+    await harness.produce_all("in", [TestRecord(f"k{number % 30}", "v", 0) for number in range(300)], partition=1)
+    await harness.caught_up()
+    await harness.close()
+    harness.wipe_state()
+    seen: set[tuple[str, int, int | None]] = set()
 
-    async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"k{number % 30}", "v", 0) for number in range(300)], partition=1)
-        await harness.caught_up()
-        await harness.close()
-        harness.wipe_state()
-        seen: set[tuple[str, int, int | None]] = set()
+    def look() -> bool:
+        seen.update((str(one.changelog), one.position, one.end) for task in harness.app.tasks() for one in task.restores)
+        return restarted.done()
 
-        def look() -> bool:
-            seen.update((str(one.changelog), one.position, one.end) for task in harness.app.tasks() for one in task.restores)
-            return restarted.done()
-
-        restarted = asyncio.ensure_future(harness.restart())
-        await asyncio.sleep(0)
-        await until(look)
-        assert {(name, position) for name, position, _ in seen} == {("app-counts-changelog-1", 0)}
-        assert all(end is not None and end >= 30 for _, _, end in seen)
-        assert [task.restores for task in harness.app.tasks()] == [(), ()]
-
-    run_app(test, counting(), topics=IN_AND_OUT)
+    restarted = asyncio.ensure_future(harness.restart())
+    await asyncio.sleep(0)
+    await until(look)
+    assert {(name, position) for name, position, _ in seen} == {("app-counts-changelog-1", 0)}
+    assert all(end is not None and end >= 30 for _, _, end in seen)
+    assert [task.restores for task in harness.app.tasks()] == [(), ()]

@@ -12,7 +12,7 @@ from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing, TopicPartitio
 from ks_actors.records import Batch
 from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, echo
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, echo, in_virtual_time
 
 FIRST = TopicPartition("in", 0)
 IN_AND_OUT = {"in": 1, "out": 1}
@@ -30,11 +30,11 @@ def lines(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if words in record.getMessage()]
 
 
-def test_records_behind_an_open_transaction_are_told(caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_records_behind_an_open_transaction_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """After `stall_warning_ms`, then ever more rarely, with the offset and the remedy; `App.waiting` has it at once, and its end is told."""
     caplog.set_level(logging.INFO, logger="ks_actors")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=IN_AND_OUT, processing_guarantee="exactly_once_v2") as harness:
         await harness.produce("in", "a", "before", 0)
         await harness.caught_up()
         producer = await open_one(harness)
@@ -54,8 +54,6 @@ def test_records_behind_an_open_transaction_are_told(caplog: pytest.LogCaptureFi
         assert [record.value for record in await harness.read("out")] == ["before", "open", "behind"]
         assert len(lines(caplog, "the transaction in in-0 at offset 1 has ended")) == 1
         assert [wait.reason for wait in harness.app.waiting()] == [WaitReason.RECORDS]
-
-    run_app(test, echo(), topics=IN_AND_OUT, processing_guarantee="exactly_once_v2")
 
 
 def test_transactions_that_end_in_time_are_not_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting, in_app
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -41,12 +42,19 @@ async def test_instances_share_the_tasks(harness: AppHarness) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
-def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> None:
     """A second and a third instance join, leave, crash or are thrown out of the group while records come: results are as exact as promised."""
     random = Random(seed)
     by_value = seed % 2 == 1
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory" if seed % 3 else "rocksdb", repartition=by_value),
+        seed=seed,
+        topics={"in": 4, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        uncaught_handler=replace,
+    ) as harness:
         load = Load(harness, random, by_value=by_value)
         over = False
 
@@ -82,16 +90,6 @@ def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> None:
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
         assert harness.app.state is InstanceState.RUNNING
-
-    run_app(
-        test,
-        counting("in_memory" if seed % 3 else "rocksdb", repartition=by_value),
-        seed=seed,
-        topics={"in": 4, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        uncaught_handler=replace,
-    )
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -173,11 +171,13 @@ async def test_a_member_that_has_died_does_not_stop_the_others(harness: AppHarne
             check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the group has noticed, the next owner does not wait until it is too old."""
     monkeypatch.setattr(_collector, "_ENOUGH", 500)  # records that are written before their commit
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, commit_interval_ms=30_000, transaction_timeout_ms=600_000
+    ) as harness:
         load = Load(harness, Random(1), keys=40)
         async with harness.another(client_id="second") as second:
             await load.send(100)
@@ -189,25 +189,24 @@ def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: pytest.
             await harness.caught_up(timeout_ms=100_000)
             check_counts(await harness.read("out"), load.sent, EOS)
 
-    run_app(
-        test, counting("in_memory"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, commit_interval_ms=30_000, transaction_timeout_ms=600_000
-    )  # fmt: skip
 
-
-def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
     """Each further instance has a client id and a state directory of its own, whichever instance it was made from."""
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another() as second, second.another() as third, harness.another(client_id="mine") as fourth:
-            every = (harness, second, third, fourth)
-            assert [each.config.client_id for each in every] == ["main", "main-2", "main-3", "mine"]
-            assert len({each.state_dir for each in every}) == 4
-            load = Load(harness, Random(1))
-            await load.send(100)
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(test, counting("rocksdb"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, client_id="main", state_dir=tmp_path)
+    options: dict[str, Any] = {"topics": {"in": 4, "out": 1}, "processing_guarantee": EOS, "client_id": "main", "state_dir": tmp_path}
+    async with (
+        AppHarness(counting("rocksdb"), **options) as harness,
+        harness.another() as second,
+        second.another() as third,
+        harness.another(client_id="mine") as fourth,
+    ):
+        every = (harness, second, third, fourth)
+        assert [each.config.client_id for each in every] == ["main", "main-2", "main-3", "mine"]
+        assert len({each.state_dir for each in every}) == 4
+        load = Load(harness, Random(1))
+        await load.send(100)
+        await harness.caught_up()
+        check_counts(await harness.read("out"), load.sent, EOS)
 
 
 @pytest.mark.parametrize("seed", range(10))

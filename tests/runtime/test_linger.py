@@ -9,8 +9,8 @@ import pytest
 from ks_actors import Consumed, Produced, StreamsBuilder, serdes
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Committer
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app, in_virtual_time
 
 SECONDS = 10
 RECORDS = 2_000
@@ -99,10 +99,10 @@ async def test_an_app_without_records_does_not_stop_its_workers(harness: AppHarn
 
 @pytest.mark.parametrize("interval_ms", [0, 1, 100, 3_000])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, interval_ms: int, timers: list[m.CommitTimer]) -> None:
+@in_virtual_time
+async def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, interval_ms: int, timers: list[m.CommitTimer]) -> None:
     """The commit timer rests for a second while there is nothing to commit; work that begins has its commit within the interval."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=interval_ms) as harness:
         for number in range(1, 4):
             await harness.kit.clock.advance(SECONDS)
             before = len(timers)
@@ -111,8 +111,6 @@ def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, i
             await harness.produce("in", "a", "1")
             await harness.kit.clock.advance(interval_ms / 1000 + 0.01)
             assert harness.app.metrics()["commit-total"] == number
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=interval_ms)
 
 
 @pytest.mark.parametrize("pause_ms", [3_001, 3_500, 60_000])
@@ -135,7 +133,8 @@ async def test_exactly_once_a_record_after_a_quiet_interval_is_committed_at_once
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(calls: int) -> None:
+@in_virtual_time
+async def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(calls: int) -> None:
     """Also one behind the other; while calls go on and on, a commit comes by the interval."""
 
     async def call(value: str) -> str:
@@ -147,8 +146,7 @@ def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(ca
     for _ in range(calls):
         stream = stream.map_values(call)
     stream.to("out", Produced(serdes.STRING, serdes.STRING))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000) as harness:
         await harness.kit.clock.advance(SECONDS)
         for number in range(1, 3):
             await harness.produce("in", "a", "x")
@@ -162,8 +160,6 @@ def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_ends(ca
             await harness.produce("in", str(number), "x")
             await harness.kit.clock.advance(0.1)
         assert harness.app.metrics()["commit-total"] > commits + 1
-
-    run_app(test, builder.build(), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=3_000)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -16,9 +16,9 @@ from ks_actors.runtime.input._start_policy import StartPolicy
 from ks_actors.runtime.messages import PositionReset
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.task import Position
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app, in_virtual_time
 
 IN = TopicPartition("in", 0)
 SETTINGS: dict[str, Any] = {
@@ -63,26 +63,24 @@ async def roll_back(harness: AppHarness, bomb: Bomb, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_rollback_does_not_go_to_a_position_of_the_former_log(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_rollback_does_not_go_to_a_position_of_the_former_log(guarantee: str) -> None:
     """It goes to the first record of the new one, although the committed position lies within it by then."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS) as harness:
         await write(harness, "old", range(10))
         await harness.app.commit()
         lose(harness, IN)
         await write(harness, "new", range(3))
         await roll_back(harness, bomb, guarantee)
 
-    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_commit_under_way_does_not_bring_back_a_position_of_the_former_log(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_commit_under_way_does_not_bring_back_a_position_of_the_former_log(guarantee: str) -> None:
     """A rollback behind it goes to the first record of the new log, too."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS) as harness:
         await write(harness, "old", range(10))
         held = harness.log.hold("commit" if guarantee == EOS else "commit_offsets")
         committing = asyncio.create_task(harness.app.commit())
@@ -92,8 +90,6 @@ def test_a_commit_under_way_does_not_bring_back_a_position_of_the_former_log(gua
         held.set()
         await committing
         await roll_back(harness, bomb, guarantee)
-
-    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -118,11 +114,15 @@ async def test_a_restart_begins_with_the_new_log_though_records_of_the_former_on
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_rollback_during_the_look_up_of_the_new_position_does_not_void_it(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_rollback_during_the_look_up_of_the_new_position_does_not_void_it(guarantee: str) -> None:
     """Otherwise the app would go on at the last commit's position, in the new log."""
     bomb = Bomb()
 
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).merge(builder.stream("other", STRINGS).peek(bomb)).to("out", STRINGS_OUT)
+    topics = {"in": 1, "other": 1, "out": 1}
+    async with AppHarness(builder.build(), topics=topics, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS) as harness:
         await write(harness, "old", range(10))
         await harness.app.commit()
         await write(harness, "old", range(10, 15))
@@ -139,11 +139,6 @@ def test_a_rollback_during_the_look_up_of_the_new_position_does_not_void_it(guar
         assert [value for value in await written(harness) if value[:3] == "new"] == of("new", range(20))
         await harness.app.commit()
         assert committed(harness) == 20
-
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).merge(builder.stream("other", STRINGS).peek(bomb)).to("out", STRINGS_OUT)
-    topics = {"in": 1, "other": 1, "out": 1}
-    run_app(test, builder.build(), topics=topics, processing_guarantee=guarantee, commit_interval_ms=60_000, **SETTINGS)
 
 
 def committed(harness: AppHarness) -> int:
@@ -166,11 +161,13 @@ async def test_a_commit_under_way_is_followed_by_one_of_the_new_position(harness
     assert committed(harness) == 3
 
 
-def test_a_commit_under_way_does_not_bring_back_a_position_before_the_log() -> None:
+@in_virtual_time
+async def test_a_commit_under_way_does_not_bring_back_a_position_before_the_log() -> None:
     """With auto_offset_reset latest, a rollback would lead to another reset, which passes over records that were read since the first one."""
     bomb = Bomb()
 
-    async def test(harness: AppHarness) -> None:
+    settings = {**SETTINGS, "auto_offset_reset": "latest", "processing_guarantee": EOS, "commit_interval_ms": 60_000, "poll_ms": 100}
+    async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, **settings) as harness:
         await write(harness, "old", range(10))
         held = harness.log.hold("commit")
         committing = asyncio.create_task(harness.app.commit())
@@ -188,9 +185,6 @@ def test_a_commit_under_way_does_not_bring_back_a_position_before_the_log() -> N
         assert bomb.exploded == 1
         await harness.caught_up()
         assert await written(harness) == of("old", range(10)) + of("new", range(6))
-
-    settings = {**SETTINGS, "auto_offset_reset": "latest", "processing_guarantee": EOS, "commit_interval_ms": 60_000, "poll_ms": 100}
-    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, **settings)
 
 
 @in_app(echo(), topics={"in": 1, "out": 1})
@@ -236,13 +230,16 @@ async def test_a_reset_outlives_a_rewind_that_did_not_know_of_it(harness: AppHar
     await fetcher.close()
 
 
-def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
+@in_virtual_time
+async def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
     """The position to commit is that of the former log still; the next rollback does not go there."""
 
     def same(value: str) -> str:
         return value
 
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(blocking(same)).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}) as harness:
         task = harness.app._metrics.tasks[TaskId(0, 0)]
         leased = {task.id}
         inputs = Inputs(100, 10**6, leased)
@@ -266,10 +263,6 @@ def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
         inputs.begin_commit()
         assert not inputs.note_committed({IN: OffsetAndMetadata(8)})
         assert inputs.committed[IN].offset == 8
-
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).map_values(blocking(same)).to("out", STRINGS_OUT)
-    run_app(test, builder.build(), topics={"in": 1, "out": 1})
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -310,10 +303,13 @@ async def test_a_store_beyond_a_changelog_that_was_lost_is_no_result_of_a_restor
     assert [row async for row in harness.app.store("counts").all()] == []
 
 
-def test_a_start_fills_a_global_table_with_what_its_topic_has_now() -> None:
+@in_virtual_time
+async def test_a_start_fills_a_global_table_with_what_its_topic_has_now() -> None:
     """A topic that loses its records behind the look-up of its end does not hold the start up for ever; nor does a log that is away in between."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.global_table("rows", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING))
+    builder.stream("in", STRINGS).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics={"rows": 1, "in": 1, "out": 1}, start=False) as harness:
         await write(harness, "v", range(10), "rows")
         held = harness.log.hold("fetch")
         starting = asyncio.create_task(harness.start())
@@ -325,16 +321,11 @@ def test_a_start_fills_a_global_table_with_what_its_topic_has_now() -> None:
         await starting
         assert [row async for row in harness.app.store("rows").all()] == []
 
-    builder = StreamsBuilder()
-    builder.global_table("rows", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING))
-    builder.stream("in", STRINGS).to("out", STRINGS_OUT)
-    run_app(test, builder.build(), topics={"rows": 1, "in": 1, "out": 1}, start=False)
 
-
-def test_windows_close_by_the_wall_clock_in_the_new_log() -> None:
+@in_virtual_time
+async def test_windows_close_by_the_wall_clock_in_the_new_log() -> None:
     """The end of the former log, which the task has asked for, is beyond what the new one has."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(silent(), topics={"in": 1, "out": 1}, commit_interval_ms=100, poll_ms=100) as harness:
         await write(harness, "v", range(10))
         held = harness.log.hold("fetch")
         await harness.kit.clock.advance(0.5)
@@ -345,8 +336,6 @@ def test_windows_close_by_the_wall_clock_in_the_new_log() -> None:
         await write(harness, "v", range(3))
         await harness.kit.clock.advance(30)
         assert [str(value) for value in await written(harness)] == ["13"]
-
-    run_app(test, silent(), topics={"in": 1, "out": 1}, commit_interval_ms=100, poll_ms=100)
 
 
 def silent() -> Topology:

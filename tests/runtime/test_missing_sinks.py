@@ -7,11 +7,12 @@ import pytest
 from ks_actors import InstanceState, MissingSinkTopics, MissingSourceTopics
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_virtual_time
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None:
     """By one error that names each topic with the nodes that write to it, and the remedy; no topic is made, and no member joins."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
@@ -20,8 +21,9 @@ def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None:
     stream.to("two", STRINGS_OUT)
     stream.filter(lambda key, value: key == value).to("one", STRINGS_OUT)
     stream.group_by_key().count()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(), topics={"in": 1, "there": 1}, start=False, processing_guarantee=guarantee, errors_dead_letter_queue_topic_name="letters"
+    ) as harness:
         with pytest.raises(MissingSinkTopics) as raised:
             await harness.start()
         text = str(raised.value)
@@ -38,15 +40,6 @@ def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None:
         await harness.produce("in", "a", "1")
         await harness.caught_up()
         assert [record.value for record in await harness.read("two")] == ["1"]
-
-    run_app(
-        test,
-        builder.build(),
-        topics={"in": 1, "there": 1},
-        start=False,
-        processing_guarantee=guarantee,
-        errors_dead_letter_queue_topic_name="letters",
-    )
 
 
 def test_missing_packages_for_reading_are_reported_first() -> None:

@@ -13,7 +13,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting
+from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting, in_virtual_time
 from tests.runtime.test_dying_parts import Broken, Strange, child, replace
 
 pytestmark = pytest.mark.unmeasured
@@ -23,7 +23,8 @@ TOPICS = {"in": 4, "out": 1}
 
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a step of writing to disk fails the handler decides; committed changes are in the changelog, and come from there."""
     left = 0
     real = TaskStores.flush_steps
@@ -43,8 +44,9 @@ def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, mon
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT
 
-    async def test(harness: AppHarness) -> None:
-        nonlocal left
+    async with AppHarness(
+        counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000
+    ) as harness:
         load = Load(harness, Random(1), keys=500)
         await load.send(1000)
         await harness.caught_up()
@@ -60,11 +62,10 @@ def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, mon
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task with unwritable state that moves to another instance moves all the same: the log has its state."""
     left = 0
     real = TaskStores.close
@@ -78,9 +79,7 @@ def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.
         real(stores, clean=clean)
 
     monkeypatch.setattr(TaskStores, "close", close)
-
-    async def test(harness: AppHarness) -> None:
-        nonlocal left
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace) as harness:
         load = Load(harness, Random(1))
         await load.send(100)
         await harness.caught_up()
@@ -94,8 +93,6 @@ def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.
         await load.send(10)
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -121,16 +118,14 @@ def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> N
         run_app(test, counting("rocksdb"), seed=seed, topics=TOPICS, processing_guarantee=guarantee)
 
 
-def test_stores_that_cannot_be_closed_are_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_stores_that_cannot_be_closed_are_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """When the owner of the stores has died they are closed at the end; errors of that are logged, and the first error counts."""
     broken = Broken(monkeypatch, "close")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS) as harness:
         await harness.produce("in", "a", "v")
         await harness.caught_up()
         broken.left = 1
         child(harness, "state-manager").tell(Strange())
         assert isinstance(await harness.ended(1000), AssertionError)
         assert "could not close stores: there is no room" in caplog.text
-
-    run_app(test, counting("rocksdb"), topics=TOPICS)

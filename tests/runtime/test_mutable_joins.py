@@ -8,8 +8,8 @@ import pytest
 
 from ks_actors import Consumed, Produced, serdes
 from ks_actors.dsl import JoinWindows, StreamJoined, StreamsBuilder
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, in_virtual_time
 
 ROWS = serdes.json(dict)
 PLAIN = serdes.Serde.of(str.encode, bytes.decode)
@@ -20,7 +20,8 @@ PLAIN = serdes.Serde.of(str.encode, bytes.decode)
 @pytest.mark.parametrize("store_type", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("key", [serdes.STRING, PLAIN])
 @pytest.mark.parametrize("method", ["join", "left_join", "outer_join"])
-def test_rows_are_committed_and_met_after_a_restart(method: str, key: serdes.Serde[Any], store_type: Any, guarantee: str) -> None:
+@in_virtual_time
+async def test_rows_are_committed_and_met_after_a_restart(method: str, key: serdes.Serde[Any], store_type: Any, guarantee: str) -> None:
     """Waiting records in the stores of both sides are in their changelogs, and are there again when the task has begun anew without its state."""
     builder = StreamsBuilder()
     rows = Consumed(key, ROWS)
@@ -30,8 +31,7 @@ def test_rows_are_committed_and_met_after_a_restart(method: str, key: serdes.Ser
         builder.stream("other", rows), lambda left, right: {"left": left, "right": right}, windows, options
     )
     joined.to("out", Produced(key, ROWS))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=dict.fromkeys(["in", "other", "out"], 1), processing_guarantee=guarantee) as harness:
         await harness.produce("in", "a", {"n": 1}, 0)
         await harness.produce("in", "b", {"n": 2}, 0)
         await harness.caught_up()
@@ -47,5 +47,3 @@ def test_rows_are_committed_and_met_after_a_restart(method: str, key: serdes.Ser
         met = [("a", {"left": {"n": 1}, "right": {"m": 1}}), ("c", {"left": {"n": 3}, "right": {"m": 2}})]
         alone = [] if method == "join" else [("b", {"left": {"n": 2}, "right": None})]
         assert found == [met[0], *alone, met[1]]
-
-    run_app(test, builder.build(), topics=dict.fromkeys(["in", "other", "out"], 1), processing_guarantee=guarantee)

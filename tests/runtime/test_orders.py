@@ -12,8 +12,8 @@ import pytest
 
 from ks_actors import App, KsActorsError, NotRunning, TaskTimeout
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import AppHarness, _harness, run_app
-from tests.runtime.helpers import EOS, Bomb, counting, echo, in_app
+from ks_actors.testing import AppHarness, _harness
+from tests.runtime.helpers import EOS, Bomb, counting, echo, in_app, in_virtual_time
 from tests.runtime.outages import Line, Weather
 
 IN_AND_OUT = {"in": 1, "out": 1}
@@ -41,11 +41,13 @@ async def process(harness: AppHarness, value: str) -> None:
 
 
 @ids
-def test_an_order_that_comes_during_a_rollback_has_a_deadline(what: str, order: Callable[[App], Awaitable[Any]], weather: Weather) -> None:
+@in_virtual_time
+async def test_an_order_that_comes_during_a_rollback_has_a_deadline(what: str, order: Callable[[App], Awaitable[Any]], weather: Weather) -> None:
     """It raises TaskTimeout when its time is over, and nothing of it happens when the rollback has ended."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        echo(bomb), topics=IN_AND_OUT, processing_guarantee=EOS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER
+    ) as harness:
         app = harness.app
         await process(harness, "1")
         bomb.armed = 1
@@ -62,8 +64,6 @@ def test_an_order_that_comes_during_a_rollback_has_a_deadline(what: str, order: 
         await process(harness, "3")
         assert [worker.name for worker in app.workers()] == ["app-Worker-2"]
         assert {record.value for record in await harness.read("out")} == {"1", "2", "3"}
-
-    run_app(test, echo(bomb), topics=IN_AND_OUT, processing_guarantee=EOS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
 
 
 @ids

@@ -15,7 +15,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.runtime.stores import _state_manager
 from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
-from tests.runtime.helpers import EOS, Load, check_counts, counting
+from tests.runtime.helpers import EOS, Load, check_counts, counting, in_virtual_time
 from tests.runtime.outages import ANSWER_LATER, LATER, Line, Weather, check_disk, check_memory
 
 pytestmark = pytest.mark.unmeasured
@@ -211,12 +211,14 @@ class Steady(Random):
 
 
 @pytest.mark.parametrize("fate", [LATER, ANSWER_LATER])
-def test_a_commit_refused_while_the_app_closed_is_not_on_its_disk(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_commit_refused_while_the_app_closed_is_not_on_its_disk(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closed while a commit waits for the log, written to disk when idle, thrown out, and refused: its state is that of the commit before."""
     weather = Weather(Steady(fate), 60.0)
     monkeypatch.setattr(_harness, "Connection", partial(Line, weather))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("rocksdb"), topics={"in": PARTITIONS, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100, transaction_timeout_ms=60_000
+    ) as harness:
         load = Load(harness, Random(1), keys=40)
         await load.send(200)
         await harness.caught_up()
@@ -235,8 +237,3 @@ def test_a_commit_refused_while_the_app_closed_is_not_on_its_disk(fate: str, mon
         await harness.caught_up()
         check_memory(harness)
         check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(
-        test, counting("rocksdb"), topics={"in": PARTITIONS, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100,
-        transaction_timeout_ms=60_000,
-    )  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ks_actors import UncaughtResponse
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, in_virtual_time
 from tests.runtime.test_separate_commits import Calls, committed_after, side_by_side
 
 PARTITIONS = 4
@@ -35,11 +35,11 @@ def slow_tasks(harness: AppHarness) -> int:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_task_that_moves_waits_for_its_own_calls_only(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_task_that_moves_waits_for_its_own_calls_only(guarantee: str) -> None:
     """When a member joins, tasks without slow calls go on here or there at once; those with slow calls move when the calls have ended, once each."""
     quick, slow = Calls(lambda: 0.001), Calls(lambda: 10.0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(side_by_side(quick, slow), topics=TOPICS, **settings(guarantee)) as harness:
         await call_slowly(harness)
         async with harness.another(client_id="other") as other:
             for index in range(20):
@@ -55,15 +55,13 @@ def test_a_task_that_moves_waits_for_its_own_calls_only(guarantee: str) -> None:
         assert Counter(record.value for record in await harness.read("slow-out")) == Counter(f"slow-{number}" for number in range(PARTITIONS))
         assert set(slow.made.values()) == set(quick.made.values()) == {1}
 
-    run_app(test, side_by_side(quick, slow), topics=TOPICS, **settings(guarantee))
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_task_that_is_not_to_move_any_more_is_read_on(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_task_that_is_not_to_move_any_more_is_read_on(guarantee: str) -> None:
     """A member that leaves before tasks have come to it gives them back: they are read on here when their calls have ended, and nothing twice."""
     slow = Calls(lambda: 10.0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, **settings(guarantee)) as harness:
         await call_slowly(harness)
         async with harness.another(client_id="other"):
             await harness.kit.clock.advance(1)
@@ -73,16 +71,14 @@ def test_a_task_that_is_not_to_move_any_more_is_read_on(guarantee: str) -> None:
         assert set(slow.made.values()) == {1}
         assert len(await harness.read("slow-out")) == 2 * PARTITIONS
 
-    run_app(test, side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, **settings(guarantee))
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("loses", ["harness", "other", "crash"])
-def test_a_membership_that_is_lost_meanwhile_loses_nothing(loses: str, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_membership_that_is_lost_meanwhile_loses_nothing(loses: str, guarantee: str) -> None:
     """A member that is thrown out, or dies, while tasks are to move: all is processed, and results are as exact as promised."""
     slow = Calls(lambda: 10.0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, **settings(guarantee)) as harness:
         await call_slowly(harness)
         async with harness.another(client_id="other") as other:
             await harness.kit.clock.advance(1)
@@ -97,11 +93,10 @@ def test_a_membership_that_is_lost_meanwhile_loses_nothing(loses: str, guarantee
             assert results.keys() == {f"slow-{number}" for number in range(PARTITIONS)}
             assert guarantee == "at_least_once" or results.total() == PARTITIONS
 
-    run_app(test, side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, **settings(guarantee))
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_call_that_does_not_end_keeps_its_task_for_max_drain_ms(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_call_that_does_not_end_keeps_its_task_for_max_drain_ms(guarantee: str) -> None:
     """The task fails alone after that time, and moves without the call, which the other member makes again."""
     errors: list[Exception] = []
     stuck = ["slow-0", "slow-1", "slow-2", "slow-3"]
@@ -116,7 +111,9 @@ def test_a_call_that_does_not_end_keeps_its_task_for_max_drain_ms(guarantee: str
         errors.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, max_drain_ms=2_000, uncaught_handler=note, **settings(guarantee)
+    ) as harness:
         await call_slowly(harness)
         async with harness.another(client_id="other") as other:
             await harness.kit.clock.advance(10)
@@ -124,5 +121,3 @@ def test_a_call_that_does_not_end_keeps_its_task_for_max_drain_ms(guarantee: str
             await harness.caught_up()
         assert sorted(str(record.value) for record in await harness.read("slow-out")) == [f"slow-{number}" for number in range(PARTITIONS)]
         assert len(errors) == PARTITIONS
-
-    run_app(test, side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, max_drain_ms=2_000, uncaught_handler=note, **settings(guarantee))

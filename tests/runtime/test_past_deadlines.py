@@ -6,8 +6,8 @@ import asyncio
 
 from ks_actors import Processor, ProcessorContext, PunctuationType, Record
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_virtual_time
 
 IDLE_MS, CALL_S = 1_000, 8.0
 
@@ -27,7 +27,8 @@ class Once(Processor[str, str, str, str]):
         self._context.forward(record)
 
 
-def test_a_task_whose_calls_leave_no_room_does_not_wake_for_its_inputs() -> None:
+@in_virtual_time
+async def test_a_task_whose_calls_leave_no_room_does_not_wake_for_its_inputs() -> None:
     """The wait for an empty input ends while a call that is full goes on: nothing turns the loop until the call has ended."""
     builder = StreamsBuilder()
 
@@ -37,8 +38,7 @@ def test_a_task_whose_calls_leave_no_room_does_not_wake_for_its_inputs() -> None
 
     both = builder.stream("one", STRINGS).merge(builder.stream("other", STRINGS))
     both.process(Once).map_values(call, max_in_flight=1).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"one": 1, "other": 1, "out": 1}, max_task_idle_ms=IDLE_MS, commit_interval_ms=30_000) as harness:
         await harness.produce("one", b"k", b"1")
         await asyncio.sleep(2 * IDLE_MS / 1000)
         steps = harness.kit._dispatch.steps
@@ -46,5 +46,3 @@ def test_a_task_whose_calls_leave_no_room_does_not_wake_for_its_inputs() -> None
         assert harness.kit._dispatch.steps - steps < 400
         await harness.caught_up()
         assert [record.value for record in await harness.read("out")] == ["tick", "1"]
-
-    run_app(test, builder.build(), topics={"one": 1, "other": 1, "out": 1}, max_task_idle_ms=IDLE_MS, commit_interval_ms=30_000)

@@ -14,7 +14,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, in_app
+from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
 
 STRINGS = Consumed(STRING, STRING)
 AGE_MS = 20_000
@@ -72,10 +72,11 @@ async def test_topics_that_come_are_read_within_the_age_of_metadata(harness: App
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("counted", ["", "counted", "by_value"])
-def test_an_app_may_start_before_any_topic_matches(guarantee: str, counted: str) -> None:
+@in_virtual_time
+async def test_an_app_may_start_before_any_topic_matches(guarantee: str, counted: str) -> None:
     """It reads the topics when they come, and makes its own topics then, with as many partitions as these need."""
-
-    async def test(harness: AppHarness) -> None:
+    topology = following(**({counted: True} if counted else {}))
+    async with AppHarness(topology, topics=OUT, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS) as harness:
         assert harness.app.state.name == "RUNNING"
         await harness.log.create_topics([NewTopic("in-a", 3)])
         await send(harness, "in-a", "x", partition=2)
@@ -85,9 +86,6 @@ def test_an_app_may_start_before_any_topic_matches(guarantee: str, counted: str)
         internal = {name: topic.partitions for name, topic in topics.items() if name.startswith("app-")}
         assert set(internal.values()) <= {3}
         assert bool(internal) == bool(counted)
-
-    topology = following(**({counted: True} if counted else {}))
-    run_app(test, topology, topics=OUT, processing_guarantee=guarantee, metadata_max_age_ms=AGE_MS)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -172,19 +170,17 @@ async def test_topics_of_a_pattern_that_are_not_joined_may_have_any_number_of_pa
     await until_read(harness, 1, AGE_MS)
 
 
-def test_patterns_never_match_internal_topics() -> None:
+@in_virtual_time
+async def test_patterns_never_match_internal_topics() -> None:
     """Patterns leave out Kafka's own topics too: nobody wants to read one's own changelog."""
     builder = StreamsBuilder()
     builder.stream(re.compile(".*n.*"), STRINGS).group_by_key().count(Materialized("counts", STRING, LONG))
     topology = builder.build()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"in": 1, "__internal": 1}, metadata_max_age_ms=AGE_MS) as harness:
         await send(harness, "in", "1")
         await harness.caught_up()
         read = {partition for task in harness.app._metrics.tasks.values() for partition in task.group.queues}
         assert read == {TopicPartition("in", 0)}
-
-    run_app(test, topology, topics={"in": 1, "__internal": 1}, metadata_max_age_ms=AGE_MS)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -33,7 +33,7 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, echo
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, echo, in_virtual_time
 
 P = TopicPartition("t", 0)
 
@@ -202,14 +202,14 @@ class Starting(Processor[str, str, str, str]):
         pass
 
 
-def test_processors_may_say_when_punctuations_begin() -> None:
+@in_virtual_time
+async def test_processors_may_say_when_punctuations_begin() -> None:
     """`start_ms` is the time of the first call; the object that `schedule` returns ends the calls."""
     topology = Topology()
     topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
     topology.add_processor("starting", Starting, "source")
     topology.add_sink("sink", "out", "starting", key=serdes.STRING, value=serdes.STRING)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"in": 1, "out": 1}) as harness:
         await harness.kit.clock.advance(10)
         for time in (5, 24, 26, 34, 36):
             await harness.produce("in", "a", "v", time)
@@ -217,21 +217,19 @@ def test_processors_may_say_when_punctuations_begin() -> None:
         found = by_key(await harness.read("out"))
         assert found == {"wall": ["25", "35"], "stream": ["26", "36"]}
 
-    run_app(test, topology, topics={"in": 1, "out": 1})
-
 
 # --- progress of processors -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_emitted_results_of_closed_windows_are_not_emitted_again(guarantee: str) -> None:
+@in_virtual_time
+async def test_emitted_results_of_closed_windows_are_not_emitted_again(guarantee: str) -> None:
     """The time up to which closed windows were emitted is committed with the positions: neither a restart nor a crash emits them again."""
     builder = StreamsBuilder()
     windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(1000, 0))
     counts = windows.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("windows", serdes.STRING, serdes.LONG))
     counts.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
         for round_, time in enumerate((500, 1500, 2500, 3500)):
             await harness.produce("in", "a", "v", time)
             await harness.caught_up()
@@ -242,29 +240,26 @@ def test_emitted_results_of_closed_windows_are_not_emitted_again(guarantee: str)
             await harness.restart()
         assert by_key(await harness.read("out")) == {"a@0": [1], "a@1000": [1], "a@2000": [1]}
 
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
-
 
 # --- topologies -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pattern_reads_all_topics_that_match() -> None:
+@in_virtual_time
+async def test_a_pattern_reads_all_topics_that_match() -> None:
     """A source with a pattern reads the topics that match it in full when the app starts."""
     topology = Topology()
     topology.add_source("source", re.compile("in-.*"), key=serdes.STRING, value=serdes.STRING)
     topology.add_sink("sink", "out", "source", key=serdes.STRING, value=serdes.STRING)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"in-a": 1, "in-b": 2, "in-": 1, "not-in-c": 1, "out": 1}) as harness:
         for topic in ("in-a", "in-b", "in-", "not-in-c"):
             await harness.produce(topic, b"k", topic.encode())
         await harness.kit.clock.advance(1)
         await harness.caught_up()
         assert sorted(by_key(await harness.read("out"))["k"]) == ["in-", "in-a", "in-b"]
 
-    run_app(test, topology, topics={"in-a": 1, "in-b": 2, "in-": 1, "not-in-c": 1, "out": 1})
 
-
-def test_repartition_topics_have_the_size_of_their_partner_in_a_join() -> None:
+@in_virtual_time
+async def test_repartition_topics_have_the_size_of_their_partner_in_a_join() -> None:
     """A repartitioned stream that is joined with a table has as many partitions as the table's topic."""
     builder = StreamsBuilder()
     table = builder.table("right", Consumed(serdes.STRING, serdes.STRING))
@@ -272,8 +267,7 @@ def test_repartition_topics_have_the_size_of_their_partner_in_a_join() -> None:
     stream.join(table, lambda left, right: f"{left}+{right}", Joined(serdes.STRING, serdes.STRING, serdes.STRING, name="joined")).to(
         "out", STRINGS_OUT
     )
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 2, "right": 5, "out": 1}) as harness:
         (name,) = [name for name in await harness.log.describe_topics() if name.endswith("-repartition")]
         assert (await harness.log.describe_topics())[name].partitions == 5
         await harness.produce("right", "k", "r", 0)
@@ -282,25 +276,21 @@ def test_repartition_topics_have_the_size_of_their_partner_in_a_join() -> None:
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"k": ["k+r"]}
 
-    run_app(test, builder.build(), topics={"in": 2, "right": 5, "out": 1})
 
-
-def test_repartition_topics_may_follow_each_other() -> None:
+@in_virtual_time
+async def test_repartition_topics_may_follow_each_other() -> None:
     """A repartition topic behind another one has its size, or the one that it was given; results are exact through all of them."""
     builder = StreamsBuilder()
     first = builder.stream("in", STRINGS).repartition(Repartitioned(serdes.STRING, serdes.STRING, name="first", partitions=3))
     second = first.select_key(lambda key, value: value).repartition(Repartitioned(serdes.STRING, serdes.STRING, name="second"))
     counts = second.group_by_key(Grouped(serdes.STRING, serdes.STRING)).count(Materialized("counts", serdes.STRING, serdes.LONG))
     counts.to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee="exactly_once_v2") as harness:
         sizes = {name: topic.partitions for name, topic in (await harness.log.describe_topics()).items()}
         assert sizes["app-first-repartition"] == sizes["app-second-repartition"] == sizes["app-counts-changelog"] == 3
         await harness.produce_all("in", [TestRecord(f"x{number}", f"k{number % 5}", 0) for number in range(50)])
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {f"k{number}": list(range(1, 11)) for number in range(5)}
-
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee="exactly_once_v2")
 
 
 def test_repartition_topics_in_a_circle_need_a_size() -> None:
@@ -314,27 +304,25 @@ def test_repartition_topics_in_a_circle_need_a_size() -> None:
         run_app(lambda _: pytest.fail("it started"), topology)
 
 
-def test_records_without_a_time_may_be_left_out() -> None:
+@in_virtual_time
+async def test_records_without_a_time_may_be_left_out() -> None:
     """With an extractor that skips them, records with a negative time are dropped, counted, and committed over."""
     builder = StreamsBuilder()
     builder.stream("in", Consumed(serdes.STRING, serdes.STRING, timestamp_extractor=LogAndSkipOnInvalidTimestamp())).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}) as harness:
         await harness.produce_all("in", [TestRecord("a", str(time), time) for time in (3, -1, 4, -1)])
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": ["3", "4"]}
         assert harness.app.metrics()["dropped-records-total"] == 2
 
-    run_app(test, builder.build(), topics={"in": 1, "out": 1})
 
-
-def test_inputs_with_nothing_but_bad_records_hold_nobody_up() -> None:
+@in_virtual_time
+async def test_inputs_with_nothing_but_bad_records_hold_nobody_up() -> None:
     """Of two inputs one may have only records that are left out."""
     builder = StreamsBuilder()
     numbers = Consumed(serdes.STRING, serdes.INTEGER)
     builder.stream("left", numbers).merge(builder.stream("right", numbers)).to("out", Produced(serdes.STRING, serdes.INTEGER))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"left": 1, "right": 1, "out": 1}, deserialization_exception_handler="continue") as harness:
         await harness.produce_all("left", [TestRecord("a", b"bad", 0)] * 3)
         await harness.produce_all("right", [TestRecord("a", b"bad", 0)] * 3)
         await harness.caught_up()
@@ -342,8 +330,6 @@ def test_inputs_with_nothing_but_bad_records_hold_nobody_up() -> None:
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": [5]}
         assert harness.app.metrics()["dropped-records-total"] == 6
-
-    run_app(test, builder.build(), topics={"left": 1, "right": 1, "out": 1}, deserialization_exception_handler="continue")
 
 
 # --- output under pressure ------------------------------------------------------------------------------------------------------
@@ -386,22 +372,20 @@ def test_processing_stops_when_too_much_output_waits(monkeypatch: pytest.MonkeyP
     assert 100_000 < most < 600_000
 
 
-def test_large_records_are_written_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_large_records_are_written_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly once, too: few records that are too much for the memory are not left waiting for a commit that is far away."""
     monkeypatch.setattr(_collector, "_HIGH", 1 << 20)
     monkeypatch.setattr(_collector, "_LOW", 1 << 19)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        echo(), topics={"in": 1, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=60_000, transaction_timeout_ms=600_000
+    ) as harness:
         await harness.produce_all("in", [TestRecord("k", "v" * 2_000, 0)] * 4_000)
         while harness.app.metrics()["process-total"] < 4_000:
             await asyncio.sleep(0.1)
         assert harness.app.metrics()["commit-total"] == 0
         await harness.caught_up()
         assert len(await harness.read("out")) == 4_000
-
-    run_app(
-        test, echo(), topics={"in": 1, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=60_000, transaction_timeout_ms=600_000
-    )
 
 
 # --- the harness's own ----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from ks_actors import ProcessingFailed
 from ks_actors.lifecycle._backoff import TaskBackoff
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, by_key, counting, echo
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, by_key, counting, echo, in_virtual_time
 
 
 class Poison:
@@ -39,11 +39,18 @@ def replace(_: Exception) -> UncaughtResponse:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_record_that_fails_again_and_again_is_tried_less_and_less_often(guarantee: str, workers: int) -> None:
+@in_virtual_time
+async def test_a_record_that_fails_again_and_again_is_tried_less_and_less_often(guarantee: str, workers: int) -> None:
     """At once, then after rests that double up to 5 s; other tasks go on meanwhile, and it is done as soon as it can be."""
     poison = Poison("poison")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        echo(poison),
+        topics={"in": 2, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        uncaught_handler=replace,
+        num_workers=workers,
+    ) as harness:
         await harness.produce("in", "a", "good", partition=0)
         await harness.produce("in", "a", "poison", partition=0)
         await harness.produce("in", "a", "behind", partition=0)
@@ -62,18 +69,15 @@ def test_a_record_that_fails_again_and_again_is_tried_less_and_less_often(guaran
         assert set(found["a"]) == {"good", "poison", "behind"}
         assert found["b"] == [str(number) for number in range(100)]
 
-    run_app(
-        test, echo(poison), topics={"in": 2, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, uncaught_handler=replace,
-        num_workers=workers,
-    )  # fmt: skip
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_tasks_that_fail_do_not_end_each_others_rests(guarantee: str) -> None:
+@in_virtual_time
+async def test_tasks_that_fail_do_not_end_each_others_rests(guarantee: str) -> None:
     """Two of them, exactly once with one transaction: both are tried less and less often, and the third goes on."""
     poison = Poison("one", "two")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory", poison), topics={"in": 3, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, uncaught_handler=replace
+    ) as harness:
         await harness.produce("in", "a", "one", partition=0)
         await harness.produce("in", "b", "two", partition=1)
         for number in range(100):
@@ -86,17 +90,12 @@ def test_tasks_that_fail_do_not_end_each_others_rests(guarantee: str) -> None:
         await harness.caught_up()
         assert [record.value for record in await harness.read("out") if record.key == "c"] == list(range(1, 101))
 
-    run_app(
-        test, counting("in_memory", poison), topics={"in": 3, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100,
-        uncaught_handler=replace,
-    )  # fmt: skip
 
-
-def test_an_app_closes_while_a_task_rests() -> None:
+@in_virtual_time
+async def test_an_app_closes_while_a_task_rests() -> None:
     """It waits for no rest; a later caller does the record."""
     poison = Poison("poison")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(poison), topics={"in": 1, "out": 1}, uncaught_handler=replace) as harness:
         await harness.produce("in", "a", "poison")
         await asyncio.sleep(10)
         loop = asyncio.get_running_loop()
@@ -107,8 +106,6 @@ def test_an_app_closes_while_a_task_rests() -> None:
         await harness.restart()
         await harness.caught_up()
         assert [record.value for record in await harness.read("out")] == ["poison"]
-
-    run_app(test, echo(poison), topics={"in": 1, "out": 1}, uncaught_handler=replace)
 
 
 def failed(partition: int, offset: int | None) -> ProcessingFailed:

@@ -18,9 +18,9 @@ from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._task_manager import TaskManager
 from ks_actors.task._task import Task
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo, in_app, in_virtual_time
 
 dispatch = TaskManager._dispatch
 
@@ -78,7 +78,8 @@ def everything(bomb: Bomb) -> Topology:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_the_known_ready_tasks_are_the_ready_ones(guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_the_known_ready_tasks_are_the_ready_ones(guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each message, of any kind, the ready tasks are those that say so when all are asked; and in the end all is processed."""
     monkeypatch.setattr(TaskManager, "_dispatch", checked)
     random = Random(seed)
@@ -115,15 +116,7 @@ def test_the_known_ready_tasks_are_the_ready_ones(guarantee: str, seed: int, mon
     async def lose(harness: AppHarness) -> None:
         harness.lose_membership()
 
-    async def test(harness: AppHarness) -> None:
-        for _ in range(25):
-            await random.choice([records, records, records, time, time, pause, boom, commit, worker, delete, lose])(harness)
-        bomb.armed = 0
-        await harness.kit.clock.advance(3)
-        await harness.caught_up()
-
-    run_app(
-        test,
+    async with AppHarness(
         everything(bomb),
         seed=seed,
         topics={"left": 4, "right": 4, "out": 2, "ticks": 1, "counts": 1},
@@ -135,33 +128,32 @@ def test_the_known_ready_tasks_are_the_ready_ones(guarantee: str, seed: int, mon
         buffered_records_per_partition=20,
         input_buffer_max_bytes=5_000,
         uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
+    ) as harness:
+        for _ in range(25):
+            await random.choice([records, records, records, time, time, pause, boom, commit, worker, delete, lose])(harness)
+        bomb.armed = 0
+        await harness.kit.clock.advance(3)
+        await harness.caught_up()
 
 
-def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
+@in_virtual_time
+async def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
     """Priorities age, and waiting for empty partitions ends, by a time that goes on when the wall clock is set back by an hour."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("left", STRINGS).merge(builder.stream("right", STRINGS)).to("out", STRINGS_OUT)
+    async with AppHarness(
+        builder.build(), topics={"left": 1, "right": 1, "out": 1}, wall_clock_ms=10_000_000, max_task_idle_ms=500, commit_interval_ms=100
+    ) as harness:
         await harness.produce("left", "a", "1")
         await harness.kit.clock.advance(0.1)
         harness.kit.set_clock_back(3_600)
         await harness.kit.clock.advance(1)
         assert [record.value for record in await harness.read("out")] == ["1"]
 
-    builder = StreamsBuilder()
-    builder.stream("left", STRINGS).merge(builder.stream("right", STRINGS)).to("out", STRINGS_OUT)
-    run_app(
-        test,
-        builder.build(),
-        topics={"left": 1, "right": 1, "out": 1},
-        wall_clock_ms=10_000_000,
-        max_task_idle_ms=500,
-        commit_interval_ms=100,
-    )
-
 
 @pytest.mark.parametrize("interval_s", [1, 600])
-def test_punctuators_go_back_with_the_wall_clock(interval_s: int) -> None:
+@in_virtual_time
+async def test_punctuators_go_back_with_the_wall_clock(interval_s: int) -> None:
     """A wall-clock punctuator is called within two intervals when the clock is set back by an hour, on its grid, and as often as ever from there."""
     called: list[int] = []
 
@@ -172,7 +164,9 @@ def test_punctuators_go_back_with_the_wall_clock(interval_s: int) -> None:
         def process(self, record: Record[str, str]) -> None:
             """Do nothing."""
 
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Ticking)
+    async with AppHarness(builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000) as harness:
         await harness.kit.clock.advance(2.5 * interval_s)
         assert len(called) == 2
         harness.kit.set_clock_back(3_600)
@@ -184,14 +178,11 @@ def test_punctuators_go_back_with_the_wall_clock(interval_s: int) -> None:
         assert len(called) == before + 3
         assert all(at % (interval_s * 1000) < 10 for at in called)
 
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).process(Ticking)
-    run_app(test, builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000)
-
 
 @pytest.mark.parametrize("interval_s", [60, 3_600])
 @pytest.mark.parametrize("step_s", [-7_200, -1_800, 900, 7_200])
-def test_an_idle_app_notices_a_clock_that_was_set(step_s: int, interval_s: int) -> None:
+@in_virtual_time
+async def test_an_idle_app_notices_a_clock_that_was_set(step_s: int, interval_s: int) -> None:
     """A call that is due by then comes within 5 s, another one within an interval: no timer tells of the step, and no record comes."""
     called: list[float] = []
 
@@ -202,7 +193,9 @@ def test_an_idle_app_notices_a_clock_that_was_set(step_s: int, interval_s: int) 
         def process(self, record: Record[str, str]) -> None:
             """Do nothing."""
 
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).process(Ticking)
+    async with AppHarness(builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000) as harness:
         await harness.kit.clock.advance(1.7 * interval_s)
         assert len(called) == 1
         harness.kit.set_clock_back(-step_s)
@@ -211,10 +204,6 @@ def test_an_idle_app_notices_a_clock_that_was_set(step_s: int, interval_s: int) 
         assert len(called) in {2, 3}
         passed = called[1] - at
         assert passed <= (5.1 if step_s >= 0.3 * interval_s + 1 else interval_s + 5.1)
-
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).process(Ticking)
-    run_app(test, builder.build(), topics={"in": 1}, wall_clock_ms=36_000_000)
 
 
 @in_app(echo(), topics={"in": 2, "out": 1}, task_priority=lambda task: -task.partition, worker_slice_ms=1)

@@ -31,9 +31,9 @@ from ks_actors.runtime.output import RejectedRecords
 from ks_actors.runtime.shared import Metrics
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo, in_app, in_virtual_time
 
-SMALL = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"}), "letters": 2}
+SMALL: dict[str, Any] = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"}), "letters": 2}
 BIG = "x" * 1000
 
 
@@ -51,11 +51,11 @@ class Asked:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_only_refused_records_are_left_out(guarantee: str) -> None:
+@in_virtual_time
+async def test_only_refused_records_are_left_out(guarantee: str) -> None:
     """Of a batch with records that are too large these are left out, asked about and counted once; all others are written, in order, once."""
     asked = Asked()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee) as harness:
         await harness.produce_all("in", [TestRecord("a", BIG + str(number) if number % 10 == 3 else str(number), 0) for number in range(40)])
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": [str(number) for number in range(40) if number % 10 != 3]}
@@ -67,22 +67,18 @@ def test_only_refused_records_are_left_out(guarantee: str) -> None:
         assert [record.value for record in await harness.read("out")][-2:] == ["next", "last"]
         assert harness.app.metrics()["dropped-records-total"] == 5
 
-    run_app(test, echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_equal_records_are_each_left_out(guarantee: str) -> None:
+@in_virtual_time
+async def test_equal_records_are_each_left_out(guarantee: str) -> None:
     """Records with the same key and value are asked about one by one, and counted so."""
     asked = Asked()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee) as harness:
         for _ in range(3):
             await harness.produce_all("in", [TestRecord("a", value, 0) for value in (BIG, "small", BIG)])
             await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": ["small"] * 3}
         assert len(asked.values) == harness.app.metrics()["dropped-records-total"] == 6
-
-    run_app(test, echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -99,77 +95,68 @@ async def test_refused_records_go_to_the_dead_letter_queue(harness: AppHarness, 
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_letter_that_is_refused_too(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_letter_that_is_refused_too(guarantee: str) -> None:
     """A dead letter that its topic cannot hold either is asked about, and left out: no letter is written about it."""
-    topics = {**SMALL, "letters": NewTopic("letters", 1, {"max.message.bytes": "200"})}
-
-    async def test(harness: AppHarness) -> None:
+    topics: dict[str, Any] = {**SMALL, "letters": NewTopic("letters", 1, {"max.message.bytes": "200"})}
+    async with AppHarness(
+        echo(), topics=topics, production_exception_handler="continue", errors_dead_letter_queue_topic_name="letters", processing_guarantee=guarantee
+    ) as harness:
         await harness.produce_all("in", [TestRecord("a", value, 7) for value in ("1", BIG, "2")])
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
         assert await harness.read("letters") == []
         assert harness.app.metrics()["dropped-records-total"] == 2
 
-    run_app(
-        test,
-        echo(),
-        topics=topics,
-        production_exception_handler="continue",
-        errors_dead_letter_queue_topic_name="letters",
-        processing_guarantee=guarantee,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_record_without_a_key_for_a_compacted_topic(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_record_without_a_key_for_a_compacted_topic(guarantee: str) -> None:
     """A record that a compacted topic cannot hold is dropped like one that is too large."""
-    topics = {"in": 1, "out": NewTopic("out", 1, {"cleanup.policy": "compact"})}
-
-    async def test(harness: AppHarness) -> None:
+    topics: dict[str, Any] = {"in": 1, "out": NewTopic("out", 1, {"cleanup.policy": "compact"})}
+    async with AppHarness(echo(), topics=topics, production_exception_handler="continue", processing_guarantee=guarantee) as harness:
         await harness.produce_all("in", [TestRecord(key, "v", 0) for key in ("a", None, "b", None)])
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": ["v"], "b": ["v"]}
         assert harness.app.metrics()["dropped-records-total"] == 2
 
-    run_app(test, echo(), topics=topics, production_exception_handler="continue", processing_guarantee=guarantee)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_topic_that_is_not_there(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_topic_that_is_not_there(guarantee: str) -> None:
     """Where the error is about no record in particular all of the partition are dropped; those of other topics are written."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
     stream.to(lambda key, value, context: "nowhere", STRINGS_OUT)
     stream.to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(), topics={"in": 1, "out": 1}, production_exception_handler="continue", processing_guarantee=guarantee
+    ) as harness:
         await harness.produce_all("in", [TestRecord("a", str(number), 0) for number in range(5)])
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": [str(number) for number in range(5)]}
         assert harness.app.metrics()["dropped-records-total"] == 5
 
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, production_exception_handler="continue", processing_guarantee=guarantee)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_handler_that_fails_ends_the_app(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_handler_that_fails_ends_the_app(guarantee: str) -> None:
     """With FAIL the app ends by ProductionFailed."""
     asked = Asked(HandlerResponse.FAIL)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee) as harness:
         await harness.produce_all("in", [TestRecord("a", value, 0) for value in (BIG, BIG)])
         assert isinstance(await harness.ended(1000), ProductionFailed)
         assert set(asked.values) == {BIG.encode()}
 
-    run_app(test, echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee)
-
 
 @pytest.mark.parametrize("seed", range(4))
-def test_state_and_output_stay_exact(seed: int) -> None:
+@in_virtual_time
+async def test_state_and_output_stay_exact(seed: int) -> None:
     """Counts with output that is refused now and then are right all the same: state, offsets and the rest of the output are of one commit."""
-    topics = {"in": 2, "out": NewTopic("out", 1, {"max.message.bytes": "60"})}
-
-    async def test(harness: AppHarness) -> None:
+    topics: dict[str, Any] = {"in": 2, "out": NewTopic("out", 1, {"max.message.bytes": "60"})}
+    async with AppHarness(
+        counting("rocksdb"), seed=seed, topics=topics, production_exception_handler="continue", processing_guarantee=EOS, commit_interval_ms=50
+    ) as harness:
         for number in range(60):
             await harness.produce("in", "k" * 80 if number % 9 == 4 else f"k{number % 4}", "v")
         await harness.caught_up()
@@ -180,23 +167,18 @@ def test_state_and_output_stay_exact(seed: int) -> None:
         sent = [f"k{number % 4}" for number in range(60) if number % 9 != 4] + ["k0"]
         assert by_key(await harness.read("out")) == {key: list(range(1, sent.count(key) + 1)) for key in ("k0", "k1", "k2", "k3")}
 
-    run_app(
-        test, counting("rocksdb"), seed=seed, topics=topics, production_exception_handler="continue", processing_guarantee=EOS, commit_interval_ms=50
-    )
 
-
-def test_letters_of_a_handler_to_the_same_topic_are_not_written() -> None:
+@in_virtual_time
+async def test_letters_of_a_handler_to_the_same_topic_are_not_written() -> None:
     """A handler that writes about a refused record to the topic that refused it is not asked for ever."""
 
     def handler(context: Any, record: Any, error: Exception) -> Response:
         return Response(HandlerResponse.RESUME, (DeadLetter("out", record.key, record.value, 0),))
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=SMALL, production_exception_handler=handler) as harness:
         await harness.produce("in", "a", BIG)
         await harness.caught_up()
         assert await harness.read("out") == []
-
-    run_app(test, echo(), topics=SMALL, production_exception_handler=handler)
 
 
 def forgets(*_: object) -> None:

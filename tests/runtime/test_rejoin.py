@@ -16,8 +16,8 @@ from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.instance import _wiring
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 2, "out": 1}
@@ -36,35 +36,34 @@ def test_rests_become_longer() -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_failure_that_stays_does_not_spin(guarantee: str) -> None:
+@in_app(counting("in_memory"), topics=TOPICS, start=False)
+async def test_a_failure_that_stays_does_not_spin(harness: AppHarness, guarantee: str) -> None:
     """When rejoining the group fails again and again the handler is asked a few times, not without end; when the cause is gone all is done."""
     asked: list[float] = []
 
-    async def test(harness: AppHarness) -> None:
-        def handler(error: Exception) -> UncaughtResponse:
-            asked.append(harness.kit.clock.time())
-            return UncaughtResponse.REPLACE_WORKER
+    def handler(error: Exception) -> UncaughtResponse:
+        asked.append(harness.kit.clock.time())
+        return UncaughtResponse.REPLACE_WORKER
 
-        harness._options["uncaught_handler"] = handler
-        await harness.start()
-        load = Load(harness, Random(1))
-        await load.send(50)
-        await harness.caught_up()
-        harness.fail("committed", LogError("away"), 100_000)
-        harness.lose_membership()
-        await load.send(50)
-        await harness.kit.clock.advance(60)
-        assert 5 < len(asked) < 25
-        assert asked[1] - asked[0] < 0.2
-        harness.log._faults._before.clear()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
-
-    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=guarantee, start=False)
+    harness._options["uncaught_handler"] = handler
+    await harness.start()
+    load = Load(harness, Random(1))
+    await load.send(50)
+    await harness.caught_up()
+    harness.fail("committed", LogError("away"), 100_000)
+    harness.lose_membership()
+    await load.send(50)
+    await harness.kit.clock.advance(60)
+    assert 5 < len(asked) < 25
+    assert asked[1] - asked[0] < 0.2
+    harness.log._faults._before.clear()
+    await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, guarantee)
 
 
 @pytest.mark.parametrize("operation", ["send", "commit"])
-def test_a_transaction_that_is_refused_again_and_again_does_not_spin(operation: str) -> None:
+@in_virtual_time
+async def test_a_transaction_that_is_refused_again_and_again_does_not_spin(operation: str) -> None:
     """A log that cannot end transactions has the tasks begun anew at longer and longer intervals."""
     asked: list[Exception] = []
 
@@ -72,7 +71,7 @@ def test_a_transaction_that_is_refused_again_and_again_does_not_spin(operation: 
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler) as harness:
         load = Load(harness, Random(1))
         harness.fail(operation, LogError("away"), 100_000)  # type: ignore[arg-type]  # one of two
         await load.send(50)
@@ -82,52 +81,38 @@ def test_a_transaction_that_is_refused_again_and_again_does_not_spin(operation: 
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, EOS)
 
-    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler)
 
-
-def test_the_first_time_is_at_once() -> None:
+@in_app(echo(), topics=TOPICS)
+async def test_the_first_time_is_at_once(harness: AppHarness) -> None:
     """A member that is thrown out once is back without any rest."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
-        before = harness.kit.clock.time()
-        harness.lose_membership()
-        await harness.produce("in", "a", "2")
-        await harness.caught_up()
-        assert harness.kit.clock.time() - before < 0.3
-
-    run_app(test, echo(), topics=TOPICS)
+    await harness.produce("in", "a", "1")
+    await harness.caught_up()
+    before = harness.kit.clock.time()
+    harness.lose_membership()
+    await harness.produce("in", "a", "2")
+    await harness.caught_up()
+    assert harness.kit.clock.time() - before < 0.3
 
 
-def test_a_rest_ends_when_the_group_assigns_anyway() -> None:
+@in_app(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+async def test_a_rest_ends_when_the_group_assigns_anyway(harness: AppHarness) -> None:
     """Another member that joins makes the group assign: a resting one takes its part of it at once."""
-
-    async def test(harness: AppHarness) -> None:
-        load = Load(harness, Random(1))
-        harness.fail("committed", LogError("away"), 8)
-        harness.lose_membership()
-        await harness.kit.clock.advance(5)
-        async with harness.another(client_id="other"):
-            await load.send(50)
-            await harness.caught_up()
-            await load.send(50)
-            await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(
-        test,
-        counting("in_memory"),
-        topics=TOPICS,
-        processing_guarantee=EOS,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
+    load = Load(harness, Random(1))
+    harness.fail("committed", LogError("away"), 8)
+    harness.lose_membership()
+    await harness.kit.clock.advance(5)
+    async with harness.another(client_id="other"):
+        await load.send(50)
+        await harness.caught_up()
+        await load.send(50)
+        await harness.caught_up()
+    check_counts(await harness.read("out"), load.sent, EOS)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tasks begin behind that: the tasks given up are those assigned before, not those of a later assignment."""
-
     made: list[Poller] = []
 
     class Known(Poller):
@@ -136,8 +121,7 @@ def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monk
             made.append(self)
 
     monkeypatch.setattr(_wiring, "Poller", Known)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee=EOS, seed=seed) as harness:
         poller = made[0]
         load = Load(harness, Random(seed))
         await load.send(50)
@@ -169,10 +153,9 @@ def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monk
         assert met
         check_counts(await harness.read("out"), load.sent, EOS)
 
-    run_app(test, counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee=EOS, seed=seed)
 
-
-def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a static one does that was thrown out and comes back in time: its generation does not tell assignments apart."""
 
     class Same(Poller):
@@ -180,8 +163,7 @@ def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch
             super()._follow(replace(event, group=replace(event.group, generation=5)) if isinstance(event, Assigned) else event)
 
     monkeypatch.setattr(_wiring, "Poller", Same)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS) as harness:
         load = Load(harness, Random(1))
         for _ in range(3):
             await load.send(50)
@@ -192,21 +174,16 @@ def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch
         assert harness.app.state.name == "RUNNING"
         check_counts(await harness.read("out"), load.sent, EOS)
 
-    run_app(test, counting("in_memory"), topics=TOPICS, processing_guarantee=EOS)
 
-
-def test_a_resting_poller_may_be_closed() -> None:
+@in_app(echo(), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+async def test_a_resting_poller_may_be_closed(harness: AppHarness) -> None:
     """An app that rests before it enters the group anew is closed at once, and the next one does all that is left."""
-
-    async def test(harness: AppHarness) -> None:
-        harness.fail("committed", LogError("away"), 100)
-        harness.lose_membership()
-        await harness.produce("in", "a", "1")
-        await harness.kit.clock.advance(10)
-        await harness.close()
-        harness.log._faults._before.clear()
-        await harness.restart()
-        await harness.caught_up()
-        assert len(await harness.read("out")) == 1
-
-    run_app(test, echo(), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
+    harness.fail("committed", LogError("away"), 100)
+    harness.lose_membership()
+    await harness.produce("in", "a", "1")
+    await harness.kit.clock.advance(10)
+    await harness.close()
+    harness.log._faults._before.clear()
+    await harness.restart()
+    await harness.caught_up()
+    assert len(await harness.read("out")) == 1

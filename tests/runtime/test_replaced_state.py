@@ -11,8 +11,8 @@ import pytest
 from ks_actors import StateError
 from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.state import Ingest, SharedResources
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, in_app
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
 from tests.runtime.standing import active, other, settled
 from tests.runtime.test_giving_up import TOPICS, counted, counting, edit, given_up, store
 from tests.snapshots.helpers import in_memory
@@ -21,11 +21,13 @@ LATE_MS = 4_000_000_000_000  # behind the times of any file
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The stores beside it, which have changelogs, are restored where a crash has left no offset of them."""
     uri = in_memory()
 
-    async def test(harness: AppHarness) -> None:
+    topology = counting(store("a"), store("local", logging=False))
+    async with AppHarness(topology, topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=uri) as harness:
         await counted(harness)
         await harness.app.snapshot()
         await counted(harness)
@@ -36,16 +38,13 @@ def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, caplog
         (line,) = given_up(caplog)
         assert line.startswith("the local state of store a of task 0_0, in ")
 
-    topology = counting(store("a"), store("local", logging=False))
-    run_app(test, topology, topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=uri)
 
-
-def test_a_snapshot_that_takes_the_place_of_a_database_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_snapshot_that_takes_the_place_of_a_database_is_told_of(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """One warning names the stores, the task, the directory and the snapshot."""
     monkeypatch.setattr(_from_snapshot, "WORTH", 0)
     uri = in_memory()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(store("a")), topics=TOPICS, snapshot_uri=uri) as harness:
         await counted(harness)
         await counted(harness)
         await harness.app.snapshot()
@@ -59,8 +58,6 @@ def test_a_snapshot_that_takes_the_place_of_a_database_is_told_of(monkeypatch: p
             f"the local state of store a of task 0_0, in {directory}, is deleted, and replaced: snapshot .* has newer state of it", line
         )
 
-    run_app(test, counting(store("a")), topics=TOPICS, snapshot_uri=uri)
-
 
 def test_rows_from_elsewhere_replace_no_only_copy(tmp_path: Path) -> None:
     """The error names task, store and directory, before anything is written."""
@@ -71,10 +68,10 @@ def test_rows_from_elsewhere_replace_no_only_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("logging", [True, False])
-def test_directories_that_nobody_uses_are_given_up_or_kept(caplog: pytest.LogCaptureFixture, *, logging: bool) -> None:
+@in_virtual_time
+async def test_directories_that_nobody_uses_are_given_up_or_kept(caplog: pytest.LogCaptureFixture, *, logging: bool) -> None:
     """When the delay is over, with a warning for each; one with a store that has no changelog is kept, with one warning."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(store("a", logging=logging)), topics={"in": 2, "out": 1}, state_cleanup_delay_ms=10_000) as harness:
         await harness.produce("in", "k", "v", partition=0)
         await harness.produce("in", "k", "v", partition=1)
         await harness.caught_up()
@@ -94,14 +91,13 @@ def test_directories_that_nobody_uses_are_given_up_or_kept(caplog: pytest.LogCap
                 assert caplog.text.count(kept) == 1
                 assert given_up(caplog) == []
 
-    run_app(test, counting(store("a", logging=logging)), topics={"in": 2, "out": 1}, state_cleanup_delay_ms=10_000)
-
 
 @pytest.mark.parametrize("logging", [True, False])
-def test_directories_that_are_too_old_at_the_start_are_given_up_or_kept(caplog: pytest.LogCaptureFixture, *, logging: bool) -> None:
+@in_virtual_time
+async def test_directories_that_are_too_old_at_the_start_are_given_up_or_kept(caplog: pytest.LogCaptureFixture, *, logging: bool) -> None:
     """As those are that nobody has used while the app ran."""
-
-    async def test(harness: AppHarness) -> None:
+    topology = counting(store("a", logging=logging))
+    async with AppHarness(topology, topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000) as harness:
         await counted(harness)
         await harness.close()
         await harness.restart()
@@ -109,9 +105,6 @@ def test_directories_that_are_too_old_at_the_start_are_given_up_or_kept(caplog: 
         assert len(given_up(caplog)) == logging
         assert ("longer than state_cleanup_dir_max_age_ms" in caplog.text) is True
         assert ("is kept, although" in caplog.text) is not logging
-
-    topology = counting(store("a", logging=logging))
-    run_app(test, topology, topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)
 
 
 @in_app(counting(store("a")), topics=TOPICS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000)

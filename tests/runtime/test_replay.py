@@ -8,8 +8,8 @@ from ks_actors import LogError, serdes
 from ks_actors.dsl import Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.log import IsolationLevel
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, EOS, STRINGS, by_key
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import ALOS, EOS, STRINGS, by_key, in_virtual_time
 
 
 @pytest.mark.parametrize("wipe", [False, True])
@@ -21,14 +21,22 @@ from tests.runtime.helpers import ALOS, EOS, STRINGS, by_key
         (EOS, 100, [1, 2], 0),
     ],
 )
-def test_windows_that_are_too_old_when_they_are_done_again(guarantee: str, retention_ms: int, results: list[int], dropped: int, wipe: bool) -> None:
+@in_virtual_time
+async def test_windows_that_are_too_old_when_they_are_done_again(
+    guarantee: str, retention_ms: int, results: list[int], dropped: int, wipe: bool
+) -> None:
     """At least once, a repeated record for a window behind the retention is dropped from the store, and counted, as in Kafka Streams."""
     builder = StreamsBuilder()
     windows = builder.stream("in", STRINGS).group_by_key().windowed_by(TimeWindows.of_size_and_grace(100, 0))
     counts = windows.count(Materialized("counts", serdes.STRING, serdes.LONG, retention_ms=retention_ms))
     counts.to_stream(lambda key, _: f"{key.key}@{key.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(),
+        topics={"in": 1, "out": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=9_000,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    ) as harness:
         for time in (10, 20, 100_000):
             await harness.produce("in", "a", "v", time)
         # The changelog is written, the offsets are not.
@@ -49,12 +57,3 @@ def test_windows_that_are_too_old_when_they_are_done_again(guarantee: str, reten
         isolation = IsolationLevel.READ_UNCOMMITTED if guarantee == ALOS else IsolationLevel.READ_COMMITTED
         assert by_key(await harness.read("out", isolation=isolation))["a@0"] == results
         assert harness.app.metrics()["dropped-records-total"] == dropped
-
-    run_app(
-        test,
-        builder.build(),
-        topics={"in": 1, "out": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=9_000,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )

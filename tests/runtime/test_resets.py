@@ -10,9 +10,9 @@ from ks_actors import Repartitioned, UnknownTopicOrPartition, serdes
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import UncaughtResponse, blocking
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 TOPICS = {"left": 1, "right": 1, "out": 1}
 RIGHT = TopicPartition("right", 0)
@@ -41,10 +41,17 @@ async def values(harness: AppHarness) -> list[Any]:
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("threads", [False, True])
-def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee: str, reset: str, threads: bool) -> None:
+@in_virtual_time
+async def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee: str, reset: str, threads: bool) -> None:
     """The other input is processed, and the new position is committed in place of the one that the log does not have."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        merged(threads=threads),
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        auto_offset_reset=reset,
+        buffered_records_per_partition=20,
+        commit_interval_ms=100,
+    ) as harness:
         await harness.app.pause()
         for number in range(60):
             await harness.produce("right", "a", f"r{number}", number)
@@ -58,16 +65,6 @@ def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee: str, 
         assert [value for value in found if value[0] == "l"] == [f"l{number}" for number in range(30)]
         assert 20 <= len(found) - 30 < 60
         assert committed(harness, RIGHT) == 60
-
-    run_app(
-        test,
-        merged(threads=threads),
-        topics=TOPICS,
-        processing_guarantee=guarantee,
-        auto_offset_reset=reset,
-        buffered_records_per_partition=20,
-        commit_interval_ms=100,
-    )
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -86,7 +83,8 @@ async def test_a_start_behind_the_beginning_of_the_log_is_committed_anew(harness
     assert committed(harness, RIGHT) == 9
 
 
-def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() -> None:
+@in_virtual_time
+async def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() -> None:
     """With auto_offset_reset latest, records behind a reset are processed again after a rollback, not passed over by another reset."""
     failures = [RuntimeError("boom")]
 
@@ -94,7 +92,25 @@ def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() 
         if value == "r9" and failures:
             raise failures.pop()
 
-    async def test(harness: AppHarness) -> None:
+    async def fill(harness: AppHarness) -> int:
+        for number in range(60):
+            await harness.produce("right", "a", f"old{number}", 0)
+            await harness.turns(10)
+        return 60
+
+    builder = StreamsBuilder()
+    builder.stream("right", STRINGS).peek(fail_once).to("out", STRINGS_OUT)
+    async with AppHarness(
+        builder.build(),
+        topics={"right": 1, "out": 1},
+        processing_guarantee="exactly_once_v2",
+        auto_offset_reset="latest",
+        buffered_records_per_partition=20,
+        commit_interval_ms=60_000,
+        max_poll_interval_ms=600_000,
+        transaction_timeout_ms=120_000,
+        uncaught_handler=lambda error: UncaughtResponse.REPLACE_WORKER,
+    ) as harness:
         await harness.app.pause()
         await harness.log.delete_records({RIGHT: await fill(harness)})
         await harness.app.resume()
@@ -105,27 +121,6 @@ def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_have() 
         assert not failures
         await harness.caught_up()
         assert (await values(harness))[-10:] == [f"r{number}" for number in range(10)]
-
-    async def fill(harness: AppHarness) -> int:
-        for number in range(60):
-            await harness.produce("right", "a", f"old{number}", 0)
-            await harness.turns(10)
-        return 60
-
-    builder = StreamsBuilder()
-    builder.stream("right", STRINGS).peek(fail_once).to("out", STRINGS_OUT)
-    run_app(
-        test,
-        builder.build(),
-        topics={"right": 1, "out": 1},
-        processing_guarantee="exactly_once_v2",
-        auto_offset_reset="latest",
-        buffered_records_per_partition=20,
-        commit_interval_ms=60_000,
-        max_poll_interval_ms=600_000,
-        transaction_timeout_ms=120_000,
-        uncaught_handler=lambda error: UncaughtResponse.REPLACE_WORKER,
-    )
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -181,10 +176,12 @@ async def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_faile
 
 @pytest.mark.parametrize("reset", ["latest", "none"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_repartition_topic_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
+@in_virtual_time
+async def test_a_repartition_topic_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
     """Where nothing is committed, whatever auto_offset_reset says: the app has written what waits there, and may have died before it read that."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).repartition(Repartitioned(serdes.STRING, serdes.STRING, name="through", partitions=2)).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
         await harness.produce("in", "a", "v", partition=0)
         await harness.caught_up()
         await harness.close()
@@ -194,7 +191,3 @@ def test_a_repartition_topic_is_read_from_its_first_record(guarantee: str, reset
         await harness.restart(auto_offset_reset=reset)
         await harness.caught_up()
         assert sorted(await values(harness)) == ["v", "w"]
-
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).repartition(Repartitioned(serdes.STRING, serdes.STRING, name="through", partitions=2)).to("out", STRINGS_OUT)
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)

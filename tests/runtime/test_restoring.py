@@ -14,7 +14,7 @@ from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.state.core._memory_budget import MemoryBudget, TaskMemory
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1}
 
@@ -41,11 +41,11 @@ def records(*keys: str) -> list[TestRecord[str, str]]:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("store", "restored"), [("rocksdb", 0), ("in_memory", 3)])
-def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guarantee: str) -> None:
     """A store on disk that was closed restores nothing; one in memory restores its whole changelog. The listener hears it either way."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(store), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard) as harness:
         assert heard.told == [("start", "app-counts-changelog-0", "counts", None), ("end", "app-counts-changelog-0", "counts", 0)]
         await harness.produce_all("in", records("a", "b", "a", "c"))
         await harness.caught_up()
@@ -59,15 +59,13 @@ def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guarantee:
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1], "c": [1, 2]}
 
-    run_app(test, counting(store), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
+@in_virtual_time
+async def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
     """State written to disk before a crash is not restored again: only the rest of the changelog."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard) as harness:
         await harness.produce_all("in", records(*(f"k{number}" for number in range(500))))
         await harness.caught_up()
         await harness.close()
@@ -85,15 +83,13 @@ def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
         await harness.caught_up()
         assert by_key(await harness.read("out"))["k1"] == [1, 2, 3]
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> None:
     """Without its directory a store is restored from the beginning of its changelog."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, restore_listener=heard) as harness:
         await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
         await harness.caught_up()
         await harness.close()
@@ -105,8 +101,6 @@ def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> None:
         await harness.produce_all("in", records("k1"))
         await harness.caught_up()
         assert by_key(await harness.read("out"))["k1"] == list(range(1, 12))
-
-    run_app(test, counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, restore_listener=heard)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -151,7 +145,8 @@ def test_restored_rows_are_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert 1 << 20 < max(used) < 10 << 20
 
 
-def test_a_windowed_store_is_restored() -> None:
+@in_virtual_time
+async def test_a_windowed_store_is_restored() -> None:
     """Window stores go on where they were, too."""
     builder = StreamsBuilder()
     counts = (
@@ -161,8 +156,7 @@ def test_a_windowed_store_is_restored() -> None:
         .count(Materialized("windows", serdes.STRING, serdes.LONG, store_type="rocksdb"))
     )
     counts.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS) as harness:
         for _ in range(2):
             await harness.produce_all("in", [TestRecord("a", "v", 100), TestRecord("a", "v", 200), TestRecord("a", "v", 1100)])
             await harness.caught_up()
@@ -170,8 +164,6 @@ def test_a_windowed_store_is_restored() -> None:
             harness.wipe_state()
             await harness.restart()
         assert by_key(await harness.read("out"))["a@1000"] == [1, 2]
-
-    run_app(test, builder.build(), topics=TOPICS)
 
 
 @in_app(counting("rocksdb"), topics=TOPICS)

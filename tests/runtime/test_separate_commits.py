@@ -17,10 +17,10 @@ from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 from tests.examples_of import examples
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, check_counts
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, check_counts, in_virtual_time
 
 TOPICS = {"quick": 2, "slow": 2, "plain": 1, "quick-out": 1, "slow-out": 1, "plain-out": 1}
-SELDOM = {"commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}
+SELDOM: dict[str, Any] = {"commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}
 
 
 def side_by_side(quick: Callable[[str], Awaitable[str]], slow: Callable[[str], Awaitable[str]]) -> Topology:
@@ -67,11 +67,11 @@ def committed(harness: AppHarness, topic: str) -> int:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("turns", range(80))
-def test_a_commit_takes_requests_that_come_while_it_is_under_way(guarantee: str, turns: int) -> None:
+@in_virtual_time
+async def test_a_commit_takes_requests_that_come_while_it_is_under_way(guarantee: str, turns: int) -> None:
     """A task that is fed when the commit has begun is committed when its call ends, though no commit is due for long."""
     calls = Calls(lambda: 0.5)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(side_by_side(calls, calls), topics=TOPICS, processing_guarantee=guarantee, **SELDOM) as harness:
         await harness.produce("plain", "k", "v")
         commit = asyncio.create_task(harness.app.commit(timeout_ms=60_000))
         await harness.turns(turns)
@@ -80,15 +80,20 @@ def test_a_commit_takes_requests_that_come_while_it_is_under_way(guarantee: str,
         await harness.caught_up(timeout_ms=10_000)
         assert committed(harness, "slow") == 1
 
-    run_app(test, side_by_side(calls, calls), topics=TOPICS, processing_guarantee=guarantee, **SELDOM)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_slow_calls_hold_up_no_other_task(guarantee: str) -> None:
+@in_virtual_time
+async def test_slow_calls_hold_up_no_other_task(guarantee: str) -> None:
     """Beside calls of 10 s those of 1 ms, and records without calls, are committed as soon as ever: by the interval and a moment."""
     quick, slow = Calls(lambda: 0.001), Calls(lambda: 10.0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        side_by_side(quick, slow),
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        max_drain_ms=60_000,
+        transaction_timeout_ms=60_000,
+    ) as harness:
         waits: dict[str, list[float]] = {"quick": [], "plain": []}
         for index in range(150):
             await harness.produce("slow", f"k{index}", f"v{index}")
@@ -103,23 +108,20 @@ def test_slow_calls_hold_up_no_other_task(guarantee: str) -> None:
         assert Counter(record.value for record in await harness.read("slow-out")) == Counter(f"v{index}" for index in range(150))
         assert set(slow.made.values()) == set(quick.made.values()) == {1}
 
-    run_app(
-        test,
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@in_virtual_time
+async def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarantee: str) -> None:
+    """A kill in the middle of a slow call takes back work of its task alone; all others go on where they were."""
+    quick, slow = Calls(lambda: 0.001), Calls(lambda: 10.0)
+    async with AppHarness(
         side_by_side(quick, slow),
         topics=TOPICS,
         processing_guarantee=guarantee,
         commit_interval_ms=100,
         max_drain_ms=60_000,
         transaction_timeout_ms=60_000,
-    )
-
-
-@pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarantee: str) -> None:
-    """A kill in the middle of a slow call takes back work of its task alone; all others go on where they were."""
-    quick, slow = Calls(lambda: 0.001), Calls(lambda: 10.0)
-
-    async def test(harness: AppHarness) -> None:
+    ) as harness:
         await harness.produce("slow", "a", "v0")
         await harness.kit.clock.advance(0.3)
         await harness.produce_all("quick", [TestRecord(f"k{index}", f"v{index}", index) for index in range(50)])
@@ -132,19 +134,10 @@ def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarantee: st
         assert [record.value for record in await harness.read("slow-out")] == ["v0"]
         assert len(await harness.read("quick-out")) == 50
 
-    run_app(
-        test,
-        side_by_side(quick, slow),
-        topics=TOPICS,
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        max_drain_ms=60_000,
-        transaction_timeout_ms=60_000,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
+@in_virtual_time
+async def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
     """After max_drain_ms the task of a call that does not end is rolled back alone, with its output; no call of another is made again."""
     errors: list[Exception] = []
     quick = Calls(lambda: 0.001)
@@ -160,7 +153,9 @@ def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
         errors.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        side_by_side(quick, slow), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=700, uncaught_handler=note
+    ) as harness:
         for value in ("first", "stuck", "third"):
             await harness.produce("slow", value, value, partition=0)
         for index in range(40):
@@ -177,23 +172,13 @@ def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
         if guarantee == EOS:
             assert len(values) == 3
 
-    run_app(
-        test,
-        side_by_side(quick, slow),
-        topics=TOPICS,
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        max_drain_ms=700,
-        uncaught_handler=note,
-    )
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_explicit_commit_waits_for_calls_in_flight(guarantee: str) -> None:
+@in_virtual_time
+async def test_an_explicit_commit_waits_for_calls_in_flight(guarantee: str) -> None:
     """`App.commit` returns when all that was in hand when it was asked for is committed, slow calls included; others are committed meanwhile."""
     quick, slow = Calls(lambda: 0.001), Calls(lambda: 3.0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(side_by_side(quick, slow), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=500) as harness:
         await harness.produce("slow", "a", "v0")
         await harness.kit.clock.advance(0.5)
         commit = asyncio.ensure_future(harness.app.commit())
@@ -207,10 +192,9 @@ def test_an_explicit_commit_waits_for_calls_in_flight(guarantee: str) -> None:
         await commit
         assert len(await harness.read("slow-out")) == 1
 
-    run_app(test, side_by_side(quick, slow), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=500)
 
-
-def test_output_that_is_kept_apart_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_output_that_is_kept_apart_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly once the output of calls waits for their task's commit: one is asked for when more waits than may, however long the interval is."""
     monkeypatch.setattr(_collector, "_HIGH", 1 << 20)
     monkeypatch.setattr(_collector, "_LOW", 1 << 19)
@@ -218,7 +202,9 @@ def test_output_that_is_kept_apart_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     async def call(value: str) -> str:
         return value
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        side_by_side(call, call), topics=TOPICS, processing_guarantee=EOS, commit_interval_ms=60_000, transaction_timeout_ms=600_000
+    ) as harness:
         most = 0.0
         await harness.produce_all("quick", [TestRecord(f"k{index % 100}", "v" * 500, index) for index in range(20_000)])
         while harness.app.metrics()["process-total"] < 20_000:
@@ -228,15 +214,6 @@ def test_output_that_is_kept_apart_is_bounded(monkeypatch: pytest.MonkeyPatch) -
         assert most < 3 * (1 << 20) / 620
         await harness.caught_up()
         assert len(await harness.read("quick-out")) == 20_000
-
-    run_app(
-        test,
-        side_by_side(call, call),
-        topics=TOPICS,
-        processing_guarantee=EOS,
-        commit_interval_ms=60_000,
-        transaction_timeout_ms=600_000,
-    )
 
 
 def counting(slow: Callable[[str], Awaitable[str]], quick: Callable[[str], Awaitable[str]], order: Any) -> Topology:
@@ -303,7 +280,8 @@ def test_nothing_is_lost_or_doubled_by_kills(order: str, guarantee: str, seed: i
     )
 
 
-def test_output_of_a_task_that_failed_alone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_output_of_a_task_that_failed_alone_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exactly once, a task with calls that do not end loses its uncommitted output, and is given its records again."""
     monkeypatch.setattr(_collector, "_HIGH", 1 << 19)
     monkeypatch.setattr(_collector, "_LOW", 1 << 18)
@@ -315,29 +293,37 @@ def test_output_of_a_task_that_failed_alone_takes_no_room(monkeypatch: pytest.Mo
             await asyncio.get_running_loop().create_future()
         return value
 
-    async def test(harness: AppHarness) -> None:
-        values = ["stuck", *("v" * 500 for _ in range(3_000))]
-        await harness.produce_all("slow", [TestRecord(f"k{index}", value, index) for index, value in enumerate(values)])
-        await harness.kit.clock.advance(2)
-        assert Counter(record.value for record in await harness.read("slow-out")) == Counter(values)
-
-    run_app(
-        test,
+    async with AppHarness(
         side_by_side(call, call),
         topics={**TOPICS, "slow": 1},
         processing_guarantee=EOS,
         commit_interval_ms=100,
         max_drain_ms=700,
         uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
+    ) as harness:
+        values = ["stuck", *("v" * 500 for _ in range(3_000))]
+        await harness.produce_all("slow", [TestRecord(f"k{index}", value, index) for index, value in enumerate(values)])
+        await harness.kit.clock.advance(2)
+        assert Counter(record.value for record in await harness.read("slow-out")) == Counter(values)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_handover_waits_for_the_tasks_that_go_only(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_handover_waits_for_the_tasks_that_go_only(guarantee: str) -> None:
     """Tasks that move to another member are read there at once, though a task that stays has calls in flight for long."""
     slow = Calls(lambda: 30.0)
 
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.stream("plain", STRINGS).to("plain-out", STRINGS_OUT)
+    builder.stream("slow", STRINGS).map_values(slow, name="slow-calls").to("slow-out", STRINGS_OUT)
+    async with AppHarness(
+        builder.build(),
+        topics={**TOPICS, "plain": 8, "slow": 1},
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        max_drain_ms=60_000,
+        transaction_timeout_ms=60_000,
+    ) as harness:
         await harness.produce("slow", "a", "v0")
         await harness.kit.clock.advance(0.5)
         for index in range(8):
@@ -350,21 +336,9 @@ def test_a_handover_waits_for_the_tasks_that_go_only(guarantee: str) -> None:
             assert slow.made == {"v0": 1}
             assert slow.in_flight == 1
 
-    builder = StreamsBuilder()
-    builder.stream("plain", STRINGS).to("plain-out", STRINGS_OUT)
-    builder.stream("slow", STRINGS).map_values(slow, name="slow-calls").to("slow-out", STRINGS_OUT)
-    run_app(
-        test,
-        builder.build(),
-        topics={**TOPICS, "plain": 8, "slow": 1},
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        max_drain_ms=60_000,
-        transaction_timeout_ms=60_000,
-    )
 
-
-def test_uncommitted_bytes_of_slow_calls_force_no_commits() -> None:
+@in_virtual_time
+async def test_uncommitted_bytes_of_slow_calls_force_no_commits() -> None:
     """A task that a commit leaves out keeps more than `statestore_uncommitted_max_bytes`: others are not committed behind each slice for that."""
     slow = Calls(lambda: 10.0)
     builder = StreamsBuilder()
@@ -372,8 +346,7 @@ def test_uncommitted_bytes_of_slow_calls_force_no_commits() -> None:
     counted.map_values(str).map_values(slow, max_in_flight=1_000).to("slow-out", STRINGS_OUT)
     quick = builder.stream("quick", STRINGS).group_by_key().count(Materialized("quick-counts", serdes.STRING, serdes.LONG)).to_stream()
     quick.to("quick-out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, statestore_uncommitted_max_bytes=20_000, statestore_cache_max_bytes=0, **SELDOM) as harness:
         for index in range(400):
             await harness.produce("slow", f"key{index}", "v", partition=0)
         await harness.kit.clock.advance(0.5)
@@ -384,5 +357,3 @@ def test_uncommitted_bytes_of_slow_calls_force_no_commits() -> None:
         assert slow.in_flight > 0
         assert harness.app.metrics()["commit-total"] - before < 20
         await harness.caught_up()
-
-    run_app(test, builder.build(), topics=TOPICS, statestore_uncommitted_max_bytes=20_000, statestore_cache_max_bytes=0, **SELDOM)

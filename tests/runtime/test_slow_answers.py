@@ -10,8 +10,8 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
-from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app
+from ks_actors.testing import AppHarness, TestRecord
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app, in_virtual_time
 
 _HIGH = 1 << 20
 # Records of the bound, by the least that one is taken for.
@@ -28,12 +28,12 @@ async def commit_begins(harness: AppHarness, end: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_processing_goes_on_while_a_commit_waits(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_processing_goes_on_while_a_commit_waits(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the log is slow to commit records are processed, until as much output waits as may; the rest follows behind the commit."""
     monkeypatch.setattr(_collector, "_HIGH", _HIGH)
     monkeypatch.setattr(_collector, "_LOW", _HIGH // 2)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100) as harness:
         held = harness.log.hold(END_OF_COMMIT[guarantee])
         await harness.produce("in", "k", "first")
         await commit_begins(harness, held)
@@ -47,8 +47,6 @@ def test_processing_goes_on_while_a_commit_waits(guarantee: str, monkeypatch: py
         held.set()
         await harness.caught_up()
         assert len(await harness.read("out")) == 100_001
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
 
 
 @in_app(echo(), topics={"in": 1, "out": 1}, processing_guarantee=ALOS, commit_interval_ms=100)

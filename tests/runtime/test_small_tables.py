@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ks_actors import Grouped, Materialized, StreamsBuilder, StreamsConfig, serdes
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS
+from tests.runtime.helpers import GUARANTEES, STRINGS, in_virtual_time
 from tests.runtime.test_giving_up import given_up
 
 REUSE: Any = "reuse.ktable.source.topics"
@@ -25,10 +25,11 @@ def counting() -> Topology:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_empty_table_beyond_its_partitions_is_no_only_copy(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_an_empty_table_beyond_its_partitions_is_no_only_copy(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """When the state of such a task is damaged, its other stores are restored, as in every task."""
-
-    async def test(harness: AppHarness) -> None:
+    options: dict[str, Any] = {"topics": {"small": 1, "large": 3}, "processing_guarantee": guarantee, "topology_optimization": REUSE}
+    async with AppHarness(counting(), **options) as harness:
         await harness.produce("small", "k", "v", partition=0)
         await harness.produce("large", "k", "v", partition=2)
         await harness.caught_up()
@@ -41,6 +42,3 @@ def test_an_empty_table_beyond_its_partitions_is_no_only_copy(guarantee: str, ca
         assert [await harness.app.store("counts", partition=number).get("k") for number in (0, 2)] == [1, 2]
         assert len(given_up(caplog)) == 2
         assert await harness.app.store("rows", partition=0).get("k") == "v"
-
-    options: dict[str, Any] = {"topics": {"small": 1, "large": 3}, "processing_guarantee": guarantee, "topology_optimization": REUSE}
-    run_app(test, counting(), **options)

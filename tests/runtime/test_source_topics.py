@@ -13,10 +13,10 @@ from ks_actors.dsl import Joined, Materialized, Produced, Stream, StreamsBuilder
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, StateQueryRequest
 from ks_actors.records._partitioner import partition as partition_of
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
 from tests.query.helpers import UNCOMMITTED
-from tests.runtime.helpers import GUARANTEES, STRINGS, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, other, settled, standing
 
 STORES = ("rocksdb", "in_memory")
@@ -53,11 +53,11 @@ async def topics(harness: AppHarness) -> set[str]:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) -> None:
     """No changelog is made; a wiped store comes back from the topic, up to the commit, the rest is processed. Deletions and nulls count."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(joined(store), processing_guarantee=guarantee, topology_optimization=REUSE, restore_listener=heard, **OPTIONS) as harness:
         await write(harness, {f"k{number}": f"v{number}" for number in range(40)})
         await write(harness, {f"k{number}": None for number in range(5)}, 100)
         await harness.produce("table", None, "nobody's", 5)
@@ -81,15 +81,15 @@ def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) -> None:
         assert {number: lag.offset_lag for number, lag in lags.items()} == {0: 0, 1: 0}
         assert await topics(harness) == set(TOPICS)
 
-    run_app(test, joined(store), processing_guarantee=guarantee, topology_optimization=REUSE, restore_listener=heard, **OPTIONS)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_crash_restores_a_tail(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_crash_restores_a_tail(guarantee: str) -> None:
     """The offset in the topic is on disk with the rows; uncommitted records are processed again, and have not been restored."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        joined("rocksdb"), processing_guarantee=guarantee, topology_optimization=REUSE, restore_listener=heard, commit_interval_ms=5_000, **OPTIONS
+    ) as harness:
         await write(harness, {f"k{number}": "a" for number in range(30)})
         await harness.caught_up()
         await harness.close()
@@ -107,16 +107,6 @@ def test_a_crash_restores_a_tail(guarantee: str) -> None:
         await harness.caught_up()
         expected = {f"k{number}": "c" if number < 5 else "b" if number < 10 else "a" for number in range(30)}
         assert {key: value for key, (value, _) in (await rows_of(harness)).items()} == expected
-
-    run_app(
-        test,
-        joined("rocksdb"),
-        processing_guarantee=guarantee,
-        topology_optimization=REUSE,
-        restore_listener=heard,
-        commit_interval_ms=5_000,
-        **OPTIONS,
-    )
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -178,15 +168,15 @@ async def test_without_a_committed_offset_nothing_is_restored(harness: AppHarnes
     assert {partition_of(key.encode(), 2) for key in found} == {partition_of(b"k3", 2)}
 
 
-def test_a_topic_with_fewer_partitions_fills_fewer_stores() -> None:
+@in_virtual_time
+async def test_a_topic_with_fewer_partitions_fills_fewer_stores() -> None:
     """Tasks beyond its partitions have an empty table, and read nothing for it."""
     builder = StreamsBuilder()
     table = builder.table("table", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING))
     stream: Stream[str, Any] = builder.stream("in", STRINGS)
     stream.merge(table.to_stream()).to("out", Produced(serdes.STRING, serdes.STRING))
     topology = builder.build(StreamsConfig(application_id="app", topology_optimization=REUSE))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics={"table": 1, "in": 3, "out": 1}, topology_optimization=REUSE) as harness:
         await write(harness, {"a": "1"})
         await harness.produce_all("in", [TestRecord(f"k{number}", "x", 0) for number in range(9)])
         await harness.caught_up()
@@ -197,8 +187,6 @@ def test_a_topic_with_fewer_partitions_fills_fewer_stores() -> None:
         await harness.start()
         assert await rows_of(harness) == {"a": ("1", 0)}
         assert len(await harness.read("out")) == 10
-
-    run_app(test, topology, topics={"table": 1, "in": 3, "out": 1}, topology_optimization=REUSE)
 
 
 @in_app(joined("rocksdb"), topology_optimization=REUSE, topics={**TOPICS, "table": 1, "in": 1}, wall_clock_ms=1_000_000)
@@ -230,15 +218,13 @@ async def test_only_visible_records_are_restored_from_a_topic_with_transactions(
     assert await rows_of(harness) == before == {"a": ("1", 7)}
 
 
-def test_an_optimization_that_was_not_built_in_is_an_error() -> None:
+@in_virtual_time
+async def test_an_optimization_that_was_not_built_in_is_an_error() -> None:
     """The setting is not ignored: a topology that was built without it is refused. One by hand has nothing to be optimized."""
     builder = StreamsBuilder()
     builder.table("table", STRINGS, Materialized("rows", serdes.STRING, serdes.STRING))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topology_optimization=REUSE, start=False, **OPTIONS) as harness:
         with pytest.raises(
             ConfigError, match=r"topology_optimization has reuse\.ktable\.source\.topics, but the topology was built without: pass the config to"
         ):
             await harness.start()
-
-    run_app(test, builder.build(), topology_optimization=REUSE, start=False, **OPTIONS)

@@ -17,8 +17,8 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.stores._restore_limits import Limits
 from ks_actors.runtime.stores._restorer import Restorer
 from ks_actors.state import TaskStores
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo, in_app
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, check_places, contents, keeper, other, settled, standing, stores_of
 
 pytestmark = pytest.mark.unmeasured
@@ -79,11 +79,13 @@ def originals(harness: AppHarness) -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When its next records have been deleted, its stores are wiped and filled from the rest; all other tasks stay as they are."""
     gate, heard = Gate(monkeypatch), Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS, restore_listener=heard, standby_listener=heard
+    ) as harness:
         load = Load(harness, Random(1), keys=60)
         async with other(harness) as second:
             await load.send(300)
@@ -113,10 +115,6 @@ def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: str, mon
             await load.send(20)
             await harness.caught_up()
             check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(
-        test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS, restore_listener=heard, standby_listener=heard,
-    )  # fmt: skip
 
 
 @in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
@@ -154,11 +152,13 @@ async def test_a_store_that_its_changelog_begins_behind_starts_over(harness: App
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
     """Restoring is suspended where it is, and goes on as following; nothing of it is read again."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, restore_listener=heard, standby_listener=heard
+    ) as harness:
         load = Load(harness, Random(8), keys=60)
         await load.send(300)
         await harness.caught_up()
@@ -194,11 +194,6 @@ def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
         await former.close()
-
-    run_app(
-        test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, restore_listener=heard,
-        standby_listener=heard,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -274,7 +269,8 @@ async def test_a_standby_that_is_damaged_on_disk_is_wiped_alone(harness: AppHarn
         check_places(harness, second)
 
 
-def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """When its database turns out to be damaged while it is written, the standby begins anew; no handler is asked, and nothing else is disturbed."""
     asked: list[Exception] = []
     broken: set[TaskStores] = set()
@@ -292,7 +288,7 @@ def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: p
         asked.append(error)
         return UncaughtResponse.SHUTDOWN_CLIENT
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler) as harness:
         load = Load(harness, Random(4), keys=60)
         async with other(harness) as second:
             await load.send(300)
@@ -310,11 +306,10 @@ def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: p
             assert not asked
             check_places(harness, second)
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A standby that there is no room for is as much an error as a task; told to go on, the instance has it again when there is."""
     left = 0
     asked: list[Exception] = []
@@ -333,8 +328,9 @@ def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatch: pyt
         asked.append(error)
         return UncaughtResponse.REPLACE_WORKER
 
-    async def test(harness: AppHarness) -> None:
-        nonlocal left
+    async with AppHarness(
+        counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=handler
+    ) as harness:
         load = Load(harness, Random(5))
         await load.send(100)
         await harness.caught_up()
@@ -351,13 +347,12 @@ def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatch: pyt
             await harness.caught_up()
             check_counts(await harness.read("out"), load.sent, guarantee)
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=handler)
-
 
 # --- the log --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Standbys rest, longer and longer, and go on; tasks are processed all the time, and nobody is asked."""
     gate = Gate(monkeypatch)
     asked: list[Exception] = []
@@ -366,7 +361,7 @@ def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: pytest.M
         asked.append(error)
         return UncaughtResponse.SHUTDOWN_CLIENT
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("in_memory"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler) as harness:
         load = Load(harness, Random(6), keys=40)
         async with other(harness) as second:
             await load.send(100)
@@ -385,10 +380,9 @@ def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: pytest.M
             assert "standbys are not updated; retrying in 0.2 s: the log is away" in caplog.text
             assert {harness.app.state, second.app.state} == {InstanceState.RUNNING}
 
-    run_app(test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler)
 
-
-def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bounds are asked for again and again; tasks that are to be processed do not wait for that."""
     real = Restorer._offsets_of
     left = 5
@@ -401,8 +395,7 @@ def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytes
         return await real(restorer, order)
 
     monkeypatch.setattr(Restorer, "_offsets_of", look)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("in_memory"), topics=TOPICS, num_standby_replicas=1) as harness:
         load = Load(harness, Random(7), keys=40)
         await load.send(100)
         await harness.caught_up()
@@ -413,8 +406,6 @@ def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch: pytes
             assert left == 0
             assert copies(second) == originals(harness)
             assert copies(harness) == originals(second)
-
-    run_app(test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1)
 
 
 # --- the order of reading -------------------------------------------------------------------------------------------------------

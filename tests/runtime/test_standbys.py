@@ -15,7 +15,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
 from tests.state.sqlite_engine import SqliteEngine
 
@@ -125,11 +125,19 @@ async def test_standbys_can_be_queried(harness: AppHarness, store: str, guarante
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_a_standby_takes_over_from_its_position(store: str, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_standby_takes_over_from_its_position(store: str, guarantee: str) -> None:
     """When an instance is killed its tasks go on where their standbys are, with the same stores: next to nothing is read from the changelogs."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting(store),
+        topics=TOPICS,
+        num_standby_replicas=1,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        restore_listener=heard,
+        standby_listener=heard,
+    ) as harness:
         load = Load(harness, Random(2), keys=300)
         async with other(harness) as second:
             await load.send(1500)
@@ -159,19 +167,22 @@ def test_a_standby_takes_over_from_its_position(store: str, guarantee: str) -> N
             await harness.caught_up()
             check_counts(await harness.read("out"), load.sent, guarantee)
 
-    run_app(
-        test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, commit_interval_ms=100,
-        restore_listener=heard, standby_listener=heard,
-    )  # fmt: skip
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
-def test_stores_stay_open_both_ways(store: str, guarantee: str) -> None:
+@in_virtual_time
+async def test_stores_stay_open_both_ways(store: str, guarantee: str) -> None:
     """A task that goes to an instance which joins is a standby here, one that comes back is processed again: with the same stores."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting(store),
+        topics=TOPICS,
+        num_standby_replicas=1,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        restore_listener=heard,
+        standby_listener=heard,
+    ) as harness:
         load = Load(harness, Random(3), keys=200)
         await load.send(800)
         await harness.caught_up()
@@ -198,11 +209,6 @@ def test_stores_stay_open_both_ways(store: str, guarantee: str) -> None:
         assert heard.count("loaded") <= 300 + 200 * 2  # what the others have processed meanwhile, and what was under way
         check_counts(await harness.read("out"), load.sent, guarantee)
         assert {key: value for stores in stores_of(harness).values() for key, value in contents(stores).items()} == load.sent
-
-    run_app(
-        test, counting(store), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, commit_interval_ms=100,
-        restore_listener=heard, standby_listener=heard,
-    )  # fmt: skip
 
 
 def windowed(store: str) -> Topology:
@@ -238,11 +244,18 @@ async def test_window_stores_are_recycled(harness: AppHarness, store: str) -> No
 # --- what a standby must not see ----------------------------------------------------------------------------------------------------
 
 
-def test_standbys_have_committed_records_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_standbys_have_committed_records_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of an open transaction in a changelog are not in the standby's stores, nor are aborted ones, ever."""
     monkeypatch.setattr(_collector, "_ENOUGH", 10)  # records that are written before their commit
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory"),
+        topics=TOPICS,
+        num_standby_replicas=1,
+        processing_guarantee=EOS,
+        commit_interval_ms=5_000,
+        transaction_timeout_ms=600_000,
+    ) as harness:
         load = Load(harness, Random(5), keys=30)
         async with other(harness) as second:
             await load.send(100)
@@ -265,11 +278,6 @@ def test_standbys_have_committed_records_and_nothing_else(monkeypatch: pytest.Mo
             await harness.caught_up()
             check_counts(await harness.read("out"), load.sent, EOS)
 
-    run_app(
-        test, counting("in_memory"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS, commit_interval_ms=5_000,
-        transaction_timeout_ms=600_000,
-    )  # fmt: skip
-
 
 class Parting(Processor[str, str, str, str]):
     """Remember the last value of each key, and, on closing, a value without a commit."""
@@ -288,12 +296,12 @@ class Parting(Processor[str, str, str, str]):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> None:
+@in_virtual_time
+async def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> None:
     """A processor that is closed may put something: nobody commits that any more, so the standby that its task becomes does not have it."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).process(Parting)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee) as harness:
         for number in range(40):
             await harness.produce("in", f"k{number}", "v")
         await harness.caught_up()
@@ -305,8 +313,6 @@ def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> None:
             assert all(copies)
             assert not any("closed" in each for each in copies)
 
-    run_app(test, builder.build(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee)
-
 
 # --- under load -------------------------------------------------------------------------------------------------------------------
 
@@ -314,14 +320,22 @@ def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> None:
 @pytest.mark.heavy("four instances for virtual minutes")
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
-def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: str) -> None:
     """Instances join, leave, crash, are thrown out of the group, come back with or without their disks: results are as exact as promised.
 
     No task is ever in two places.
     """
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory" if seed % 3 else "rocksdb"),
+        seed=seed,
+        topics=TOPICS,
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        num_standby_replicas=1 + seed % 2,
+        uncaught_handler=replace,
+    ) as harness:
         load = Load(harness, random)
         over = False
         every = [harness]
@@ -363,17 +377,6 @@ def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: st
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, guarantee)
         assert harness.app.state is InstanceState.RUNNING
-
-    run_app(
-        test,
-        counting("in_memory" if seed % 3 else "rocksdb"),
-        seed=seed,
-        topics=TOPICS,
-        processing_guarantee=guarantee,
-        commit_interval_ms=100,
-        num_standby_replicas=1 + seed % 2,
-        uncaught_handler=replace,
-    )
 
 
 @pytest.mark.parametrize("seed", range(3))

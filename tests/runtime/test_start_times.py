@@ -14,7 +14,7 @@ from ks_actors.records import Batch
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import OffsetReset, Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT, echo, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT, echo, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1}
 HOUR_MS = 3_600_000
@@ -39,10 +39,12 @@ async def produce_by_the_hour(harness: AppHarness) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("reset", [timedelta(hours=3), "by_duration:PT3H", "BY_DURATION:P0DT180M"])
-def test_an_app_starts_at_the_first_record_of_at_most_some_age(guarantee: str, reset: Any) -> None:
+@in_virtual_time
+async def test_an_app_starts_at_the_first_record_of_at_most_some_age(guarantee: str, reset: Any) -> None:
     """The setting is a timedelta, or Kafka's words for it; a record of exactly that age is read."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        echo(), topics=TOPICS, processing_guarantee=guarantee, auto_offset_reset=reset, start=False, wall_clock_ms=NOW_MS
+    ) as harness:
         await produce_by_the_hour(harness)
         await harness.start()
         await harness.caught_up()
@@ -51,8 +53,6 @@ def test_an_app_starts_at_the_first_record_of_at_most_some_age(guarantee: str, r
         await harness.produce("in", "k", "later", NOW_MS)
         await harness.caught_up()
         assert await values(harness) == ["21", "22", "23", "24", "later"]
-
-    run_app(test, echo(), topics=TOPICS, processing_guarantee=guarantee, auto_offset_reset=reset, start=False, wall_clock_ms=NOW_MS)
 
 
 def test_a_source_starts_by_its_own_policy() -> None:

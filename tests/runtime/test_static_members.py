@@ -9,8 +9,8 @@ import pytest
 
 from ks_actors import FencedInstanceId, ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Bomb, Load, check_counts, counting, in_app
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import EOS, GUARANTEES, Bomb, Load, check_counts, counting, in_app, in_virtual_time
 
 SESSION_MS = 10_000
 
@@ -84,30 +84,38 @@ async def test_a_static_member_leaves_when_it_is_told_to(harness: AppHarness) ->
         await until_it_has(harness, everything)
 
 
-def test_a_static_member_that_ends_in_error_leaves() -> None:
+@in_virtual_time
+async def test_a_static_member_that_ends_in_error_leaves() -> None:
     """Nobody waits for it: others may do better."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
-        async with harness.another(group_instance_id="second") as second:
-            everything = await shared(harness, second)
-            bomb.armed = 1
-            await harness.produce("in", "key", "value", partition=int(min(tasks(second)).partition("_")[2]))
-            assert isinstance(await second.ended(), ProcessingFailed)
-            await until_it_has(harness, everything)
-            await harness.app.wait_until_caught_up()
-            assert [record.value for record in await harness.read("out")] == [1]
-
-    run_app(test, counting("in_memory", bomb), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS)
+    async with (
+        AppHarness(counting("in_memory", bomb), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS) as harness,
+        harness.another(group_instance_id="second") as second,
+    ):
+        everything = await shared(harness, second)
+        bomb.armed = 1
+        await harness.produce("in", "key", "value", partition=int(min(tasks(second)).partition("_")[2]))
+        assert isinstance(await second.ended(), ProcessingFailed)
+        await until_it_has(harness, everything)
+        await harness.app.wait_until_caught_up()
+        assert [record.value for record in await harness.read("out")] == [1]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_second_process_of_an_instance_id_ends_the_first(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_second_process_of_an_instance_id_ends_the_first(seed: int, guarantee: str) -> None:
     """With any handler, else they would fence each other for ever; the second has its tasks, and results are as exact as promised."""
     random = Random(seed)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory"),
+        seed=seed,
+        topics={"in": 2, "out": 1},
+        processing_guarantee=guarantee,
+        group_instance_id="mine",
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+        commit_interval_ms=100 if guarantee == EOS else 1_000,
+    ) as harness:
         load = Load(harness, random)
         await load.send(100)
         await harness.caught_up()
@@ -126,8 +134,3 @@ def test_a_second_process_of_an_instance_id_ends_the_first(seed: int, guarantee:
             assert second.app.state is InstanceState.RUNNING
             assert len(tasks(second)) == 2
             check_counts(await second.read("out"), load.sent, guarantee)
-
-    run_app(
-        test, counting("in_memory"), seed=seed, topics={"in": 2, "out": 1}, processing_guarantee=guarantee, group_instance_id="mine",
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER, commit_interval_ms=100 if guarantee == EOS else 1_000,
-    )  # fmt: skip

@@ -12,8 +12,8 @@ from ks_actors import App, Batch, JoinWindows, StreamsBuilder, StreamsConfig, Ti
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamJoined
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, EOS, Load, check_counts
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import ALOS, EOS, Load, check_counts, in_virtual_time
 from tests.state.sqlite_engine import SqliteEngine
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
@@ -36,11 +36,13 @@ def counting() -> Topology:
 
 @pytest.mark.parametrize("guarantee", [ALOS, EOS])
 @pytest.mark.parametrize("seed", range(4))
-def test_counts_in_an_engine_of_ones_own_survive_crashes(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_counts_in_an_engine_of_ones_own_survive_crashes(seed: int, guarantee: str) -> None:
     """After crashes at random each count is there, exactly once and in order where that is promised."""
     random = Random(seed)
 
-    async def test(harness: AppHarness) -> None:
+    topics = {"in": 2, "other": 2, "out": 1, "joined": 1}
+    async with AppHarness(counting(), seed=seed, topics=topics, processing_guarantee=guarantee, commit_interval_ms=100) as harness:
         load = Load(harness, random)
         for _ in range(6):
             await load.send(random.randrange(1, 60))
@@ -56,9 +58,6 @@ def test_counts_in_an_engine_of_ones_own_survive_crashes(seed: int, guarantee: s
         counts = harness.app.store("counts", serdes.STRING, serdes.LONG)
         found = {key: await counts.get(key) or 0 for key in load.sent}
         assert found == dict(load.sent) if guarantee == EOS else all(found[key] >= sent for key, sent in load.sent.items())
-
-    topics = {"in": 2, "other": 2, "out": 1, "joined": 1}
-    run_app(test, counting(), seed=seed, topics=topics, processing_guarantee=guarantee, commit_interval_ms=100)
 
 
 async def test_an_engine_is_opened_in_one_thread_and_used_in_another(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from ks_actors import serdes
 from ks_actors.dsl import JoinWindows, StreamJoined, StreamsBuilder
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreType
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_virtual_time
 
 BEFORE, AFTER, GRACE = 100, 40, 200
 Row = tuple[str, str, int, str]
@@ -34,7 +34,10 @@ def expected(kind: str, rows: list[Row]) -> list[str]:
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("kind", ["join", "left_join", "outer_join"])
 @pytest.mark.parametrize("seed", range(3))
-def test_each_record_has_its_results_once_whatever_happens(kind: Literal["join", "left_join", "outer_join"], store: StoreType, seed: int) -> None:
+@in_virtual_time
+async def test_each_record_has_its_results_once_whatever_happens(
+    kind: Literal["join", "left_join", "outer_join"], store: StoreType, seed: int
+) -> None:
     """Matches, or one result alone; late records have none, also right behind a crash: stream time is committed."""
     random = Random(f"{kind} {seed}")
     builder = StreamsBuilder()
@@ -43,8 +46,9 @@ def test_each_record_has_its_results_once_whatever_happens(kind: Literal["join",
     joined = getattr(left, kind)(right, lambda one, two: f"{one}+{two}", windows, StreamJoined(serdes.STRING, store_type=store))
     joined.to("out", STRINGS_OUT)
     rows: list[Row] = []
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(), seed=seed, topics={"left": 2, "right": 2, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100, num_standby_replicas=1
+    ) as harness:
         now = 10_000
         for _ in range(4):
             for _ in range(20):
@@ -73,13 +77,3 @@ def test_each_record_has_its_results_once_whatever_happens(kind: Literal["join",
         await harness.caught_up()
         found = [str(record.value) for record in await harness.read("out") if not str(record.key).startswith("time")]
         assert sorted(found) == expected(kind, rows)
-
-    run_app(
-        test,
-        builder.build(),
-        seed=seed,
-        topics={"left": 2, "right": 2, "out": 1},
-        processing_guarantee=EOS,
-        commit_interval_ms=100,
-        num_standby_replicas=1,
-    )

@@ -14,8 +14,8 @@ import pytest
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.stores._task_directories import TaskDirectories
 from ks_actors.state import SharedResources
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, keeper, other, settled, standing
 
 TOPICS = {"in": 4, "out": 1}
@@ -48,11 +48,11 @@ async def test_directories_of_tasks_that_have_gone_are_deleted_in_time(harness: 
     check_counts(await harness.read("out"), load.sent, EOS)
 
 
-def test_a_task_that_comes_back_in_time_finds_its_directory() -> None:
+@in_virtual_time
+async def test_a_task_that_comes_back_in_time_finds_its_directory() -> None:
     """The state on disk is used again, and its time begins anew."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, state_cleanup_delay_ms=10_000, restore_listener=heard) as harness:
         load = Load(harness, Random(2), keys=100)
         await load.send(200)
         await harness.caught_up()
@@ -64,8 +64,6 @@ def test_a_task_that_comes_back_in_time_finds_its_directory() -> None:
             await harness.caught_up()
             assert all(start for start in heard.take("restore").values())
         assert directories(harness) == active(harness)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, state_cleanup_delay_ms=10_000, restore_listener=heard)
 
 
 @in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, state_cleanup_delay_ms=10_000)
@@ -119,11 +117,18 @@ async def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew
     check_counts(await harness.read("out"), load.sent, EOS)
 
 
-def test_old_state_is_deleted_on_start() -> None:
+@in_virtual_time
+async def test_old_state_is_deleted_on_start() -> None:
     """Directories that have not changed for `state_cleanup_dir_max_age_ms`; without it, none."""
     heard = Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("rocksdb"),
+        topics=TOPICS,
+        processing_guarantee=EOS,
+        wall_clock_ms=LATE_MS,
+        state_cleanup_dir_max_age_ms=3_600_000,
+        restore_listener=heard,
+    ) as harness:
         load = Load(harness, Random(4), keys=100)
         await load.send(100)
         await harness.caught_up()
@@ -137,11 +142,6 @@ def test_old_state_is_deleted_on_start() -> None:
         assert starts.keys() == {0, 1, 2, 3}
         await harness.caught_up()
         check_counts(await harness.read("out"), load.sent, EOS)
-
-    run_app(
-        test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, wall_clock_ms=LATE_MS, state_cleanup_dir_max_age_ms=3_600_000,
-        restore_listener=heard,
-    )  # fmt: skip
 
 
 @in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
@@ -168,11 +168,9 @@ async def test_state_on_disk_is_known_before_anything_is_opened(harness: AppHarn
     await harness.turns(10)
 
 
-def test_an_app_that_starts_without_any_records(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_an_app_that_starts_without_any_records(tmp_path: Path) -> None:
     """A state directory is made, and nothing is known of any task."""
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, state_dir=tmp_path / "new") as harness:
         assert directories(harness) == active(harness)
         await asyncio.sleep(0)
-
-    run_app(test, counting("rocksdb"), topics=TOPICS, state_dir=tmp_path / "new")

@@ -16,9 +16,9 @@ from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.serdes import STRING
 from ks_actors.state import TopicIds
 from ks_actors.state.disk import TOPIC_IDS
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from tests.log.helpers import COMMITTED, fetch_one
-from tests.runtime.helpers import EOS, GUARANTEES, by_key, counting, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, by_key, counting, in_app, in_virtual_time
 from tests.runtime.test_custom_stores import counting as counting_in
 from tests.runtime.test_giving_up import given_up
 from tests.runtime.test_global_stores import TOPICS as NAMES
@@ -161,10 +161,14 @@ async def test_a_clean_close_without_a_commit_does_not_either(harness: AppHarnes
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_all_stores_of_a_task_leave_the_positions_in_a_former_topic(guarantee: str) -> None:
+@in_virtual_time
+async def test_all_stores_of_a_task_leave_the_positions_in_a_former_topic(guarantee: str) -> None:
     """Also those that are not filled from it: here one counts the changes of the table that is."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("table", Consumed(STRING, STRING), Materialized("rows", STRING, STRING, store_type="rocksdb"))
+    table.to_stream().group_by_key().count(Materialized("counts", STRING, store_type="rocksdb"))
+    topology = builder.build(StreamsConfig(application_id="app", topology_optimization="all"))
+    async with AppHarness(topology, topics={"table": 1}, topology_optimization="all", processing_guarantee=guarantee) as harness:
         for _ in range(3):
             await harness.produce("table", "k", "old")
         await harness.caught_up()
@@ -175,12 +179,6 @@ def test_all_stores_of_a_task_leave_the_positions_in_a_former_topic(guarantee: s
         await harness.restart()
         await harness.caught_up()
         assert dict(await harness.app.store("counts").all()) == {"k": 12}
-
-    builder = StreamsBuilder()
-    table = builder.table("table", Consumed(STRING, STRING), Materialized("rows", STRING, STRING, store_type="rocksdb"))
-    table.to_stream().group_by_key().count(Materialized("counts", STRING, store_type="rocksdb"))
-    topology = builder.build(StreamsConfig(application_id="app", topology_optimization="all"))
-    run_app(test, topology, topics={"table": 1}, topology_optimization="all", processing_guarantee=guarantee)
 
 
 @in_app(keeping(), topics=NAMES, start=False)
@@ -196,13 +194,13 @@ async def test_a_global_table_is_filled_anew_from_a_topic_that_goes_further_than
 
 
 @pytest.mark.parametrize("snapshot_of", ["former", "present"])
-def test_a_snapshot_of_the_present_changelog_takes_the_place_of_former_state(
+@in_virtual_time
+async def test_a_snapshot_of_the_present_changelog_takes_the_place_of_former_state(
     snapshot_of: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And one of the former changelog is refused, and tells both ids."""
     monkeypatch.setattr(_from_snapshot, "WORTH", 0)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, snapshot_uri=in_memory()) as harness:
         former, changelog = tmp_path / "former", "app-counts-changelog"
         await harness.produce("in", "k", "v")
         await harness.caught_up()
@@ -230,13 +228,14 @@ def test_a_snapshot_of_the_present_changelog_takes_the_place_of_former_state(
         await harness.caught_up()
         assert by_key(await harness.read("out"))["k"][-1] == (51 if snapshot_of == "former" else 52)
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, snapshot_uri=in_memory())
 
-
-def test_a_source_table_is_restored_from_a_topic_that_was_made_anew() -> None:
+@in_virtual_time
+async def test_a_source_table_is_restored_from_a_topic_that_was_made_anew() -> None:
     """Its topic is its changelog."""
-
-    async def test(harness: AppHarness) -> None:
+    builder = StreamsBuilder()
+    builder.table("table", Consumed(STRING, STRING), Materialized("rows", STRING, STRING, store_type="rocksdb"))
+    topology = builder.build(StreamsConfig(application_id="app", topology_optimization="all"))
+    async with AppHarness(topology, topics={"table": 1}, topology_optimization="all") as harness:
         await harness.produce("table", "a", "old")
         await harness.produce("table", "b", "old")
         await harness.caught_up()
@@ -247,11 +246,6 @@ def test_a_source_table_is_restored_from_a_topic_that_was_made_anew() -> None:
         await harness.restart()
         await harness.caught_up()
         assert dict(await harness.app.store("rows").all()) == {"a": "new8"}
-
-    builder = StreamsBuilder()
-    builder.table("table", Consumed(STRING, STRING), Materialized("rows", STRING, STRING, store_type="rocksdb"))
-    topology = builder.build(StreamsConfig(application_id="app", topology_optimization="all"))
-    run_app(test, topology, topics={"table": 1}, topology_optimization="all")
 
 
 @pytest.mark.parametrize("text", ["nonsense", '{"version":9,"ids":{}}', '{"version":1,"ids":[]}', "\x00"])

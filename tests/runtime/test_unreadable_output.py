@@ -12,8 +12,9 @@ import pytest
 from ks_actors import Grouped, Materialized, ProductionFailed
 from ks_actors.dsl import Consumed, StreamsBuilder
 from ks_actors.serdes import LONG, STRING, UUID, json, msgpack
-from ks_actors.testing import AppHarness, run_app
+from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
+from tests.runtime.helpers import in_virtual_time
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -48,11 +49,11 @@ CASES: dict[str, tuple[Topology, str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_repartition_topic_gets_no_record_that_the_app_cannot_read(case: str) -> None:
+@in_virtual_time
+async def test_a_repartition_topic_gets_no_record_that_the_app_cannot_read(case: str) -> None:
     """The record at hand fails, with its place in the source topic."""
     topology, _, bad = CASES[case]
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics=TOPICS) as harness:
         await harness.produce("in", "k", bad)
         error = await harness.ended()
         assert isinstance(error, ProductionFailed)
@@ -60,32 +61,28 @@ def test_a_repartition_topic_gets_no_record_that_the_app_cannot_read(case: str) 
         assert "topic app-by-repartition cannot be serialized" in str(error)
         assert await harness.read("app-by-repartition") == []
 
-    run_app(test, topology, topics=TOPICS)
-
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_production_handler_decides_about_what_could_not_be_read_again(case: str) -> None:
+@in_virtual_time
+async def test_the_production_handler_decides_about_what_could_not_be_read_again(case: str) -> None:
     """With `continue` the record is left out, and all others are counted."""
     topology, good, bad = CASES[case]
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(topology, topics=TOPICS, production_exception_handler="continue") as harness:
         for text in (good, bad, good):
             await harness.produce("in", "k", text)
         await harness.caught_up()
         assert [count async for _, count in harness.app.store("counts").all()] == [2]
         assert harness.app.metrics()["dropped-records-total"] == 1
 
-    run_app(test, topology, topics=TOPICS, production_exception_handler="continue")
-
 
 @pytest.mark.parametrize("make", [json, msgpack])
-def test_equal_keys_of_a_type_are_counted_in_one_row(make: Callable[[Any], Any]) -> None:
+@in_virtual_time
+async def test_equal_keys_of_a_type_are_counted_in_one_row(make: Callable[[Any], Any]) -> None:
     """1 and 1.0 as a float go to one partition: the count of neither is split."""
     builder = StreamsBuilder()
     texts = builder.stream("in", Consumed(STRING, json()))
     texts.group_by(lambda _, value: Reading("s", value), Grouped(make(Reading), json(), "by")).count(Materialized("counts", make(Reading), LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics={"in": 4}) as harness:
         for number in range(6):
             for value in (number, float(number)):
                 await harness.produce("in", "k", value)
@@ -93,5 +90,3 @@ def test_equal_keys_of_a_type_are_counted_in_one_row(make: Callable[[Any], Any])
         rows = [row async for row in harness.app.store("counts").all()]
         assert {key.value: count for key, count in rows} == {float(number): 2 for number in range(6)}
         assert len(rows) == 6
-
-    run_app(test, builder.build(), topics={"in": 4})

@@ -17,7 +17,7 @@ from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
 from tests.examples_of import examples
-from tests.runtime.helpers import GUARANTEES, in_app
+from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
 
 STRINGS = Consumed(STRING, STRING)
 PARTITIONS = 3
@@ -77,12 +77,12 @@ async def members(stack: AsyncExitStack, first: AppHarness, count: int) -> list[
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=lambda order: "".join(map(str, order)))
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_rolling_upgrade_reads_everything_once(change: str, order: tuple[int, ...], guarantee: str) -> None:
+@in_virtual_time
+async def test_a_rolling_upgrade_reads_everything_once(change: str, order: tuple[int, ...], guarantee: str) -> None:
     """Three members are restarted one by one, with any leader: all records of all topics that the new version reads come out, none twice."""
     before, after = CHANGES[change]
     both = sorted(reads(before) & reads(after))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(before, topics=CREATED, processing_guarantee=guarantee, max_poll_interval_ms=10_000) as harness:
         sent = Sent()
         async with AsyncExitStack() as stack:
             three = await members(stack, harness, 3)
@@ -103,11 +103,10 @@ def test_a_rolling_upgrade_reads_everything_once(change: str, order: tuple[int, 
         assert not missing
         assert [value for value, times in found.items() if times > 1] == []
 
-    run_app(test, before, topics=CREATED, processing_guarantee=guarantee, max_poll_interval_ms=10_000)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarantee: str) -> None:
+@in_virtual_time
+async def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarantee: str) -> None:
     """The newcomer ends by an error with reason and remedy, before anything is lost; the others go on."""
 
     def independent(*topics: str) -> Topology:
@@ -116,7 +115,7 @@ def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarant
             builder.stream(topic, STRINGS).to("out", Produced(STRING, STRING))
         return builder.build()
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(independent("orders", "payments"), topics=CREATED, processing_guarantee=guarantee) as harness:
         sent = Sent()
         async with harness.another() as second:
             await sent.some(harness, ["orders", "payments"])
@@ -128,16 +127,14 @@ def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarant
             await harness.app.wait_until_caught_up()
             assert Counter(record.value for record in await harness.read("out")) == Counter([*sent.values["orders"], *sent.values["payments"]])
 
-    run_app(test, independent("orders", "payments"), topics=CREATED, processing_guarantee=guarantee)
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("change", ["a topic more", "a topic less"])
-def test_static_members_that_come_back_with_another_version_get_its_tasks(change: str, guarantee: str) -> None:
+@in_virtual_time
+async def test_static_members_that_come_back_with_another_version_get_its_tasks(change: str, guarantee: str) -> None:
     """The group gives a static member its earlier partitions, which its new version does not read: it asks once more."""
     before, after = CHANGES[change]
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(before, topics=CREATED, processing_guarantee=guarantee, group_instance_id="first", session_timeout_ms=60_000) as harness:
         sent = Sent()
         async with harness.another(group_instance_id="second") as second:
             await sent.some(harness, sorted(reads(before)))
@@ -150,8 +147,6 @@ def test_static_members_that_come_back_with_another_version_get_its_tasks(change
             found = Counter(record.value for record in await harness.read("out"))
         assert found == Counter({*(value for topic in reads(before) for value in sent.values[topic]), *found.keys()})
         assert not {value for topic in reads(after) for value in sent.values[topic]} - found.keys()
-
-    run_app(test, before, topics=CREATED, processing_guarantee=guarantee, group_instance_id="first", session_timeout_ms=60_000)
 
 
 VERSIONS = [ONE, TWO, version("orders", "payments"), version("orders", counted=True), version(*TOPICS), version(*TOPICS, by_value=True)]

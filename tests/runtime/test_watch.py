@@ -21,7 +21,7 @@ from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app, in_virtual_time
 from tests.runtime.outages import Line, Weather
 
 IN_AND_OUT = {"in": 2, "out": 1}
@@ -308,7 +308,8 @@ def test_records_that_no_fetch_brings(guarantee: str, told: Told, caplog: pytest
     assert "please report this with the state of its fetch: position 0, paused True" in error
 
 
-def test_a_log_that_does_not_answer_is_named(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_log_that_does_not_answer_is_named(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is the log when that tells of an outage; the figure says for how long, in ms."""
 
     class Away(Connection):
@@ -316,15 +317,12 @@ def test_a_log_that_does_not_answer_is_named(told: Told, monkeypatch: pytest.Mon
             return [Outage(12.5, "broker 1 at kafka:9092 cannot be reached")]
 
     monkeypatch.setattr(_harness, "Connection", Away)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(), topics=IN_AND_OUT) as harness:
         poller(harness)._fetcher.pause([SECOND])
         await fill(harness, SECOND, 7)
         await harness.kit.clock.advance(17)
         told.one(SECOND, WaitReason.LOG, "the log has not answered for 12 s: broker 1 at kafka:9092 cannot be reached")
         poller(harness)._fetcher.resume([SECOND])
-
-    run_app(test, echo(), topics=IN_AND_OUT)
 
 
 def test_a_task_whose_offsets_are_not_known(told: Told, weather: Weather) -> None:
@@ -393,7 +391,8 @@ def test_a_fault_of_the_watch_does_not_end_the_app(caplog: pytest.LogCaptureFixt
     assert "the check for waiting records failed; it is retried" in caplog.text
 
 
-def test_asking_for_waits_or_metrics_makes_nothing_stand_still() -> None:
+@in_virtual_time
+async def test_asking_for_waits_or_metrics_makes_nothing_stand_still() -> None:
     """Records that are processed again after a failure move between two looks, however often somebody asks between them."""
     failed: list[str] = []
 
@@ -406,23 +405,19 @@ def test_asking_for_waits_or_metrics_makes_nothing_stand_still() -> None:
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(slow, name="slow", max_in_flight=1).to("out", STRINGS_OUT)
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        builder.build(),
+        topics={"in": 1, "out": 1},
+        commit_interval_ms=3_600_000,
+        stall_warning_ms=4_000,
+        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+    ) as harness:
         await harness.produce_all("in", [TestRecord("a", f"{number}", 0) for number in range(40)])
         for _ in range(260):
             await harness.kit.clock.advance(0.05)
             harness.app.waiting()
             assert HealthReason.STALLED not in {problem.reason for problem in harness.app.health().problems}
         assert failed
-
-    run_app(
-        test,
-        builder.build(),
-        topics={"in": 1, "out": 1},
-        commit_interval_ms=3_600_000,
-        stall_warning_ms=4_000,
-        uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
-    )
 
 
 def test_a_wait_that_is_known_late_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
 from ks_actors import ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, states
+from tests.runtime.helpers import GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time, states
 from tests.waiting import until
 
 pytestmark = pytest.mark.unmeasured
@@ -30,33 +31,27 @@ def names(harness: AppHarness) -> list[str]:
     return [worker.name for worker in harness.app.workers()]
 
 
-def test_names_count_up_and_freed_numbers_are_used_again() -> None:
+@in_app(echo(), topics={"in": 2, "out": 1}, num_workers=2, client_id="me")
+async def test_names_count_up_and_freed_numbers_are_used_again(harness: AppHarness) -> None:
     """A new worker has the smallest free number; the numbers of workers that were removed or have died are free."""
-
-    async def test(harness: AppHarness) -> None:
-        assert names(harness) == ["me-Worker-1", "me-Worker-2"]
-        assert await harness.add_worker() == "me-Worker-3"
-        assert await harness.remove_worker() == "me-Worker-3"
-        assert await harness.remove_worker() == "me-Worker-2"
-        assert await harness.add_worker() == "me-Worker-2"
-        assert await harness.add_worker() == "me-Worker-3"
-        assert names(harness) == ["me-Worker-1", "me-Worker-2", "me-Worker-3"]
-
-    run_app(test, echo(), topics={"in": 2, "out": 1}, num_workers=2, client_id="me")
+    assert names(harness) == ["me-Worker-1", "me-Worker-2"]
+    assert await harness.add_worker() == "me-Worker-3"
+    assert await harness.remove_worker() == "me-Worker-3"
+    assert await harness.remove_worker() == "me-Worker-2"
+    assert await harness.add_worker() == "me-Worker-2"
+    assert await harness.add_worker() == "me-Worker-3"
+    assert names(harness) == ["me-Worker-1", "me-Worker-2", "me-Worker-3"]
 
 
-def test_workers_come_only_while_the_app_runs() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_workers_come_only_while_the_app_runs(harness: AppHarness) -> None:
     """Before the start, and after the end, no worker is added or removed."""
-
-    async def test(harness: AppHarness) -> None:
-        app = harness.app
-        await harness.close()
-        assert app.state is InstanceState.NOT_RUNNING
-        assert await app.add_worker() is None
-        assert await app.remove_worker() is None
-        assert app.workers() == ()
-
-    run_app(test, echo(), topics={"in": 1, "out": 1})
+    app = harness.app
+    await harness.close()
+    assert app.state is InstanceState.NOT_RUNNING
+    assert await app.add_worker() is None
+    assert await app.remove_worker() is None
+    assert app.workers() == ()
 
 
 def test_a_worker_may_come_during_a_rebalance() -> None:
@@ -75,52 +70,44 @@ def test_a_worker_may_come_during_a_rebalance() -> None:
     assert seen
 
 
-def test_budgets_are_shared_by_those_there_are() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=10 * MIB)
+async def test_budgets_are_shared_by_those_there_are(harness: AppHarness) -> None:
     """Every worker has an equal share of the uncommitted bytes, and all shares together are not more than the whole."""
 
-    async def test(harness: AppHarness) -> None:
-        def check(number: int) -> None:
-            workers = harness.app.workers()
-            assert len(workers) == number == harness.app.metrics()["alive-workers"]
-            assert {worker.uncommitted_bytes for worker in workers} == {10 * MIB // number}
+    def check(number: int) -> None:
+        workers = harness.app.workers()
+        assert len(workers) == number == harness.app.metrics()["alive-workers"]
+        assert {worker.uncommitted_bytes for worker in workers} == {10 * MIB // number}
 
-        check(1)
-        for number in (2, 3, 4):
-            await harness.add_worker()
-            check(number)
-        for number in (3, 2, 1):
-            await harness.remove_worker()
-            check(number)
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=10 * MIB)
+    check(1)
+    for number in (2, 3, 4):
+        await harness.add_worker()
+        check(number)
+    for number in (3, 2, 1):
+        await harness.remove_worker()
+        check(number)
 
 
-def test_without_limits_there_are_none_to_share() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=-1)
+async def test_without_limits_there_are_none_to_share(harness: AppHarness) -> None:
     """An unlimited budget stays unlimited for each worker."""
-
-    async def test(harness: AppHarness) -> None:
-        (worker,) = harness.app.workers()
-        assert worker.uncommitted_bytes == -1
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, statestore_uncommitted_max_bytes=-1)
+    (worker,) = harness.app.workers()
+    assert worker.uncommitted_bytes == -1
 
 
-def test_an_app_without_workers_goes_on_when_one_comes() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1})
+async def test_an_app_without_workers_goes_on_when_one_comes(harness: AppHarness) -> None:
     """When the last worker is removed the app stays RUNNING and processes nothing; one more worker takes up the work."""
-
-    async def test(harness: AppHarness) -> None:
-        assert await harness.remove_worker() == "app-Worker-1"
-        assert await harness.remove_worker() is None
-        assert harness.app.state is InstanceState.RUNNING
-        await harness.produce("in", "a", "1")
-        await asyncio.sleep(100)
-        assert await harness.read("out") == []
-        assert harness.app.state is InstanceState.RUNNING
-        assert await harness.add_worker() == "app-Worker-1"
-        await harness.caught_up()
-        assert by_key(await harness.read("out")) == {"a": ["1"]}
-
-    run_app(test, echo(), topics={"in": 1, "out": 1})
+    assert await harness.remove_worker() == "app-Worker-1"
+    assert await harness.remove_worker() is None
+    assert harness.app.state is InstanceState.RUNNING
+    await harness.produce("in", "a", "1")
+    await asyncio.sleep(100)
+    assert await harness.read("out") == []
+    assert harness.app.state is InstanceState.RUNNING
+    assert await harness.add_worker() == "app-Worker-1"
+    await harness.caught_up()
+    assert by_key(await harness.read("out")) == {"a": ["1"]}
 
 
 def test_the_last_worker_that_dies_ends_the_app() -> None:
@@ -141,11 +128,11 @@ def test_the_last_worker_that_dies_ends_the_app() -> None:
     assert states(seen) == ["REBALANCING", "RUNNING", "PENDING_ERROR", "ERROR"]
 
 
-def test_a_worker_that_is_lost_leaves_its_work_to_the_others() -> None:
+@in_virtual_time
+async def test_a_worker_that_is_lost_leaves_its_work_to_the_others() -> None:
     """With LOSE_WORKER the record that a worker died of is processed again by another; its number is free again."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, num_workers=2, uncaught_handler=lose) as harness:
         bomb.armed = 1
         await harness.produce("in", "a", "1")
         await harness.caught_up()
@@ -153,11 +140,10 @@ def test_a_worker_that_is_lost_leaves_its_work_to_the_others() -> None:
         (left,) = names(harness)
         assert await harness.add_worker() == ({"app-Worker-1", "app-Worker-2"} - {left}).pop()
 
-    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, num_workers=2, uncaught_handler=lose)
-
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_handler_may_add_a_worker_itself(asynchronous: bool) -> None:
+@in_virtual_time
+async def test_the_handler_may_add_a_worker_itself(asynchronous: bool) -> None:
     """A handler, plain or a coroutine, may add workers; the name of the one that is dying is not free for them yet."""
     bomb = Bomb()
     added: list[str | None] = []
@@ -172,7 +158,7 @@ def test_the_handler_may_add_a_worker_itself(asynchronous: bool) -> None:
         adding.append(asyncio.ensure_future(harnesses[0].add_worker()))
         return UncaughtResponse.LOSE_WORKER
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, uncaught_handler=add_and_lose if asynchronous else begin_and_lose) as harness:
         harnesses.append(harness)
         bomb.armed = 1
         await harness.add_worker()
@@ -184,62 +170,62 @@ def test_the_handler_may_add_a_worker_itself(asynchronous: bool) -> None:
         assert harness.app.metrics()["failed-workers"] == 1
         assert len(names(harness)) == 2
 
-    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, uncaught_handler=add_and_lose if asynchronous else begin_and_lose)
-
 
 @pytest.mark.parametrize("answer", [None, "REPLACE_WORKER"])
-def test_a_handler_that_answers_nonsense_ends_the_app(answer: object) -> None:
+@in_virtual_time
+async def test_a_handler_that_answers_nonsense_ends_the_app(answer: Any) -> None:
     """An answer that is no UncaughtResponse shuts the app down, and the error has a note about it."""
     bomb = Bomb()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, uncaught_handler=lambda _: answer) as harness:
         bomb.armed = 1
         await harness.produce("in", "a", "1")
         error = await harness.ended()
         assert any(repr(answer) in note for note in getattr(error, "__notes__", ()))
 
-    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, uncaught_handler=lambda _: answer)
 
-
-def test_a_handler_that_raises_ends_the_app() -> None:
+@in_virtual_time
+async def test_a_handler_that_raises_ends_the_app() -> None:
     """The error that the handler was asked about ends the app, with a note about the handler's own error."""
     bomb = Bomb()
 
     def raises(error: Exception) -> UncaughtResponse:
         raise ValueError("no idea")
 
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, uncaught_handler=raises) as harness:
         bomb.armed = 1
         await harness.produce("in", "a", "1")
         error = await harness.ended()
         assert isinstance(error, ProcessingFailed)
         assert any("ValueError: no idea" in note for note in error.__notes__)
 
-    run_app(test, echo(bomb), topics={"in": 1, "out": 1}, uncaught_handler=raises)
 
-
-def test_the_number_of_workers_does_not_outlive_the_app() -> None:
+@in_app(echo(), topics={"in": 1, "out": 1}, num_workers=2)
+async def test_the_number_of_workers_does_not_outlive_the_app(harness: AppHarness) -> None:
     """An app starts with as many workers as its config says, after any additions and removals."""
-
-    async def test(harness: AppHarness) -> None:
-        await harness.add_worker()
-        await harness.add_worker()
-        await harness.close()
-        await harness.restart()
-        assert names(harness) == ["app-Worker-1", "app-Worker-2"]
-
-    run_app(test, echo(), topics={"in": 1, "out": 1}, num_workers=2)
+    await harness.add_worker()
+    await harness.add_worker()
+    await harness.close()
+    await harness.restart()
+    assert names(harness) == ["app-Worker-1", "app-Worker-2"]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(5))
-def test_nothing_is_lost_or_doubled_while_the_crew_changes(seed: int, guarantee: str) -> None:
+@in_virtual_time
+async def test_nothing_is_lost_or_doubled_while_the_crew_changes(seed: int, guarantee: str) -> None:
     """Workers come, go and die of their processor's exception for a minute of load: every record counts once, and names and figures are right."""
     random = Random(seed)
     bomb = Bomb()
     repartition = seed % 2 == 1
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("in_memory", bomb, repartition=repartition),
+        seed=seed,
+        topics={"in": 3, "out": 1},
+        num_workers=2,
+        processing_guarantee=guarantee,
+        commit_interval_ms=500,
+        uncaught_handler=replace,
+    ) as harness:
         load = Load(harness, random, by_value=repartition)
         app = harness.app
 
@@ -282,14 +268,3 @@ def test_nothing_is_lost_or_doubled_while_the_crew_changes(seed: int, guarantee:
         check_counts(await harness.read("out"), load.sent, guarantee)
         assert app.state is InstanceState.RUNNING
         assert app.metrics()["failed-workers"] == bomb.exploded
-
-    run_app(
-        test,
-        counting("in_memory", bomb, repartition=repartition),
-        seed=seed,
-        topics={"in": 3, "out": 1},
-        num_workers=2,
-        processing_guarantee=guarantee,
-        commit_interval_ms=500,
-        uncaught_handler=replace,
-    )

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from ks_actors.dsl import StreamsBuilder
-from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from ks_actors.testing import AppHarness
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
 
 CALL_S = 5.0
 
 
 @pytest.mark.parametrize("setting", ["poll_ms", "commit_interval_ms"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_app_with_a_setting_of_zero_has_rest_and_works(guarantee: str, setting: str) -> None:
+@in_virtual_time
+async def test_an_app_with_a_setting_of_zero_has_rest_and_works(guarantee: str, setting: str) -> None:
     """An app without records, and one whose only record is in a call, handle some thousand messages a second at most."""
     builder = StreamsBuilder()
 
@@ -26,7 +27,8 @@ def test_an_app_with_a_setting_of_zero_has_rest_and_works(guarantee: str, settin
 
     builder.stream("in", STRINGS).map_values(call).to("out", STRINGS_OUT)
 
-    async def test(harness: AppHarness) -> None:
+    settings: dict[str, Any] = {setting: 0}
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, **settings) as harness:
         for _ in range(2):
             await asyncio.sleep(1.0)
             steps = harness.kit._dispatch.steps
@@ -35,6 +37,3 @@ def test_an_app_with_a_setting_of_zero_has_rest_and_works(guarantee: str, settin
             await harness.produce("in", "k", "v")
         await harness.caught_up()
         assert [record.value for record in await harness.read("out")] == ["v", "v"]
-
-    settings: dict[str, Any] = {setting: 0}
-    run_app(test, builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, **settings)

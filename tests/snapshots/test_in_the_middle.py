@@ -13,8 +13,8 @@ from ks_actors import SnapshotFailed
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState
 from ks_actors.snapshots import find_snapshots
-from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, by_key, counting
+from ks_actors.testing import AppHarness, TestRecord
+from tests.runtime.helpers import EOS, by_key, counting, in_virtual_time
 from tests.snapshots.helpers import in_memory
 from tests.snapshots.seeding import app_of, put, totals_of
 from tests.snapshots.test_taking import counts_in
@@ -24,12 +24,15 @@ TOPICS = {"in": 2, "out": 1}
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_crashes_moves_and_lost_disks_lose_and_double_nothing(store: str, seed: int) -> None:
+@in_virtual_time
+async def test_crashes_moves_and_lost_disks_lose_and_double_nothing(store: str, seed: int) -> None:
     """Two instances take snapshots, crash, lose their disks and begin with snapshots; every record counts once."""
     dice, uri = Random(seed), in_memory()
     sent: Counter[str] = Counter()
+    async with AppHarness(
+        counting(store), topics=TOPICS, processing_guarantee=EOS, seed=seed, commit_interval_ms=20, snapshot_uri=uri, snapshot_interval_ms=0
+    ) as harness:
 
-    async def test(harness: AppHarness) -> None:
         async def feed() -> None:
             for _ in range(dice.randrange(50, 400)):
                 key = f"k{dice.randrange(60)}"
@@ -67,10 +70,6 @@ def test_crashes_moves_and_lost_disks_lose_and_double_nothing(store: str, seed: 
         assert found == {key: list(range(1, count + 1)) for key, count in sent.items()}
         for snapshot in find_snapshots(uri, "app")[0]:
             snapshot.verify()
-
-    run_app(
-        test, counting(store), topics=TOPICS, processing_guarantee=EOS, seed=seed, commit_interval_ms=20, snapshot_uri=uri, snapshot_interval_ms=0
-    )
 
 
 def test_closing_in_the_middle_is_quiet(tmp_path: Path) -> None:

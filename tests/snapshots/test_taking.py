@@ -17,9 +17,9 @@ from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Place, SnapshotReader, find_snapshots
 from ks_actors.snapshots._manifest import seal
 from ks_actors.state.disk import _rocksdb
-from ks_actors.testing import AppHarness, TestRecord, run_app
+from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, in_virtual_time
 from tests.snapshots.helpers import in_memory
 
 TOPICS = {"in": 1, "out": 1}
@@ -56,11 +56,11 @@ def counts_in(snapshot: SnapshotReader, task: str = "0_0", store: str = "counts"
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_task_without_state_begins_with_a_snapshot(store: str, guarantee: str) -> None:
+@in_virtual_time
+async def test_a_task_without_state_begins_with_a_snapshot(store: str, guarantee: str) -> None:
     """Only the part of the changelog behind the snapshot is restored, and the listener gets the source of the rest."""
     heard, uri = Heard(), in_memory()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(store), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard, snapshot_uri=uri) as harness:
         await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
         await harness.caught_up()
         manifest = await harness.app.snapshot()
@@ -81,18 +81,19 @@ def test_a_task_without_state_begins_with_a_snapshot(store: str, guarantee: str)
         found = by_key(await harness.read("out"))
         assert (found["k1"], found["new"], found["k3"]) == (list(range(1, 13)), [1, 2], list(range(1, 12)))
 
-    run_app(test, counting(store), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard, snapshot_uri=uri)
-
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_snapshot_is_of_one_commit_while_work_goes_on(store: str, guarantee: str, seed: int) -> None:
+@in_virtual_time
+async def test_a_snapshot_is_of_one_commit_while_work_goes_on(store: str, guarantee: str, seed: int) -> None:
     """Rows are exactly the counts up to the positions, with any commits while they are written."""
     uri = in_memory()
     keys = [f"k{(number * 7919) % 400}" for number in range(6_000)]
+    async with AppHarness(
+        counting(store), topics=TOPICS, processing_guarantee=guarantee, seed=seed, commit_interval_ms=10, snapshot_uri=uri, snapshot_keep=9
+    ) as harness:
 
-    async def test(harness: AppHarness) -> None:
         async def feed() -> None:
             for start in range(0, len(keys), 300):
                 await harness.produce_all("in", records(*keys[start : start + 300]))
@@ -115,8 +116,6 @@ def test_a_snapshot_is_of_one_commit_while_work_goes_on(store: str, guarantee: s
         assert positions[-1] == len(keys)
         assert len(set(positions)) > 2
 
-    run_app(test, counting(store), topics=TOPICS, processing_guarantee=guarantee, seed=seed, commit_interval_ms=10, snapshot_uri=uri, snapshot_keep=9)
-
 
 def windowed(store: str) -> Topology:
     """Count in windows, and join two streams: a window store with timestamps, and two with duplicates."""
@@ -134,11 +133,18 @@ def windowed(store: str) -> Topology:
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_windows_come_back_from_snapshots(store: str) -> None:
+@in_virtual_time
+async def test_windows_come_back_from_snapshots(store: str) -> None:
     """Windowed counts and joins go on as if nothing had been lost."""
     uri, heard = in_memory(), Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        windowed(store),
+        topics={"in": 1, "other": 1, "out": 1, "joined": 1},
+        restore_listener=heard,
+        processing_guarantee=EOS,
+        snapshot_uri=uri,
+        default_dsl_store=store,
+    ) as harness:
         for topic, value in (("in", "l"), ("other", "r")):
             await harness.produce_all(topic, [TestRecord(f"k{number % 5}", f"{value}{number}", number * 100) for number in range(200)])
         await harness.caught_up()
@@ -161,26 +167,16 @@ def test_windows_come_back_from_snapshots(store: str) -> None:
         lefts, rights = [f"l{number}" for number in range(101, 200, 5)], [f"r{number}" for number in range(101, 200, 5)]
         assert sorted(joined) == sorted([*(f"late+{one}" for one in rights), *(f"{one}+later" for one in lefts), "late+later"])
 
-    run_app(
-        test,
-        windowed(store),
-        topics={"in": 1, "other": 1, "out": 1, "joined": 1},
-        restore_listener=heard,
-        processing_guarantee=EOS,
-        snapshot_uri=uri,
-        default_dsl_store=store,
-    )
 
-
-def test_sessions_come_back_from_snapshots() -> None:
+@in_virtual_time
+async def test_sessions_come_back_from_snapshots() -> None:
     """A session that was open before goes on after."""
     uri, heard = in_memory(), Heard()
     builder = StreamsBuilder()
     sessions = builder.stream("in", STRINGS).group_by_key().windowed_by(SessionWindows.of_inactivity_gap_and_grace(1_000, 600_000))
     counted = sessions.count(Materialized("sessions", serdes.STRING, serdes.LONG))
     counted.to_stream(lambda key, _: f"{key.key}@{key.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(builder.build(), topics=TOPICS, restore_listener=heard, processing_guarantee=EOS, snapshot_uri=uri) as harness:
         await harness.produce_all("in", [TestRecord(f"k{number % 20}", "v", number * 40) for number in range(400)])
         await harness.caught_up()
         manifest = await harness.app.snapshot()
@@ -198,17 +194,15 @@ def test_sessions_come_back_from_snapshots() -> None:
         assert [count for count in out["k3@120"] if count is not None][-1] == 21
         assert out["k4@600000"] == [1]
 
-    run_app(test, builder.build(), topics=TOPICS, restore_listener=heard, processing_guarantee=EOS, snapshot_uri=uri)
-
 
 @pytest.mark.parametrize("most", [0, 3, 1_000])
-def test_rows_become_sorted_tables_and_too_many_are_written(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_rows_become_sorted_tables_and_too_many_are_written(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many tables there may be, the database has the same rows."""
     monkeypatch.setattr(_rocksdb, "TABLE_ROWS", 100)
     monkeypatch.setattr(_rocksdb, "MOST_TABLES", most)
     uri, heard = in_memory(), Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri) as harness:
         await harness.produce_all("in", records(*(f"k{number % 2_000:04d}" for number in range(4_000))))
         await harness.caught_up()
         await harness.app.snapshot()
@@ -222,16 +216,14 @@ def test_rows_become_sorted_tables_and_too_many_are_written(most: int, monkeypat
         await harness.caught_up()
         assert {by_key(await harness.read("out"))[key][-1] for key in ("k0007", "k1999")} == {3}
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri)
-
 
 @pytest.mark.parametrize("harm", ["flipped", "foreign", "missing", "shape", "anew", "behind", "ahead"])
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_mismatching_snapshots_are_refused_and_the_changelog_restores(harm: str, store: str) -> None:
+@in_virtual_time
+async def test_mismatching_snapshots_are_refused_and_the_changelog_restores(harm: str, store: str) -> None:
     """A broken snapshot, one of another log, or one that is too old: told, counted, and the state is right."""
     uri, heard = in_memory(), Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting(store), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri) as harness:
         await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
         await harness.caught_up()
         manifest = await harness.app.snapshot()
@@ -245,8 +237,6 @@ def test_mismatching_snapshots_are_refused_and_the_changelog_restores(harm: str,
         await harness.produce_all("in", records("k1"))
         await harness.caught_up()
         assert by_key(await harness.read("out"))["k1"] == list(range(1, 12))
-
-    run_app(test, counting(store), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri)
 
 
 def damage(uri: str, name: str, harm: str) -> None:
@@ -277,11 +267,11 @@ def damage(uri: str, name: str, harm: str) -> None:
         manifest.write(seal(changed))
 
 
-def test_one_that_is_refused_leaves_the_older_one() -> None:
+@in_virtual_time
+async def test_one_that_is_refused_leaves_the_older_one() -> None:
     """When the newest cannot be used, the one before is."""
     uri, heard = in_memory(), Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri) as harness:
         await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
         await harness.caught_up()
         older = await harness.app.snapshot()
@@ -299,14 +289,14 @@ def test_one_that_is_refused_leaves_the_older_one() -> None:
         await harness.caught_up()
         assert by_key(await harness.read("out"))["k1"] == list(range(1, 14))
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri)
 
-
-def test_one_that_is_older_than_deletions_are_kept_is_refused() -> None:
+@in_virtual_time
+async def test_one_that_is_older_than_deletions_are_kept_is_refused() -> None:
     """Behind such a snapshot the changelog may have forgotten a deletion; when nothing has come since, its age does not matter."""
     uri, heard = in_memory(), Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri, snapshot_max_age_ms=1_000
+    ) as harness:
         await harness.produce_all("in", records("a", "b"))
         await harness.caught_up()
         await harness.app.snapshot()
@@ -323,29 +313,25 @@ def test_one_that_is_older_than_deletions_are_kept_is_refused() -> None:
         await harness.restart()
         assert by_key(await harness.read("out"))["a"] == [1, 2, 3]
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri, snapshot_max_age_ms=1_000)
 
-
-def test_snapshots_are_taken_by_the_clock_and_old_ones_deleted() -> None:
+@in_virtual_time
+async def test_snapshots_are_taken_by_the_clock_and_old_ones_deleted() -> None:
     """Every interval there is a new one, and no more than are to be kept."""
     uri = in_memory()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, snapshot_uri=uri, snapshot_interval_ms=10_000, snapshot_keep=2) as harness:
         await harness.produce_all("in", records("a", "b"))
         await asyncio.sleep(35)
         assert harness.app.metrics()["snapshot-total"] == 3
         assert len(find_snapshots(uri, "app")[0]) == 2
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, snapshot_uri=uri, snapshot_interval_ms=10_000, snapshot_keep=2)
-
 
 @pytest.mark.parametrize("guarantee", [ALOS, EOS])
-def test_a_place_that_cannot_be_written_harms_nothing(guarantee: str, tmp_path: Path) -> None:
+@in_virtual_time
+async def test_a_place_that_cannot_be_written_harms_nothing(guarantee: str, tmp_path: Path) -> None:
     """Taking fails, by name and in the metrics; processing goes on, and the next one succeeds when there is room."""
     blocked = tmp_path / "full"
     blocked.write_text("no directory")
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=f"file://{blocked}") as harness:
         await harness.produce_all("in", records("a", "b"))
         await harness.caught_up()
         with pytest.raises(SnapshotFailed, match="failed"):
@@ -358,11 +344,10 @@ def test_a_place_that_cannot_be_written_harms_nothing(guarantee: str, tmp_path: 
         assert (await harness.app.snapshot()).tasks["0_0"].stores["counts"].rows == 2
         assert not list((harness.state_dir / ".snapshot-copies").glob("*"))
 
-    run_app(test, counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=f"file://{blocked}")
-
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_table_whose_topic_has_fewer_partitions_is_left_out_where_it_has_none(store: str) -> None:
+@in_virtual_time
+async def test_a_table_whose_topic_has_fewer_partitions_is_left_out_where_it_has_none(store: str) -> None:
     """Tasks beyond the partitions of the topic that a table is restored from have no changelog of it; their other stores are in the snapshot."""
     uri, heard = in_memory(), Heard()
     builder = StreamsBuilder()
@@ -372,7 +357,8 @@ def test_a_table_whose_topic_has_fewer_partitions_is_left_out_where_it_has_none(
     counted.count(Materialized("counts", serdes.STRING, serdes.LONG, store_type=store)).to_stream().to("out", Produced(serdes.STRING, serdes.LONG))  # type: ignore[arg-type]
     topology = builder.build(StreamsConfig(application_id="app", topology_optimization=REUSE))
 
-    async def test(harness: AppHarness) -> None:
+    topics = {"table": 1, "in": 3, "out": 1}
+    async with AppHarness(topology, topics=topics, topology_optimization=REUSE, restore_listener=heard, snapshot_uri=uri) as harness:
         await harness.produce("table", "a", "1")
         await harness.produce_all("in", records(*(f"k{number}" for number in range(30))))
         await harness.caught_up()
@@ -391,15 +377,14 @@ def test_a_table_whose_topic_has_fewer_partitions_is_left_out_where_it_has_none(
         await harness.caught_up()
         assert by_key(await harness.read("out")) == {"a": [1]} | {f"k{number}": [1, 2] for number in range(30)}
 
-    topics = {"table": 1, "in": 3, "out": 1}
-    run_app(test, topology, topics=topics, topology_optimization=REUSE, restore_listener=heard, snapshot_uri=uri)
 
-
-def test_a_standby_begins_with_a_snapshot_and_several_instances_share_a_place() -> None:
+@in_virtual_time
+async def test_a_standby_begins_with_a_snapshot_and_several_instances_share_a_place() -> None:
     """Each instance writes its own tasks; those that move, and standbys, find them."""
     uri, heard = in_memory(), Heard()
-
-    async def test(harness: AppHarness) -> None:
+    async with AppHarness(
+        counting("rocksdb"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, num_standby_replicas=1, restore_listener=heard, snapshot_uri=uri
+    ) as harness:
         await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
         await harness.caught_up()
         await harness.app.snapshot()
@@ -415,13 +400,3 @@ def test_a_standby_begins_with_a_snapshot_and_several_instances_share_a_place() 
             await harness.produce_all("in", records("k1"))
             await other.caught_up()
             assert by_key(await harness.read("out"))["k1"] == list(range(1, 12))
-
-    run_app(
-        test,
-        counting("rocksdb"),
-        topics={"in": 4, "out": 1},
-        processing_guarantee=EOS,
-        num_standby_replicas=1,
-        restore_listener=heard,
-        snapshot_uri=uri,
-    )
