@@ -207,22 +207,18 @@ def test_output_goes_to_parquet(tmp_path: Path) -> None:
     assert [row["offset"] for row in found[0]] == list(range(len(found[0])))
 
 
-def test_no_parquet_file_of_an_earlier_run_stays_beside_the_new_ones(tmp_path: Path) -> None:
+async def test_no_parquet_file_of_an_earlier_run_stays_beside_the_new_ones(tmp_path: Path) -> None:
     """A reader of the directory of a topic gets only the output of the last run, also where that has none; files with other names stay."""
     records: list[Input] = [("in", str(number).encode(), b"v", number) for number in range(20)]
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            await log.create_topics([NewTopic("in", 2), NewTopic("out", 2)])
-            await fill(log, {"in": 2}, records)
-            for until, files in ((None, {"0", "1"}), ({"in": {1: 0}}, {"0"}), ({"in": {0: 0, 1: 0}}, set[str]())):
-                with await backfill(copied(), StreamsConfig.of(SETTINGS), log=log, until=until) as done:
-                    counts = done.to_parquet(tmp_path)
-                assert {file.stem for file in (tmp_path / "out").iterdir()} == files | {"mine"} if until else files
-                assert set(counts) == ({"out"} if files else set())
-                (tmp_path / "out" / "mine.parquet").touch()
-
-    asyncio.run(main())
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 2), NewTopic("out", 2)])
+        await fill(log, {"in": 2}, records)
+        for until, files in ((None, {"0", "1"}), ({"in": {1: 0}}, {"0"}), ({"in": {0: 0, 1: 0}}, set[str]())):
+            with await backfill(copied(), StreamsConfig.of(SETTINGS), log=log, until=until) as done:
+                counts = done.to_parquet(tmp_path)
+            assert {file.stem for file in (tmp_path / "out").iterdir()} == files | {"mine"} if until else files
+            assert set(counts) == ({"out"} if files else set())
+            (tmp_path / "out" / "mine.parquet").touch()
 
 
 @pytest.mark.parametrize(

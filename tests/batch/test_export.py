@@ -299,20 +299,16 @@ def test_tables_that_cannot_be_exported_are_named(tmp_path: Path) -> None:
     with_app(tmp_path, look, run=False)
 
 
-def test_a_log_that_somebody_else_writes_is_only_read(tmp_path: Path) -> None:
+async def test_a_log_that_somebody_else_writes_is_only_read(tmp_path: Path) -> None:
     """An app that does not run, of another process or of this one, takes no hold of the directory."""
-
-    async def main() -> None:
-        async with EmbeddedLog(tmp_path / "log") as log:
-            await log.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
-            await fill(log, TOPICS, WORDS)
-            app = App(topology(), StreamsConfig(application_id="app", log=f"embedded://{tmp_path / 'log'}"))
-            assert await app.export(tmp_path / "out", topics=["words"]) == {"words": 4}
-            assert [row["value"] for row in rows_of(tmp_path)("words", "value", "timestamp")]
-            with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
-                await app.export(tmp_path / "out", topics=["nowhere"])
-
-    asyncio.run(main())
+    async with EmbeddedLog(tmp_path / "log") as log:
+        await log.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
+        await fill(log, TOPICS, WORDS)
+        app = App(topology(), StreamsConfig(application_id="app", log=f"embedded://{tmp_path / 'log'}"))
+        assert await app.export(tmp_path / "out", topics=["words"]) == {"words": 4}
+        assert [row["value"] for row in rows_of(tmp_path)("words", "value", "timestamp")]
+        with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
+            await app.export(tmp_path / "out", topics=["nowhere"])
 
 
 class Colour(enum.Enum):

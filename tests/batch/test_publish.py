@@ -159,25 +159,21 @@ def of_nobody(count: int) -> Batch:
     return Batch([None] * count, [f"v{number}".encode() for number in range(count)], list(range(count)))
 
 
-def test_records_without_keys_go_to_the_same_partitions_as_before(session: SparkSession, tmp_path: Path) -> None:
+async def test_records_without_keys_go_to_the_same_partitions_as_before(session: SparkSession, tmp_path: Path) -> None:
     """A run on one engine continues a run of the other, also by Spark, where records come in other batches."""
     assert session.is_open
     topics = {"quiet": 2, "loud": 3}
-
-    async def main() -> None:
-        async with EmbeddedLog(tmp_path / "log") as log:
-            await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
-            producer = await log.producer(client_id="test")
-            for number in range(2):
-                await producer.send([Outgoing(TopicPartition("quiet", number), of_nobody(2_500))])
-            topology: Topology = loud("quiet", "loud")
-            with await backfill(topology, CONFIG, log=log, engine="spark", spark=SPARK, directory=tmp_path) as done:
-                assert await publish(done, CONFIG, log=log) == {"loud": 5_000}
-            with await backfill(topology, CONFIG, log=log) as again:
-                assert await publish(again, CONFIG, log=log) == {"loud": 0}
-                assert [sum(1 for _ in rows_of(again.read(TopicPartition("loud", number)))) for number in range(3)] == [1_668, 1_666, 1_666]
-
-    asyncio.run(main())
+    async with EmbeddedLog(tmp_path / "log") as log:
+        await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
+        producer = await log.producer(client_id="test")
+        for number in range(2):
+            await producer.send([Outgoing(TopicPartition("quiet", number), of_nobody(2_500))])
+        topology: Topology = loud("quiet", "loud")
+        with await backfill(topology, CONFIG, log=log, engine="spark", spark=SPARK, directory=tmp_path) as done:
+            assert await publish(done, CONFIG, log=log) == {"loud": 5_000}
+        with await backfill(topology, CONFIG, log=log) as again:
+            assert await publish(again, CONFIG, log=log) == {"loud": 0}
+            assert [sum(1 for _ in rows_of(again.read(TopicPartition("loud", number)))) for number in range(3)] == [1_668, 1_666, 1_666]
 
 
 async def test_other_records_are_refused() -> None:

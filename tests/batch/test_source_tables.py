@@ -98,25 +98,21 @@ def test_history_and_live_tail_are_a_stream_over_all_records(make: Any, partitio
 
 
 @pytest.mark.parametrize("wiped", [False, True])
-def test_it_begins_at_the_end_of_the_snapshot(wiped: bool, tmp_path: Path) -> None:
+async def test_it_begins_at_the_end_of_the_snapshot(wiped: bool, tmp_path: Path) -> None:
     """A table on disk is there when the app starts; one without a disk reads the topic up to the handover, and processes the rest."""
     topology, topics = joined("rocksdb"), {"table": 1, "in": 1, "out": 1}
     config = StreamsConfig(application_id="app", topology_optimization=REUSE, snapshot_uri=str(tmp_path / "snapshots"), state_dir=tmp_path / "state")
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
-            await fill(log, topics, ROWS)
-            with await backfill(topology, config, log=log, until=200, snapshot_uri=config.snapshot_uri) as done:
-                assert done.positions[TopicPartition("table", 0)] == 20
-            heard = Heard()
-            app = App(topology, config.replace(snapshot_uri=None), log=log, restore_listener=heard)
-            await app.seed(str(tmp_path / "snapshots"))
-            if wiped:
-                shutil.rmtree(tmp_path / "state")
-            async with app:
-                await app.wait_until_caught_up()
-                assert {told[2] for told in heard.told if told[0] == "running" and told[2]} == ({20} if wiped else set())
-                assert app.metrics()["process-total"] == 20
-
-    asyncio.run(main())
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic(name, count) for name, count in topics.items()])
+        await fill(log, topics, ROWS)
+        with await backfill(topology, config, log=log, until=200, snapshot_uri=config.snapshot_uri) as done:
+            assert done.positions[TopicPartition("table", 0)] == 20
+        heard = Heard()
+        app = App(topology, config.replace(snapshot_uri=None), log=log, restore_listener=heard)
+        await app.seed(str(tmp_path / "snapshots"))
+        if wiped:
+            shutil.rmtree(tmp_path / "state")
+        async with app:
+            await app.wait_until_caught_up()
+            assert {told[2] for told in heard.told if told[0] == "running" and told[2]} == ({20} if wiped else set())
+            assert app.metrics()["process-total"] == 20

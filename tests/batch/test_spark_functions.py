@@ -233,23 +233,17 @@ def test_a_bridge_is_open_as_long_as_somebody_uses_it(session: SparkSession) -> 
     asyncio.run(main())
 
 
-def test_a_cancelled_call_cancels_its_job(session: SparkSession) -> None:
+async def test_a_cancelled_call_cancels_its_job(session: SparkSession) -> None:
     """The bridge has room for others then."""
     assert session.is_open
-
-    async def main() -> None:
-        async with SparkBridge(SETTINGS) as bridge:
-            long = [
-                asyncio.ensure_future(bridge.run(lambda spark: spark.sql("select count(*) from range(10000000000000)").collect())) for _ in range(2)
-            ]
-            after = asyncio.ensure_future(bridge.run(lambda _: "done"))
-            await asyncio.sleep(0)
-            for each in long:
-                each.cancel()
-            assert await soon(after) == "done"
-            assert all(isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*long, return_exceptions=True))
-
-    asyncio.run(main())
+    async with SparkBridge(SETTINGS) as bridge:
+        long = [asyncio.ensure_future(bridge.run(lambda spark: spark.sql("select count(*) from range(10000000000000)").collect())) for _ in range(2)]
+        after = asyncio.ensure_future(bridge.run(lambda _: "done"))
+        await asyncio.sleep(0)
+        for each in long:
+            each.cancel()
+        assert await soon(after) == "done"
+        assert all(isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*long, return_exceptions=True))
 
 
 def test_other_loops_share_the_open_bridge_of_one(session: SparkSession) -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.testing import VirtualLoop
 from ks_actors import LogTimeout
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client._backoff import LEAST_S, Backoff
@@ -21,6 +20,7 @@ from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch_faults import filled, reading
 from tests.kafka.test_sender import Slow, sending
 from tests.log.helpers import fetch_one
+from tests.runtime.helpers import in_virtual_time
 from tests.waiting import soon
 
 # Whoever waited as for a broker that answers would wait for an hour.
@@ -44,7 +44,8 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_for_another_kind(kinds: 
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_broker_that_takes_no_connections_is_knocked_at_by_settings_of_its_own(count: int) -> None:
+@in_virtual_time
+async def test_a_broker_that_takes_no_connections_is_knocked_at_by_settings_of_its_own(count: int) -> None:
     """A call goes on soon after it is back, however long it was away."""
     faults: Iterator[Unavailable] = iter([AWAY] * count)
 
@@ -53,15 +54,12 @@ def test_a_broker_that_takes_no_connections_is_knocked_at_by_settings_of_its_own
             raise fault
         return "done"
 
-    async def test() -> None:
-        client = KafkaClient("127.0.0.1:1", KNOCKING, client_id="test")
-        assert await client.retry("to get through", attempt, timeout_ms=1_000) == "done"
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = KafkaClient("127.0.0.1:1", KNOCKING, client_id="test")
+    assert await client.retry("to get through", attempt, timeout_ms=1_000) == "done"
 
 
-def test_a_broker_that_answers_is_asked_again_by_the_usual_settings() -> None:
+@in_virtual_time
+async def test_a_broker_that_answers_is_asked_again_by_the_usual_settings() -> None:
     """The usual settings hold after an outage as well, when a broker has enough to do."""
     faults = iter([AWAY, BUSY])
 
@@ -69,17 +67,14 @@ def test_a_broker_that_answers_is_asked_again_by_the_usual_settings() -> None:
         for fault in faults:
             raise fault
 
-    async def test() -> None:
-        client = KafkaClient("127.0.0.1:1", KNOCKING, client_id="test")
-        with pytest.raises(LogTimeout, match="not now"):
-            await client.retry("to get through", attempt, timeout_ms=1_000)
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = KafkaClient("127.0.0.1:1", KNOCKING, client_id="test")
+    with pytest.raises(LogTimeout, match="not now"):
+        await client.retry("to get through", attempt, timeout_ms=1_000)
 
 
 @pytest.mark.parametrize("fault", [AWAY, BUSY, Unavailable("look again", soon=True)])
-def test_a_pause_of_zero_is_a_short_one(fault: Unavailable) -> None:
+@in_virtual_time
+async def test_a_pause_of_zero_is_a_short_one(fault: Unavailable) -> None:
     """Settings of 0 are no reason to do nothing else than to ask: time goes by between two attempts."""
     faults = iter([fault] * 30)
 
@@ -88,14 +83,10 @@ def test_a_pause_of_zero_is_a_short_one(fault: Unavailable) -> None:
             raise found
         return asyncio.get_running_loop().time()
 
-    async def test() -> None:
-        options = KafkaOptions(retry_backoff_ms=0, retry_backoff_max_ms=0, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0)
-        client = KafkaClient("127.0.0.1:1", options, client_id="test")
-        began = asyncio.get_running_loop().time()
-        assert await client.retry("to get through", attempt, timeout_ms=1_000) - began >= 30 * LEAST_S / 2
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    options = KafkaOptions(retry_backoff_ms=0, retry_backoff_max_ms=0, reconnect_backoff_ms=0, reconnect_backoff_max_ms=0)
+    client = KafkaClient("127.0.0.1:1", options, client_id="test")
+    began = asyncio.get_running_loop().time()
+    assert await client.retry("to get through", attempt, timeout_ms=1_000) - began >= 30 * LEAST_S / 2
 
 
 class Away(Slow):
@@ -114,18 +105,14 @@ class Away(Slow):
         return await super().send(_node, request)
 
 
-def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
+@in_virtual_time
+async def test_records_are_sent_as_soon_as_their_broker_is_back() -> None:
     """They do not wait as long as for one that has refused them."""
-
-    async def test() -> None:
-        client = Away(30)
-        sender, (future,) = sending(client)
-        async with asyncio.timeout(5):
-            await sender.wait_for([future])
-        assert future.result() == 8
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = Away(30)
+    sender, (future,) = sending(client)
+    async with asyncio.timeout(5):
+        await sender.wait_for([future])
+    assert future.result() == 8
 
 
 async def test_records_are_fetched_as_soon_as_their_broker_is_back(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

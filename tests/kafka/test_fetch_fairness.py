@@ -15,7 +15,8 @@ from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.consumer._fetch_broker import FetchBroker
 from ks_actors.log.kafka.consumer._fetcher import KafkaFetcher
 from tests.examples_of import examples
-from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time, partitions
+from tests.kafka.scripted import ScriptedBroker, fetching, partitions
+from tests.runtime.helpers import in_virtual_time
 
 # In seconds: a request is put off for 10 ms, or 20, and the way to the broker and back is 2 ms.
 BOUND = 0.05
@@ -67,119 +68,107 @@ async def trickle(broker: ScriptedBroker, partition: TopicPartition, every_s: fl
 
 @pytest.mark.parametrize("every_ms", [0.5, 1, 2, 3, 7, 11, 40, 90])
 @pytest.mark.parametrize("linger_ms", [0, 10])
-def test_a_partition_is_read_while_others_trickle(every_ms: float, linger_ms: int) -> None:
+@in_virtual_time
+async def test_a_partition_is_read_while_others_trickle(every_ms: float, linger_ms: int) -> None:
     """A record of a partition that was quiet waits for no more than a bound."""
-
-    async def test() -> None:
-        busy, other, *quiet = partitions(6)
-        broker = ScriptedBroker(KafkaOptions(linger_ms=linger_ms))
-        fetcher = fetching(broker)
-        fetcher.assign(dict.fromkeys((busy, other, *quiet), 0))
-        reader = Reader(fetcher)
-        flows = [asyncio.ensure_future(trickle(broker, partition, every_ms / 1000)) for partition in (busy, other)]
-        for turn in range(40):
-            await asyncio.sleep(0.037)
-            partition = quiet[turn % len(quiet)]
-            broker.append(partition, RECORD)
-            written = now()
-            await reader.until(lambda partition=partition: reader.next.get(partition) == broker.end(partition))  # type: ignore[misc]
-            assert now() - written <= BOUND
-        for flow in flows:
-            flow.cancel()
-        await reader.close()
-
-    in_virtual_time(test)
+    busy, other, *quiet = partitions(6)
+    broker = ScriptedBroker(KafkaOptions(linger_ms=linger_ms))
+    fetcher = fetching(broker)
+    fetcher.assign(dict.fromkeys((busy, other, *quiet), 0))
+    reader = Reader(fetcher)
+    flows = [asyncio.ensure_future(trickle(broker, partition, every_ms / 1000)) for partition in (busy, other)]
+    for turn in range(40):
+        await asyncio.sleep(0.037)
+        partition = quiet[turn % len(quiet)]
+        broker.append(partition, RECORD)
+        written = now()
+        await reader.until(lambda partition=partition: reader.next.get(partition) == broker.end(partition))  # type: ignore[misc]
+        assert now() - written <= BOUND
+    for flow in flows:
+        flow.cancel()
+    await reader.close()
 
 
-def test_full_buffers_of_paused_partitions_keep_nobody_unread() -> None:
+@in_virtual_time
+async def test_full_buffers_of_paused_partitions_keep_nobody_unread() -> None:
     """The partition that a task waits for is read, though others have more bytes buffered than fetch_max_bytes."""
-
-    async def test() -> None:
-        options = KafkaOptions(max_partition_fetch_bytes=2_000, fetch_max_bytes=5_000)
-        left, right = partitions(20, "left"), partitions(20, "right")
-        broker = ScriptedBroker(options)
-        for partition in left:
-            broker.append(partition, RECORD)
-            broker.append(partition, *[RECORD] * 15)
-            broker.append(partition, *[RECORD] * 15)
-        fetcher = fetching(broker)
-        fetcher.assign(dict.fromkeys((*left, *right), 0))
-        for partition in left:
-            # As a task does that has enough of one side.
-            fetched: list[TopicPartition] = []
-            while not fetched:
-                fetched = [each.partition for each in await fetcher.fetch(max_wait_ms=1_000, max_records=1)]
-            fetcher.pause(left)
-            fetcher.resume([each for each in left if each.partition > partition.partition])
+    options = KafkaOptions(max_partition_fetch_bytes=2_000, fetch_max_bytes=5_000)
+    left, right = partitions(20, "left"), partitions(20, "right")
+    broker = ScriptedBroker(options)
+    for partition in left:
+        broker.append(partition, RECORD)
+        broker.append(partition, *[RECORD] * 15)
+        broker.append(partition, *[RECORD] * 15)
+    fetcher = fetching(broker)
+    fetcher.assign(dict.fromkeys((*left, *right), 0))
+    for partition in left:
+        # As a task does that has enough of one side.
+        fetched: list[TopicPartition] = []
+        while not fetched:
+            fetched = [each.partition for each in await fetcher.fetch(max_wait_ms=1_000, max_records=1)]
         fetcher.pause(left)
-        assert fetcher._budget.used > 0
-        for partition in right:
-            broker.append(partition, *[RECORD] * 15)
-        reader = Reader(fetcher)
-        began = now()
-        await reader.until(lambda: all(reader.next.get(partition) == 15 for partition in right))
-        # Each answer may have one chunk when there is no room.
-        assert now() - began <= len(right) * 0.05
-        await reader.close()
+        fetcher.resume([each for each in left if each.partition > partition.partition])
+    fetcher.pause(left)
+    assert fetcher._budget.used > 0
+    for partition in right:
+        broker.append(partition, *[RECORD] * 15)
+    reader = Reader(fetcher)
+    began = now()
+    await reader.until(lambda: all(reader.next.get(partition) == 15 for partition in right))
+    # Each answer may have one chunk when there is no room.
+    assert now() - began <= len(right) * 0.05
+    await reader.close()
 
-    in_virtual_time(test)
 
-
-def test_buffered_records_are_bounded() -> None:
+@in_virtual_time
+async def test_buffered_records_are_bounded() -> None:
     """Nothing is read ahead above fetch_max_bytes; a partition without anything buffered gets one fetch."""
-
-    async def test() -> None:
-        options = KafkaOptions(max_partition_fetch_bytes=2_000, fetch_max_bytes=10_000, linger_ms=0)
-        all_of_them = partitions(40)
-        broker = ScriptedBroker(options)
-        for partition in all_of_them:
-            for _ in range(20):
-                broker.append(partition, RECORD * 5, RECORD * 5)
-        fetcher = fetching(broker)
-        fetcher.assign(dict.fromkeys(all_of_them, 0))
-        await asyncio.sleep(5)
-        assert fetcher._budget.used == sum(source.buffered for source in fetcher._sources.values()) <= 40 * 2_000
-        assert all(len(source.chunks) == 1 for source in fetcher._sources.values())
-        reader = Reader(fetcher)
-        await reader.until(lambda: all(reader.next.get(partition) == 40 for partition in all_of_them))
-        assert fetcher._budget.used == 0
-        await reader.close()
-
-    in_virtual_time(test)
+    options = KafkaOptions(max_partition_fetch_bytes=2_000, fetch_max_bytes=10_000, linger_ms=0)
+    all_of_them = partitions(40)
+    broker = ScriptedBroker(options)
+    for partition in all_of_them:
+        for _ in range(20):
+            broker.append(partition, RECORD * 5, RECORD * 5)
+    fetcher = fetching(broker)
+    fetcher.assign(dict.fromkeys(all_of_them, 0))
+    await asyncio.sleep(5)
+    assert fetcher._budget.used == sum(source.buffered for source in fetcher._sources.values()) <= 40 * 2_000
+    assert all(len(source.chunks) == 1 for source in fetcher._sources.values())
+    reader = Reader(fetcher)
+    await reader.until(lambda: all(reader.next.get(partition) == 40 for partition in all_of_them))
+    assert fetcher._budget.used == 0
+    await reader.close()
 
 
 @pytest.mark.parametrize("how", ["resume", "assign", "seek"])
-def test_a_newly_wanted_partition_does_not_wait_for_a_request_under_way(how: str) -> None:
+@in_virtual_time
+async def test_a_newly_wanted_partition_does_not_wait_for_a_request_under_way(how: str) -> None:
     """Again and again, while all others are quiet: a resumed, a new and a moved partition are asked for within a bound."""
-
-    async def test() -> None:
-        quiet, one, two = partitions(3)
-        broker = ScriptedBroker()
-        for partition in (one, two):
-            broker.append(partition, *[RECORD] * 50)
-        fetcher = fetching(broker)
-        fetcher.assign({quiet: 0, one: 50, two: 50})
-        waits = []
-        for turn in range(60):
-            await asyncio.sleep(0.013 * (turn % 7) + 0.3 * (turn % 13 == 0))
-            partition = (one, two)[turn % 2]
-            if how == "assign":
-                fetcher.assign({quiet: 0, **{each: 50 for each in (one, two) if each != partition}})
-                fetcher.assign({quiet: 0, one: 50, two: 50} | {partition: turn % 49})
-            else:
-                fetcher.pause([partition])
-                await asyncio.sleep(0)
-                fetcher.seek(partition, turn % 49)
-                fetcher.resume([partition])
-            began = now()
-            found: list[TopicPartition] = []
-            while partition not in found:
-                found = [fetched.partition for fetched in await fetcher.fetch(max_wait_ms=1_000)]
-            waits.append(now() - began)
-        assert max(waits) <= 0.05
-        await fetcher.close()
-
-    in_virtual_time(test)
+    quiet, one, two = partitions(3)
+    broker = ScriptedBroker()
+    for partition in (one, two):
+        broker.append(partition, *[RECORD] * 50)
+    fetcher = fetching(broker)
+    fetcher.assign({quiet: 0, one: 50, two: 50})
+    waits = []
+    for turn in range(60):
+        await asyncio.sleep(0.013 * (turn % 7) + 0.3 * (turn % 13 == 0))
+        partition = (one, two)[turn % 2]
+        if how == "assign":
+            fetcher.assign({quiet: 0, **{each: 50 for each in (one, two) if each != partition}})
+            fetcher.assign({quiet: 0, one: 50, two: 50} | {partition: turn % 49})
+        else:
+            fetcher.pause([partition])
+            await asyncio.sleep(0)
+            fetcher.seek(partition, turn % 49)
+            fetcher.resume([partition])
+        began = now()
+        found: list[TopicPartition] = []
+        while partition not in found:
+            found = [fetched.partition for fetched in await fetcher.fetch(max_wait_ms=1_000)]
+        waits.append(now() - began)
+    assert max(waits) <= 0.05
+    await fetcher.close()
 
 
 STEPS = st.lists(
@@ -224,7 +213,7 @@ def test_after_any_events_all_is_read_in_order_within_a_bound(steps: list[tuple[
         assert now() - began <= BOUND + left * 10 * 0.015
         await reader.close()
 
-    in_virtual_time(test)
+    in_virtual_time(test)()
 
 
 def test_timers_that_are_due_at_once_disturb_nothing_on_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,22 +245,19 @@ def test_timers_that_are_due_at_once_disturb_nothing_on_uvloop(monkeypatch: pyte
         runner.run(test())
 
 
-def test_sixty_partitions_that_trickle_wait_for_no_other() -> None:
+@in_virtual_time
+async def test_sixty_partitions_that_trickle_wait_for_no_other() -> None:
     """Each record of each of them is there within the bound, at 1,000 records a second."""
-
-    async def test() -> None:
-        broker = ScriptedBroker()
-        every = partitions(60)
-        fetcher = fetching(broker)
-        fetcher.assign(dict.fromkeys(every, 0))
-        reader = Reader(fetcher)
-        written: dict[TopicPartition, float] = {}
-        for partition in itertools.islice(itertools.cycle(every), 3_000):
-            late = [each for each, at in written.items() if reader.next.get(each, 0) < broker.end(each) and now() - at > BOUND]
-            assert not late
-            broker.append(partition, RECORD)
-            written[partition] = now()
-            await asyncio.sleep(0.001)
-        await reader.close()
-
-    in_virtual_time(test)
+    broker = ScriptedBroker()
+    every = partitions(60)
+    fetcher = fetching(broker)
+    fetcher.assign(dict.fromkeys(every, 0))
+    reader = Reader(fetcher)
+    written: dict[TopicPartition, float] = {}
+    for partition in itertools.islice(itertools.cycle(every), 3_000):
+        late = [each for each, at in written.items() if reader.next.get(each, 0) < broker.end(each) and now() - at > BOUND]
+        assert not late
+        broker.append(partition, RECORD)
+        written[partition] = now()
+        await asyncio.sleep(0.001)
+    await reader.close()

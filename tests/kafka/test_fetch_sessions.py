@@ -21,11 +21,12 @@ from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionRead
 from ks_actors.log.kafka.wire._fetch_request import FetchRequest, FetchResponse
 from tests.kafka.broker import Broker
 from tests.kafka.fetch_schemas import FetchRequestV12, FetchResponseV12, topics_of
-from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, in_virtual_time, partitions
+from tests.kafka.scripted import INVALID_EPOCH, NOT_FOUND, ScriptedBroker, fetching, partitions
 from tests.kafka.tampering import Tampering
 from tests.kafka.test_fetch import numbered, numbers, read
 from tests.kafka.test_fetch_fairness import RECORD, Reader
 from tests.log.helpers import COMMITTED, fetch_one, new_topic
+from tests.runtime.helpers import in_virtual_time
 from tests.waiting import soon
 
 NAMES = st.text("abcä-", min_size=1, max_size=5)
@@ -65,83 +66,74 @@ def test_a_response_is_read_as_others_write_it(throttle: int, code: int, session
     assert FetchResponse.decode(BytesIO(nothing)).topics == [("t", [(0, 0, 0, 0, 0, [], -1, None, b"")])]
 
 
-def test_requests_and_responses_have_the_new_fields() -> None:
+@in_virtual_time
+async def test_requests_and_responses_have_the_new_fields() -> None:
     """Of 60 partitions the one that had records, and those that come or go."""
-
-    async def test() -> None:
-        every = partitions(60)
-        broker = ScriptedBroker()
-        fetcher = fetching(broker)
-        fetcher.assign(dict.fromkeys(every, 0))
-        reader = Reader(fetcher)
-        await asyncio.sleep(1)
-        assert [len(seen.asked) for seen in broker.seen] == [60, 0]
-        broker.append(every[7], RECORD)
-        await asyncio.sleep(0.1)
-        assert broker.answered[-1] == [every[7]]
-        assert (broker.seen[-1].asked, broker.seen[-1].forgotten) == ({every[7]: 1}, [])
-        await asyncio.sleep(1)
-        fetcher.pause(every[:2])
-        await asyncio.sleep(1)
-        assert sorted(partition for seen in broker.seen for partition in seen.forgotten) == every[:2]
-        assert broker.seen[-1].partitions.keys() == set(every[2:])
-        fetcher.assign(dict.fromkeys(every[3:5], 0) | dict.fromkeys(partitions(1, "new"), 0))
-        await asyncio.sleep(2)
-        assert broker.seen[-1].partitions.keys() == {*every[3:5], *partitions(1, "new")}
-        await reader.close()
-
-    in_virtual_time(test)
+    every = partitions(60)
+    broker = ScriptedBroker()
+    fetcher = fetching(broker)
+    fetcher.assign(dict.fromkeys(every, 0))
+    reader = Reader(fetcher)
+    await asyncio.sleep(1)
+    assert [len(seen.asked) for seen in broker.seen] == [60, 0]
+    broker.append(every[7], RECORD)
+    await asyncio.sleep(0.1)
+    assert broker.answered[-1] == [every[7]]
+    assert (broker.seen[-1].asked, broker.seen[-1].forgotten) == ({every[7]: 1}, [])
+    await asyncio.sleep(1)
+    fetcher.pause(every[:2])
+    await asyncio.sleep(1)
+    assert sorted(partition for seen in broker.seen for partition in seen.forgotten) == every[:2]
+    assert broker.seen[-1].partitions.keys() == set(every[2:])
+    fetcher.assign(dict.fromkeys(every[3:5], 0) | dict.fromkeys(partitions(1, "new"), 0))
+    await asyncio.sleep(2)
+    assert broker.seen[-1].partitions.keys() == {*every[3:5], *partitions(1, "new")}
+    await reader.close()
 
 
 @pytest.mark.parametrize("fault", [NOT_FOUND, INVALID_EPOCH, Unavailable("gone"), "restart", "slots"])
-def test_a_session_that_is_lost_is_begun_anew(fault: Exception | int | str) -> None:
+@in_virtual_time
+async def test_a_session_that_is_lost_is_begun_anew(fault: Exception | int | str) -> None:
     """With all partitions, and nothing is lost or comes twice; a broker that has no room for one is told all of them each time."""
-
-    async def test() -> None:
-        every = partitions(10)
-        broker = ScriptedBroker(slots=0 if fault == "slots" else 10)
-        fetcher = fetching(broker)
-        fetcher.assign(dict.fromkeys(every, 0))
-        reader = Reader(fetcher)
-        for turn in range(20):
-            await asyncio.sleep(0.2)
-            broker.append(every[turn % 10], RECORD)
-            if turn % 3 == 2:
-                if fault == "restart":
-                    broker.restart()
-                elif not isinstance(fault, str):
-                    broker.faults.append(fault)
-        await reader.until(lambda: all(reader.next.get(partition) == 2 for partition in every))
-        full = [seen for seen in broker.seen if len(seen.asked) == 10]
-        assert len(full) == len(broker.seen) if fault == "slots" else 7 <= len(full) <= 8
-        assert len(broker.sessions) <= 2
-        await reader.close()
-
-    in_virtual_time(test)
+    every = partitions(10)
+    broker = ScriptedBroker(slots=0 if fault == "slots" else 10)
+    fetcher = fetching(broker)
+    fetcher.assign(dict.fromkeys(every, 0))
+    reader = Reader(fetcher)
+    for turn in range(20):
+        await asyncio.sleep(0.2)
+        broker.append(every[turn % 10], RECORD)
+        if turn % 3 == 2:
+            if fault == "restart":
+                broker.restart()
+            elif not isinstance(fault, str):
+                broker.faults.append(fault)
+    await reader.until(lambda: all(reader.next.get(partition) == 2 for partition in every))
+    full = [seen for seen in broker.seen if len(seen.asked) == 10]
+    assert len(full) == len(broker.seen) if fault == "slots" else 7 <= len(full) <= 8
+    assert len(broker.sessions) <= 2
+    await reader.close()
 
 
 @pytest.mark.parametrize(("code", "pauses"), [(NOT_FOUND, True), (8, True), (-1, True), (31, False)])
-def test_a_broker_that_refuses_whole_requests_is_not_asked_without_pause(code: int, pauses: bool) -> None:
+@in_virtual_time
+async def test_a_broker_that_refuses_whole_requests_is_not_asked_without_pause(code: int, pauses: bool) -> None:
     """The fetcher waits while an error may pass; it tells its owner of one that stays, with the partition."""
-
-    async def test() -> None:
-        (partition,) = partitions(1)
-        broker = ScriptedBroker(KafkaOptions(linger_ms=0))
-        broker.append(partition, RECORD)
-        broker.faults += [code] * 4
-        fetcher = fetching(broker)
-        fetcher.assign({partition: 0})
-        if pauses:
-            assert len((await fetch_one(fetcher)).batch) == 1
-            assert asyncio.get_running_loop().time() > 0.1
-        else:
-            for _ in range(4):
-                with pytest.raises(LogError, match=r"fetching t-0 failed: .*CLUSTER_AUTHORIZATION"):
-                    await fetch_one(fetcher)
-            assert len((await fetch_one(fetcher)).batch) == 1
-        await fetcher.close()
-
-    in_virtual_time(test)
+    (partition,) = partitions(1)
+    broker = ScriptedBroker(KafkaOptions(linger_ms=0))
+    broker.append(partition, RECORD)
+    broker.faults += [code] * 4
+    fetcher = fetching(broker)
+    fetcher.assign({partition: 0})
+    if pauses:
+        assert len((await fetch_one(fetcher)).batch) == 1
+        assert asyncio.get_running_loop().time() > 0.1
+    else:
+        for _ in range(4):
+            with pytest.raises(LogError, match=r"fetching t-0 failed: .*CLUSTER_AUTHORIZATION"):
+                await fetch_one(fetcher)
+        assert len((await fetch_one(fetcher)).batch) == 1
+    await fetcher.close()
 
 
 def test_epochs_begin_again_behind_the_last_one() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from ks_actors.log.kafka.wire._batch_header import HEADER
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.log.kafka.wire._error_codes import NONE
 from tests.log.helpers import batch
+from tests.runtime.helpers import in_virtual_time
 
 NOT_LEADER, INVALID_PRODUCER_EPOCH = 6, 47
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -101,22 +102,19 @@ def sending(client: Slow, *places: TopicPartition) -> tuple[Sender, list[asyncio
     return sender, futures
 
 
-def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None:
+@in_virtual_time
+async def test_a_leader_that_nobody_knows_is_not_asked_for_without_any_pause() -> None:
     """Where settings name none, there is one of a millisecond; the records go out once there is a leader."""
-
-    async def test() -> None:
-        client = Leaderless()
-        sender, (future,) = sending(client)
-        async with asyncio.timeout(5):
-            await sender.wait_for([future])
-        assert future.result() == 8
-        assert 0 < client.asked <= 100
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = Leaderless()
+    sender, (future,) = sending(client)
+    async with asyncio.timeout(5):
+        await sender.wait_for([future])
+    assert future.result() == 8
+    assert 0 < client.asked <= 100
 
 
-def test_a_partition_that_has_no_leader_for_long_is_looked_up_ever_more_rarely() -> None:
+@in_virtual_time
+async def test_a_partition_that_has_no_leader_for_long_is_looked_up_ever_more_rarely() -> None:
     """Each producer asks the brokers that are left, which have more to do than usual: ten times a second at first, then once."""
 
     class LeaderlessForLong(Leaderless):
@@ -131,17 +129,13 @@ def test_a_partition_that_has_no_leader_for_long_is_looked_up_ever_more_rarely()
         async def refresh(self, topics: Iterable[str] = ()) -> None:
             self.at.append(asyncio.get_running_loop().time() - self._began)
 
-    async def test() -> None:
-        client = LeaderlessForLong()
-        sender, (future,) = sending(client)
-        await sender.wait_for([future])
-        assert future.result() == 8
-        assert asyncio.get_running_loop().time() - client._began <= 122
-        assert len([at for at in client.at if at < 2]) >= 10
-        assert len([at for at in client.at if at >= 10]) <= 112
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = LeaderlessForLong()
+    sender, (future,) = sending(client)
+    await sender.wait_for([future])
+    assert future.result() == 8
+    assert asyncio.get_running_loop().time() - client._began <= 122
+    assert len([at for at in client.at if at < 2]) >= 10
+    assert len([at for at in client.at if at >= 10]) <= 112
 
 
 def test_a_wait_that_is_over_at_once_takes_the_next_one_on_uvloop() -> None:
@@ -161,46 +155,38 @@ def test_a_wait_that_is_over_at_once_takes_the_next_one_on_uvloop() -> None:
         runner.run(test())
 
 
-def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
+@in_virtual_time
+async def test_a_partition_that_waits_is_not_forgotten_for_another_one() -> None:
     """The timer of one partition comes before the other may be tried again, and finds it not due yet: it is tried when it is."""
-
-    async def test() -> None:
-        client = Slow()
-        sender, futures = sending(client, FIRST, SECOND)
-        async with asyncio.timeout(5):
-            await sender.wait_for(futures)
-        assert [future.result() for future in futures] == [8, 8]
-        assert client.sent == [[0], [1], [0]]
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = Slow()
+    sender, futures = sending(client, FIRST, SECOND)
+    async with asyncio.timeout(5):
+        await sender.wait_for(futures)
+    assert [future.result() for future in futures] == [8, 8]
+    assert client.sent == [[0], [1], [0]]
 
 
-def test_batches_behind_one_that_voided_the_transaction_fail_at_once() -> None:
+@in_virtual_time
+async def test_batches_behind_one_that_voided_the_transaction_fail_at_once() -> None:
     """Nobody waits for it until its time is over: a commit waits for all of its transaction. With a new identity the partition is good again."""
-
-    async def test() -> None:
-        client = Refusing(INVALID_PRODUCER_EPOCH)
-        encoder = Encoder(client.options, transactional=True)
-        sender = Sender(cast("KafkaClient", client), encoder, transactional_id="id")
-        sender.reset(Identity(1, 0))
-        records = batch(b"a")
-        (first,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
-        sender.go()
-        await sender.wait_for([first])
-        assert isinstance(first.exception(), EpochRefused)
-        (second,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
-        assert isinstance(second.exception(), TransactionAborted)
-        sender.go()
-        assert len(client.sent) == 1
-        sender.reset(Identity(1, 1))
-        (third,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
-        sender.go()
-        await sender.wait_for([third])
-        assert len(client.sent) == 2
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = Refusing(INVALID_PRODUCER_EPOCH)
+    encoder = Encoder(client.options, transactional=True)
+    sender = Sender(cast("KafkaClient", client), encoder, transactional_id="id")
+    sender.reset(Identity(1, 0))
+    records = batch(b"a")
+    (first,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+    sender.go()
+    await sender.wait_for([first])
+    assert isinstance(first.exception(), EpochRefused)
+    (second,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+    assert isinstance(second.exception(), TransactionAborted)
+    sender.go()
+    assert len(client.sent) == 1
+    sender.reset(Identity(1, 1))
+    (third,) = sender.put(FIRST, encoder.encode(records, 1_000), records)
+    sender.go()
+    await sender.wait_for([third])
+    assert len(client.sent) == 2
 
 
 class Answering(Slow):
@@ -235,13 +221,9 @@ async def outcome(client: Answering, *values: bytes, transactional: bool = False
 
 
 async def failure(client: Answering, *values: bytes, transactional: bool = False, parts: int = 1) -> ProduceFailed | None:
-    """Send the values in this many batches of one call, and return how that ends; a new identity is there at once."""
-
-    async def renew() -> Identity:
-        return Identity(2, 0)
-
+    """Send the values in this many batches of one call, and return how that ends."""
     encoder = Encoder(client.options, transactional=transactional)
-    sender = Sender(cast("KafkaClient", client), encoder, transactional_id="id" if transactional else None, renew=None if transactional else renew)
+    sender = Sender(cast("KafkaClient", client), encoder, transactional_id="id" if transactional else None)
     sender.reset(Identity(1, 0))
     share = len(values) // parts
     call = SendCall(cast("Admin", KnownLimits()), [Outgoing(FIRST, batch(*values[share * part : share * (part + 1)])) for part in range(parts)])
@@ -265,38 +247,27 @@ class KnownLimits:
     limit = known_limit
 
 
-def in_virtual_time(test: Coroutine[object, object, None]) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test)
-
-
 @pytest.mark.parametrize("code", [32, 87])
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_refusal_names_the_records_that_the_broker_names(code: int, transactional: bool) -> None:
+@in_virtual_time
+async def test_a_refusal_names_the_records_that_the_broker_names(code: int, transactional: bool) -> None:
     """Its error has their numbers, counted through all batches of the call, and the broker's own words instead of a guess (KIP-467)."""
-
-    async def test() -> None:
-        client = Answering(answer(0, NONE, 7)[1:], refusal(code, (1, "no key"), (2, "no key"), message="rejected"))
-        error = await outcome(client, *[b"v"] * 8, transactional=transactional, parts=2)
-        assert isinstance(error, InvalidRecord)
-        assert error.records == {5, 6}
-        assert "rejected; no key" in str(error)
-        assert "compacted topic takes no records" not in str(error)
-
-    in_virtual_time(test())
+    client = Answering(answer(0, NONE, 7)[1:], refusal(code, (1, "no key"), (2, "no key"), message="rejected"))
+    error = await outcome(client, *[b"v"] * 8, transactional=transactional, parts=2)
+    assert isinstance(error, InvalidRecord)
+    assert error.records == {5, 6}
+    assert "rejected; no key" in str(error)
+    assert "compacted topic takes no records" not in str(error)
 
 
 @pytest.mark.parametrize(("refused", "written"), [(0, 0), (1, 4), (2, 8)])
-def test_a_failure_counts_the_records_that_were_written_before_it(refused: int, written: int) -> None:
+@in_virtual_time
+async def test_a_failure_counts_the_records_that_were_written_before_it(refused: int, written: int) -> None:
     """From the first of the call on: those behind the refused batch are left out, though they are written, too."""
-
-    async def test() -> None:
-        answers = [refusal(87, (1, "no key")) if part == refused else answer(0, NONE, part)[1:] for part in range(3)]
-        failed = await failure(Answering(*answers), *[b"v"] * 12, parts=3)
-        assert failed is not None
-        assert failed.written == ({FIRST: written} if written else {})
-
-    in_virtual_time(test())
+    answers = [refusal(87, (1, "no key")) if part == refused else answer(0, NONE, part)[1:] for part in range(3)]
+    failed = await failure(Answering(*answers), *[b"v"] * 12, parts=3)
+    assert failed is not None
+    assert failed.written == ({FIRST: written} if written else {})
 
 
 def test_a_call_that_is_refused_before_it_is_sent_has_written_nothing() -> None:
@@ -311,71 +282,55 @@ def test_a_call_that_is_refused_before_it_is_sent_has_written_nothing() -> None:
     assert call._written() == {}
 
 
-def test_a_refusal_without_names_is_about_its_own_batch_only() -> None:
+@in_virtual_time
+async def test_a_refusal_without_names_is_about_its_own_batch_only() -> None:
     """A broker that names no record means the batch that it refuses, and not the others of the call."""
-
-    async def test() -> None:
-        error = await outcome(Answering(answer(0, NONE, 7)[1:], refusal(87)), *[b"v"] * 8, parts=2)
-        assert isinstance(error, InvalidRecord)
-        assert error.records == {4, 5, 6, 7}
-        assert "a compacted topic takes no records without keys" in str(error)
-
-    in_virtual_time(test())
+    error = await outcome(Answering(answer(0, NONE, 7)[1:], refusal(87)), *[b"v"] * 8, parts=2)
+    assert isinstance(error, InvalidRecord)
+    assert error.records == {4, 5, 6, 7}
+    assert "a compacted topic takes no records without keys" in str(error)
 
 
 @pytest.mark.parametrize("code", [10, 18])
-def test_a_batch_that_is_too_large_for_its_topic_or_a_segment_is_split(code: int) -> None:
+@in_virtual_time
+async def test_a_batch_that_is_too_large_for_its_topic_or_a_segment_is_split(code: int) -> None:
     """Its halves are sent; a record that is too large alone is named by its place in the call."""
-
-    async def test() -> None:
-        client = Answering(refusal(code))
-        assert await outcome(client, *[b"v"] * 4) is None
-        assert client.counts == [4, 2, 2]
-        client = Answering(refusal(code), refusal(code), refusal(code))
-        error = await outcome(client, *[b"v"] * 4, transactional=True)
-        assert isinstance(error, RecordTooLarge)
-        assert error.records == {0}
-
-    in_virtual_time(test())
+    client = Answering(refusal(code))
+    assert await outcome(client, *[b"v"] * 4) is None
+    assert client.counts == [4, 2, 2]
+    client = Answering(refusal(code), refusal(code), refusal(code))
+    error = await outcome(client, *[b"v"] * 4, transactional=True)
+    assert isinstance(error, RecordTooLarge)
+    assert error.records == {0}
 
 
 @pytest.mark.parametrize("code", [45, 59])
-def test_records_that_a_leader_cannot_place_go_out_by_a_new_identity(code: int) -> None:
+@in_virtual_time
+async def test_records_that_a_leader_cannot_place_go_out_by_the_next_epoch(code: int) -> None:
     """A leader that has lost acknowledged records, or its knowledge of the producer, has not written them: they are sent again."""
-
-    async def test() -> None:
-        client = Answering(refusal(code))
-        assert await outcome(client, b"v") is None
-        assert client.identities == [Identity(1, 0), Identity(2, 0)]
-
-    in_virtual_time(test())
+    client = Answering(refusal(code))
+    assert await outcome(client, b"v") is None
+    assert client.identities == [Identity(1, 0), Identity(1, 1)]
 
 
 @pytest.mark.parametrize("code", [45, 59])
-def test_a_leader_that_cannot_place_records_voids_their_transaction(code: int) -> None:
+@in_virtual_time
+async def test_a_leader_that_cannot_place_records_voids_their_transaction(code: int) -> None:
     """It is done again from the last commit, as by Kafka Streams, and no handler drops its records."""
-
-    async def test() -> None:
-        assert isinstance(await outcome(Answering(refusal(code)), b"v", transactional=True), TransactionAborted)
-
-    in_virtual_time(test())
+    assert isinstance(await outcome(Answering(refusal(code)), b"v", transactional=True), TransactionAborted)
 
 
-def test_long_repetitions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_long_repetitions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """With the partition and the reason, every ten seconds; in the end it fails by both."""
-
-    async def test() -> None:
-        client = Refusing(NOT_LEADER)
-        sender, (future,) = sending(client)
-        await asyncio.sleep(9)
-        assert caplog.text == ""
-        await asyncio.sleep(3)
-        assert "records for t-0 are not written yet after 10 s; the producer retries: its leader answered NOT_LEADER" in caplog.text
-        await sender.wait_for([future])
-        assert isinstance(future.exception(), LogTimeout)
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    client = Refusing(NOT_LEADER)
+    sender, (future,) = sending(client)
+    await asyncio.sleep(9)
+    assert caplog.text == ""
+    await asyncio.sleep(3)
+    assert "records for t-0 are not written yet after 10 s; the producer retries: its leader answered NOT_LEADER" in caplog.text
+    await sender.wait_for([future])
+    assert isinstance(future.exception(), LogTimeout)
 
 
 def test_an_outage_of_many_partitions_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

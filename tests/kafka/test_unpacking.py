@@ -24,9 +24,10 @@ from ks_actors.log.kafka.wire._unpacking import unpacked
 from tests.examples_of import examples
 from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
-from tests.kafka.scripted import ScriptedBroker, fetching, in_virtual_time
+from tests.kafka.scripted import ScriptedBroker, fetching
 from tests.kafka.test_fetch_records import stored
 from tests.log.helpers import new_topic, write
+from tests.runtime.helpers import in_virtual_time
 from tests.waiting import PATIENCE_S, soon
 
 PARTITION = TopicPartition("topic", 0)
@@ -241,25 +242,22 @@ def test_pieces_are_the_whole(kinds: list[int], begin: int, limit: int, most: in
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_chunk_that_arrives_during_a_pause_is_read_after_it(codec: int) -> None:
+@in_virtual_time
+async def test_a_chunk_that_arrives_during_a_pause_is_read_after_it(codec: int) -> None:
     """The request was under way when its partition was paused, so only `resume` can have the chunk decompressed."""
-
-    async def test() -> None:
-        broker = ScriptedBroker()
-        value = Random(codec).randbytes(200_000)
-        broker.append(PARTITION, value, codec=codec)
-        fetcher = fetching(broker)
-        fetcher.assign({PARTITION: 0})
-        assert list(await fetcher.fetch(max_wait_ms=0)) == []
-        fetcher.pause([PARTITION])
-        assert list(await fetcher.fetch(max_wait_ms=100)) == []
-        assert fetcher._sources[PARTITION].chunks
-        fetcher.resume([PARTITION])
-        (fetched,) = await fetcher.fetch(max_wait_ms=1_000)
-        assert fetched.batch.values == [value]
-        await fetcher.close()
-
-    in_virtual_time(test)
+    broker = ScriptedBroker()
+    value = Random(codec).randbytes(200_000)
+    broker.append(PARTITION, value, codec=codec)
+    fetcher = fetching(broker)
+    fetcher.assign({PARTITION: 0})
+    assert list(await fetcher.fetch(max_wait_ms=0)) == []
+    fetcher.pause([PARTITION])
+    assert list(await fetcher.fetch(max_wait_ms=100)) == []
+    assert fetcher._sources[PARTITION].chunks
+    fetcher.resume([PARTITION])
+    (fetched,) = await fetcher.fetch(max_wait_ms=1_000)
+    assert fetched.batch.values == [value]
+    await fetcher.close()
 
 
 # --- with a broker --------------------------------------------------------------------------------------------------------------

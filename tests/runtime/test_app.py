@@ -166,19 +166,15 @@ async def test_a_state_directory_that_is_in_use_is_left_alone(harness: AppHarnes
     assert by_key(await harness.read("out")) == {"a": ["1"]}
 
 
-def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """An unusable state directory fails the start, with an error that names it."""
     (tmp_path / "file").write_text("no directory")
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
-            with pytest.raises(Exception, match="file/app cannot be used"):
-                await App(echo(), StreamsConfig(application_id="app", state_dir=tmp_path / "file"), log=log).start()
-        nothing_left()
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic("in", 1), NewTopic("out", 1)])
+        with pytest.raises(Exception, match="file/app cannot be used"):
+            await App(echo(), StreamsConfig(application_id="app", state_dir=tmp_path / "file"), log=log).start()
+    nothing_left()
 
 
 @in_app(echo(), topics=IN_AND_OUT)
@@ -211,26 +207,22 @@ async def test_nothing_can_be_asked_of_an_app_that_was_not_started(tmp_path: Pat
 
 
 @pytest.mark.parametrize("step", ["describe_topics", "create_topics", "producer", "join", "end_offsets"])
-def test_a_start_that_the_log_fails_leaves_nothing(step: str) -> None:
+@in_virtual_time
+async def test_a_start_that_the_log_fails_leaves_nothing(step: str) -> None:
     """With any failing call of the log during the start: its error comes out of it, nothing is left, and the next start works."""
-
-    async def main() -> None:
-        builder = StreamsBuilder()
-        table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
-        builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}{right}").group_by_key(
-            Grouped(serdes.STRING, serdes.STRING)
-        ).count(Materialized("counts", serdes.STRING, serdes.LONG)).to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
-        async with AppHarness(builder.build(), topics={"in": 1, "out": 1, "names": 1}, start=False) as harness:
-            harness.fail(step, OSError("away"))  # type: ignore[arg-type]  # one of those that there are
-            with pytest.raises(OSError, match="away"):
-                await harness.start()
-            assert [info.path for info in harness.kit.tree()] == []
-            await harness.restart()
-            await harness.produce("names", "a", "x")
-        nothing_left()
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())
+    builder = StreamsBuilder()
+    table = builder.global_table("names", Consumed(serdes.STRING, serdes.STRING))
+    builder.stream("in", STRINGS).join(table, lambda key, _: key, lambda left, right: f"{left}{right}").group_by_key(
+        Grouped(serdes.STRING, serdes.STRING)
+    ).count(Materialized("counts", serdes.STRING, serdes.LONG)).to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
+    async with AppHarness(builder.build(), topics={"in": 1, "out": 1, "names": 1}, start=False) as harness:
+        harness.fail(step, OSError("away"))  # type: ignore[arg-type]  # one of those that there are
+        with pytest.raises(OSError, match="away"):
+            await harness.start()
+        assert [info.path for info in harness.kit.tree()] == []
+        await harness.restart()
+        await harness.produce("names", "a", "x")
+    nothing_left()
 
 
 # --- end ------------------------------------------------------------------------------------------------------------------------
@@ -278,24 +270,20 @@ async def write(log: EmbeddedLog, *keys: str) -> None:
     await producer.close()
 
 
-def test_run_ends_when_it_is_cancelled() -> None:
+@in_virtual_time
+async def test_run_ends_when_it_is_cancelled() -> None:
     """`run` closes the app, committed, when it is cancelled."""
-
-    async def main() -> None:
-        async with AppHarness(echo(), topics=IN_AND_OUT, start=False) as harness:
-            app = App(echo(), harness.config, log=harness.log, system=harness.kit)
-            running = asyncio.ensure_future(app.run())
-            await harness.produce("in", "a", "1")
-            await until(lambda: app.metrics()["process-total"] >= 1)
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            assert app.state is InstanceState.NOT_RUNNING
-            assert by_key(await harness.read("out")) == {"a": ["1"]}
-        nothing_left()
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())
+    async with AppHarness(echo(), topics=IN_AND_OUT, start=False) as harness:
+        app = App(echo(), harness.config, log=harness.log, system=harness.kit)
+        running = asyncio.ensure_future(app.run())
+        await harness.produce("in", "a", "1")
+        await until(lambda: app.metrics()["process-total"] >= 1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert app.state is InstanceState.NOT_RUNNING
+        assert by_key(await harness.read("out")) == {"a": ["1"]}
+    nothing_left()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from actors.testing import VirtualLoop
 from ks_actors import LogError, LogTimeout
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, with_names
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
@@ -17,7 +16,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app
+from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app, in_virtual_time
 
 TOPICS = {"in": 4, "out": 1}
 OUTAGE_S = 240
@@ -135,12 +134,8 @@ async def test_after_task_timeout_ms_the_handler_is_asked(harness: AppHarness, g
 # --- one call -----------------------------------------------------------------------------------------------------------------
 
 
-def in_virtual_time(test: object) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())  # type: ignore[operator]  # a coroutine function
-
-
-def test_calls_that_cannot_be_repeated_are_made_once() -> None:
+@in_virtual_time
+async def test_calls_that_cannot_be_repeated_are_made_once() -> None:
     """LogTimeout of such a call is for its caller, and a call without an end has one."""
 
     async def fail() -> None:
@@ -148,31 +143,25 @@ def test_calls_that_cannot_be_repeated_are_made_once() -> None:
         raise LogTimeout("nobody knows")
 
     calls: list[int] = []
-
-    async def test() -> None:
-        patience = LogRetries(30)
-        with pytest.raises(LogTimeout, match="nobody knows"):
-            await patience.ask_once("to write", fail)
-        assert calls == [1]
-        with pytest.raises(LogTimeout, match="within 30 s when it was asked to write a, b: it gave no answer at all"):
-            await patience.ask_once("to write", asyncio.Event().wait, ("a", "b"))
-
-    in_virtual_time(test)
+    patience = LogRetries(30)
+    with pytest.raises(LogTimeout, match="nobody knows"):
+        await patience.ask_once("to write", fail)
+    assert calls == [1]
+    with pytest.raises(LogTimeout, match="within 30 s when it was asked to write a, b: it gave no answer at all"):
+        await patience.ask_once("to write", asyncio.Event().wait, ("a", "b"))
 
 
-def test_the_last_reason_is_told_and_each_attempt_logged(caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_the_last_reason_is_told_and_each_attempt_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The error behind the last attempt says which call was made, and why that attempt failed; the log says so of each attempt."""
 
     async def fail() -> None:
         await asyncio.sleep(4)
         raise LogTimeout("broker 3 is away")
 
-    async def test() -> None:
-        with pytest.raises(LogTimeout, match="when it was asked for the end offsets of in-0: broker 3 is away"):
-            await LogRetries(10).ask("for the end offsets of", fail, ["in-0"])
-        assert "asked for the end offsets of in-0: broker 3 is away" in caplog.text
-
-    in_virtual_time(test)
+    with pytest.raises(LogTimeout, match="when it was asked for the end offsets of in-0: broker 3 is away"):
+        await LogRetries(10).ask("for the end offsets of", fail, ["in-0"])
+    assert "asked for the end offsets of in-0: broker 3 is away" in caplog.text
 
 
 def test_many_names_are_counted() -> None:
@@ -196,26 +185,24 @@ def test_an_outage_is_borne_from_the_first_failure_on() -> None:
     assert outage.too_long(1_000) is None
 
 
-def test_all_of_a_log_is_passed_on() -> None:
+@in_virtual_time
+async def test_all_of_a_log_is_passed_on() -> None:
     """A patient log also answers the calls that an app does not make by itself."""
-
-    async def test() -> None:
-        async with EmbeddedLog() as log:
-            asked = patient(log, 1_000)
-            await asked.start()
-            await asked.create_topics([])
-            where = TopicPartition("t", 0)
-            await asked.create_topics([NewTopic("t", 1)])
-            assert await asked.offsets_for_times({where: 5}) == {where: 0}
-            assert await asked.end_offsets([where], IsolationLevel.READ_COMMITTED) == {where: 0}
-            await asked.delete_topics(["t"])
-            assert await asked.describe_topics() == {}
-            await asked.close()
-
-    in_virtual_time(test)
+    async with EmbeddedLog() as log:
+        asked = patient(log, 1_000)
+        await asked.start()
+        await asked.create_topics([])
+        where = TopicPartition("t", 0)
+        await asked.create_topics([NewTopic("t", 1)])
+        assert await asked.offsets_for_times({where: 5}) == {where: 0}
+        assert await asked.end_offsets([where], IsolationLevel.READ_COMMITTED) == {where: 0}
+        await asked.delete_topics(["t"])
+        assert await asked.describe_topics() == {}
+        await asked.close()
 
 
-def test_an_app_without_retries_makes_each_call_once() -> None:
+@in_virtual_time
+async def test_an_app_without_retries_makes_each_call_once() -> None:
     """With `task_timeout_ms` 0 a call has its own time, and is not repeated; a call that may wait by itself has that time besides."""
 
     async def slow(seconds: float, error: Exception | None = None) -> str:
@@ -226,16 +213,12 @@ def test_an_app_without_retries_makes_each_call_once() -> None:
         return "done"
 
     calls: list[float] = []
-
-    async def test() -> None:
-        none = LogRetries(0)
-        assert await none.ask("for records", lambda: slow(20)) == "done"
-        with pytest.raises(LogTimeout, match="within 30 s when it was asked for records: late"):
-            await none.ask("for records", lambda: slow(30, LogTimeout("late")))
-        assert calls == [20, 30]
-        assert await LogRetries(10).ask("for records", lambda: slow(11), waits=5) == "done"
-
-    in_virtual_time(test)
+    none = LogRetries(0)
+    assert await none.ask("for records", lambda: slow(20)) == "done"
+    with pytest.raises(LogTimeout, match="within 30 s when it was asked for records: late"):
+        await none.ask("for records", lambda: slow(30, LogTimeout("late")))
+    assert calls == [20, 30]
+    assert await LogRetries(10).ask("for records", lambda: slow(11), waits=5) == "done"
 
 
 def test_an_abort_that_is_refused_for_long_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from actors.testing import VirtualLoop
 from ks_actors.lifecycle._slow_log import warn_if_slow
+from tests.runtime.helpers import in_virtual_time
 
 
-def test_a_long_wait_is_logged_with_its_subject(caplog: pytest.LogCaptureFixture) -> None:
+@in_virtual_time
+async def test_a_long_wait_is_logged_with_its_subject(caplog: pytest.LogCaptureFixture) -> None:
     """After ten seconds, once; shorter waits, and failures, are not logged."""
 
     async def after(seconds: float) -> str:
@@ -20,14 +21,10 @@ def test_a_long_wait_is_logged_with_its_subject(caplog: pytest.LogCaptureFixture
     async def fail() -> None:
         raise OSError("it does not go")
 
-    async def test() -> None:
-        assert await warn_if_slow("a commit", "the disk", after(9)) == "done"
-        with pytest.raises(OSError, match="does not go"):
-            await warn_if_slow("a commit", "the disk", fail())
-        await asyncio.sleep(20)
-        assert caplog.text == ""
-        assert await warn_if_slow("a commit", "the disk", after(30)) == "done"
-        assert [record.message for record in caplog.records] == ["a commit is still waiting for the disk after 10 s"]
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test())
+    assert await warn_if_slow("a commit", "the disk", after(9)) == "done"
+    with pytest.raises(OSError, match="does not go"):
+        await warn_if_slow("a commit", "the disk", fail())
+    await asyncio.sleep(20)
+    assert caplog.text == ""
+    assert await warn_if_slow("a commit", "the disk", after(30)) == "done"
+    assert [record.message for record in caplog.records] == ["a commit is still waiting for the disk after 10 s"]

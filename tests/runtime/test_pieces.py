@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.testing import VirtualLoop
 from ks_actors import LogAndSkipOnInvalidTimestamp, Processor, Record, TopologyError, serdes
 from ks_actors.dsl import Consumed, EmitStrategy, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder, TimeWindows
 from ks_actors.kernel import HAS_KERNEL, kernel
@@ -391,66 +390,60 @@ async def test_large_records_are_written_before_there_are_many(monkeypatch: pyte
 # --- the harness's own ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_passes_everything_on_until_it_is_cut() -> None:
+@in_virtual_time
+async def test_a_connection_passes_everything_on_until_it_is_cut() -> None:
     """A connection is the log itself, for all its methods; once cut, it answers nothing any more, and its parts can still be closed."""
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            connection = Connection(log)
-            await connection.start()
-            await connection.create_topics([NewTopic("t", 1), NewTopic("u", 1)])
-            await connection.delete_topics(["u"])
-            assert list(await connection.describe_topics()) == ["t"]
-            producer = await connection.producer(client_id="p")
-            transactional = await connection.transactional_producer("x", client_id="p", timeout_ms=1000)
-            batch = Batch([b"k"], [b"v"], [5])
-            assert await producer.send([Outgoing(P, batch)]) == [1]
-            assert await connection.offsets_for_times({P: 5}) == {P: 0}
-            await connection.delete_records({P: 1})
-            assert await connection.begin_offsets([P]) == {P: 1}
-            await transactional.send([Outgoing(P, batch)])
-            await transactional.abort()
-            membership = await connection.join(
-                "g",
-                NewMember(
-                    client_id="m", topics=["t"], user_data=b"", assignor=lambda members, counts: {}, session_timeout_ms=1, rebalance_timeout_ms=1
-                ),
-            )
-            await membership.event()
-            membership.rejoin(b"")
-            await membership.event()
-            membership.revoked()
-            assert await membership.committed([P]) == {}
-            fetcher = connection.fetcher(client_id="f", isolation=IsolationLevel.READ_COMMITTED)
-            fetcher.assign({P: 1})
-            fetcher.seek(P, 1)
-            fetcher.pause([P])
-            fetcher.resume([P])
-            assert fetcher.position(P) == 1
-            waiting = asyncio.ensure_future(fetcher.fetch(max_wait_ms=50))
-            failing = asyncio.ensure_future(connection.delete_topics(["nowhere"]))
-            await asyncio.sleep(0)
-            connection.cut()
-            fetcher.assign({})
-            fetcher.seek(P, 0)
-            fetcher.pause([P])
-            fetcher.resume([P])
-            membership.rejoin(b"")
-            membership.revoked()
-            for close in (fetcher.close, producer.close, transactional.close, membership.leave, connection.close):
-                await close()
-            assert len(log._parts) == 4
-            asked = asyncio.ensure_future(producer.send([Outgoing(P, batch)]))
-            await asyncio.sleep(1)
-            assert not asked.done()
-            assert not waiting.done()
-            for task in (asked, waiting, failing):
-                task.cancel()
-            await connection.reap()
-            assert len(log._parts) == 3
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())
+    async with EmbeddedLog() as log:
+        connection = Connection(log)
+        await connection.start()
+        await connection.create_topics([NewTopic("t", 1), NewTopic("u", 1)])
+        await connection.delete_topics(["u"])
+        assert list(await connection.describe_topics()) == ["t"]
+        producer = await connection.producer(client_id="p")
+        transactional = await connection.transactional_producer("x", client_id="p", timeout_ms=1000)
+        batch = Batch([b"k"], [b"v"], [5])
+        assert await producer.send([Outgoing(P, batch)]) == [1]
+        assert await connection.offsets_for_times({P: 5}) == {P: 0}
+        await connection.delete_records({P: 1})
+        assert await connection.begin_offsets([P]) == {P: 1}
+        await transactional.send([Outgoing(P, batch)])
+        await transactional.abort()
+        membership = await connection.join(
+            "g",
+            NewMember(client_id="m", topics=["t"], user_data=b"", assignor=lambda members, counts: {}, session_timeout_ms=1, rebalance_timeout_ms=1),
+        )
+        await membership.event()
+        membership.rejoin(b"")
+        await membership.event()
+        membership.revoked()
+        assert await membership.committed([P]) == {}
+        fetcher = connection.fetcher(client_id="f", isolation=IsolationLevel.READ_COMMITTED)
+        fetcher.assign({P: 1})
+        fetcher.seek(P, 1)
+        fetcher.pause([P])
+        fetcher.resume([P])
+        assert fetcher.position(P) == 1
+        waiting = asyncio.ensure_future(fetcher.fetch(max_wait_ms=50))
+        failing = asyncio.ensure_future(connection.delete_topics(["nowhere"]))
+        await asyncio.sleep(0)
+        connection.cut()
+        fetcher.assign({})
+        fetcher.seek(P, 0)
+        fetcher.pause([P])
+        fetcher.resume([P])
+        membership.rejoin(b"")
+        membership.revoked()
+        for close in (fetcher.close, producer.close, transactional.close, membership.leave, connection.close):
+            await close()
+        assert len(log._parts) == 4
+        asked = asyncio.ensure_future(producer.send([Outgoing(P, batch)]))
+        await asyncio.sleep(1)
+        assert not asked.done()
+        assert not waiting.done()
+        for task in (asked, waiting, failing):
+            task.cancel()
+        await connection.reap()
+        assert len(log._parts) == 3
 
 
 def test_a_disk_that_changes_is_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -245,59 +244,51 @@ async def shown_by(app: App, log: EmbeddedLog) -> list[tuple[bytes, bytes | None
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "custom"])
-def test_loaded_state_equals_its_source(kind: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loaded_state_equals_its_source(kind: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another log the store holds the same, from the database that was made and from the changelog, and goes on the same."""
     uri, dice = in_memory(), Random(kind)
     monkeypatch.setattr(_bootstrap_versions.by_time, "__defaults__", (100,))
     history, tail = records_of(dice, 0, 900), records_of(dice, 900, 300)
-
-    async def main() -> None:
-        async with EmbeddedLog() as here, EmbeddedLog() as there:
-            async with (one := app_of(kind, engine, here, tmp_path / "here", snapshot_uri=uri)):
-                await put_in(here, history)
-                await one.wait_until_caught_up()
-                await one.snapshot()
-                await put_in(here, tail)
-                await one.wait_until_caught_up()
-            expected = await shown_by(app_of(kind, engine, here, tmp_path / "here"), here)
-            assert len(expected) > 10
-            two = app_of(kind, engine, there, tmp_path / "there")
-            await two._create_topics(there)
-            await put_in(there, history)
-            await two.seed(uri)
-            await put_in(there, tail)
-            for _ in range(2):
-                assert await shown_by(app_of(kind, engine, there, tmp_path / "there"), there) == expected
-                shutil.rmtree(tmp_path / "there")
-            if kind == "versioned":
-                with pytest.raises(SnapshotRefused, match="already has records"):
-                    await two.seed(uri, if_seeded="overwrite")
-
-    asyncio.run(main())
+    async with EmbeddedLog() as here, EmbeddedLog() as there:
+        async with (one := app_of(kind, engine, here, tmp_path / "here", snapshot_uri=uri)):
+            await put_in(here, history)
+            await one.wait_until_caught_up()
+            await one.snapshot()
+            await put_in(here, tail)
+            await one.wait_until_caught_up()
+        expected = await shown_by(app_of(kind, engine, here, tmp_path / "here"), here)
+        assert len(expected) > 10
+        two = app_of(kind, engine, there, tmp_path / "there")
+        await two._create_topics(there)
+        await put_in(there, history)
+        await two.seed(uri)
+        await put_in(there, tail)
+        for _ in range(2):
+            assert await shown_by(app_of(kind, engine, there, tmp_path / "there"), there) == expected
+            shutil.rmtree(tmp_path / "there")
+        if kind == "versioned":
+            with pytest.raises(SnapshotRefused, match="already has records"):
+                await two.seed(uri, if_seeded="overwrite")
 
 
-def test_a_store_of_the_users_own_is_handed_over_when_somebody_writes_its_rows(tmp_path: Path) -> None:
+async def test_a_store_of_the_users_own_is_handed_over_when_somebody_writes_its_rows(tmp_path: Path) -> None:
     """An app leaves it out and says so, which is refused; rows of the kind custom become its changelog."""
     uri, written = in_memory(), in_memory()
-
-    async def main() -> None:
-        async with EmbeddedLog() as here, EmbeddedLog() as there:
-            async with (one := app_of("custom", "rocksdb", here, tmp_path / "here", snapshot_uri=uri)):
-                await put_in(here, records_of(Random(1), 0, 10))
-                await one.wait_until_caught_up()
-                await one.snapshot()
-            two = app_of("custom", "rocksdb", there, tmp_path / "there")
-            with pytest.raises(SnapshotRefused, match=r"their state cannot be loaded: s \(a custom store"):
-                await two.seed(uri)
-            with SnapshotWriter(written, "app", created_ms=1) as snapshot:
-                rows = snapshot.store("0_0", Shape("s", "custom"))
-                rows.write(Batch([b"a", b"b"], [b"7", b"5"], [1, 2]))
-                snapshot.add("0_0", rows.close(), positions=[SourcePosition("in", 0, 0)])
-                snapshot.commit()
-            await two.seed(written)
-            assert await shown_by(app_of("custom", "rocksdb", there, tmp_path / "there"), there) == [(b"0", b"('a', 7)"), (b"1", b"('b', 5)")]
-
-    asyncio.run(main())
+    async with EmbeddedLog() as here, EmbeddedLog() as there:
+        async with (one := app_of("custom", "rocksdb", here, tmp_path / "here", snapshot_uri=uri)):
+            await put_in(here, records_of(Random(1), 0, 10))
+            await one.wait_until_caught_up()
+            await one.snapshot()
+        two = app_of("custom", "rocksdb", there, tmp_path / "there")
+        with pytest.raises(SnapshotRefused, match=r"their state cannot be loaded: s \(a custom store"):
+            await two.seed(uri)
+        with SnapshotWriter(written, "app", created_ms=1) as snapshot:
+            rows = snapshot.store("0_0", Shape("s", "custom"))
+            rows.write(Batch([b"a", b"b"], [b"7", b"5"], [1, 2]))
+            snapshot.add("0_0", rows.close(), positions=[SourcePosition("in", 0, 0)])
+            snapshot.commit()
+        await two.seed(written)
+        assert await shown_by(app_of("custom", "rocksdb", there, tmp_path / "there"), there) == [(b"0", b"('a', 7)"), (b"1", b"('b', 5)")]
 
 
 async def records_up_to(log: EmbeddedLog, changelog: TopicPartition, end: int) -> list[tuple[bytes, bytes | None, int]]:
@@ -316,37 +307,33 @@ async def records_up_to(log: EmbeddedLog, changelog: TopicPartition, end: int) -
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", ["session", "versioned"])
-def test_rows_are_those_of_one_commit_while_work_goes_on(kind: str, engine: str, guarantee: str, tmp_path: Path) -> None:
+async def test_rows_are_those_of_one_commit_while_work_goes_on(kind: str, engine: str, guarantee: str, tmp_path: Path) -> None:
     """With any puts and commits while they are written, they are the changelog up to the offset in the manifest."""
     uri, dice = in_memory(), Random(kind)
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            settings = {"snapshot_uri": uri, "processing_guarantee": guarantee, "commit_interval_ms": 5, "snapshot_keep": 9}
-            async with (app := app_of(kind, engine, log, tmp_path, **settings)):
-                manifests = []
-                for part in range(6):
-                    await put_in(log, records_of(dice, part * 700, 700))
-                    manifests.append(await app.snapshot())
-                await app.wait_until_caught_up()
-            for manifest in manifests:
-                stored = manifest.tasks["0_0"].stores["s"]
-                assert stored.next_offset is not None
-                expected: dict[bytes, tuple[bytes, int]] = {}
-                for key, value, time in await records_up_to(log, TopicPartition("app-s-changelog", 0), stored.next_offset):
-                    if kind == "versioned":
-                        expected[key + time.to_bytes(8, "big")] = (b"", -1 - time) if value is None else (value, time)
-                    else:
-                        expected.pop(key, None)
-                        expected |= {} if value is None else {key: (value, 0)}
-                reader = SnapshotReader.open(Place.of(uri).at("app", manifest.name))
-                rows = [row for batch in reader.batches("0_0", "s") for row in zip(batch.keys, batch.values, batch.timestamps, strict=True)]
-                assert {key: value for key, value, _ in rows}.items() <= {key: value for key, (value, _) in expected.items()}.items()
-                missing = expected.keys() - {key for key, _, _ in rows}
+    async with EmbeddedLog() as log:
+        settings = {"snapshot_uri": uri, "processing_guarantee": guarantee, "commit_interval_ms": 5, "snapshot_keep": 9}
+        async with (app := app_of(kind, engine, log, tmp_path, **settings)):
+            manifests = []
+            for part in range(6):
+                await put_in(log, records_of(dice, part * 700, 700))
+                manifests.append(await app.snapshot())
+            await app.wait_until_caught_up()
+        for manifest in manifests:
+            stored = manifest.tasks["0_0"].stores["s"]
+            assert stored.next_offset is not None
+            expected: dict[bytes, tuple[bytes, int]] = {}
+            for key, value, time in await records_up_to(log, TopicPartition("app-s-changelog", 0), stored.next_offset):
                 if kind == "versioned":
-                    assert {key: (value, time) for key, value, time in rows}.items() <= expected.items()
-                    assert all(int.from_bytes(key[-8:], "big") < stored.observed - RETENTION for key in missing)
+                    expected[key + time.to_bytes(8, "big")] = (b"", -1 - time) if value is None else (value, time)
                 else:
-                    assert all(int.from_bytes(key[-16:-8], "big") <= stored.observed - RETENTION for key in missing)
-
-    asyncio.run(main())
+                    expected.pop(key, None)
+                    expected |= {} if value is None else {key: (value, 0)}
+            reader = SnapshotReader.open(Place.of(uri).at("app", manifest.name))
+            rows = [row for batch in reader.batches("0_0", "s") for row in zip(batch.keys, batch.values, batch.timestamps, strict=True)]
+            assert {key: value for key, value, _ in rows}.items() <= {key: value for key, (value, _) in expected.items()}.items()
+            missing = expected.keys() - {key for key, _, _ in rows}
+            if kind == "versioned":
+                assert {key: (value, time) for key, value, time in rows}.items() <= expected.items()
+                assert all(int.from_bytes(key[-8:], "big") < stored.observed - RETENTION for key in missing)
+            else:
+                assert all(int.from_bytes(key[-16:-8], "big") <= stored.observed - RETENTION for key in missing)

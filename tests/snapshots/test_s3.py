@@ -67,37 +67,33 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-def test_a_task_begins_with_a_snapshot_from_s3(bucket: str, store: str, tmp_path: Path) -> None:
+async def test_a_task_begins_with_a_snapshot_from_s3(bucket: str, store: str, tmp_path: Path) -> None:
     """Taken, found, restored with the changelog's tail, handed over to another log, and deleted when there are newer ones."""
     heard = Heard()
-
-    async def main() -> None:
-        settings: Any = {"snapshot_uri": bucket, "processing_guarantee": EOS, "snapshot_keep": 1}
-        async with EmbeddedLog() as log:
-            async with (app := app_of(log, tmp_path / "one", store=store, **settings)):
-                await put(log, KEYS)
-                await app.wait_until_caught_up()
-                await app.snapshot()
-                await asyncio.sleep(0)
-                newer = await app.snapshot()
-                await put(log, KEYS[:10])
-                await app.wait_until_caught_up()
-                expected = await totals_of(app)
-            async with app_of(log, tmp_path / "two", store=store, listener=heard, **settings) as app:
-                assert heard.told[0] == ("snapshot", "counts", newer.name, newer.tasks["0_0"].stores["counts"].next_offset, 300)
-                assert await totals_of(app) == expected
-        (snapshot,) = find_snapshots(bucket, "app")[0]
-        assert snapshot.place.name == newer.name
-        assert snapshot.verify() == 300
-        async with EmbeddedLog() as there:
-            await (app := app_of(there, tmp_path / "three", store=store))._create_topics(there)
-            await put(there, KEYS)
-            await app.seed(bucket)
-            async with app:
-                await app.wait_until_caught_up()
-                assert (await totals_of(app))[KEYS[-1]] == expected[KEYS[-1]]
-
-    asyncio.run(main())
+    settings: Any = {"snapshot_uri": bucket, "processing_guarantee": EOS, "snapshot_keep": 1}
+    async with EmbeddedLog() as log:
+        async with (app := app_of(log, tmp_path / "one", store=store, **settings)):
+            await put(log, KEYS)
+            await app.wait_until_caught_up()
+            await app.snapshot()
+            await asyncio.sleep(0)
+            newer = await app.snapshot()
+            await put(log, KEYS[:10])
+            await app.wait_until_caught_up()
+            expected = await totals_of(app)
+        async with app_of(log, tmp_path / "two", store=store, listener=heard, **settings) as app:
+            assert heard.told[0] == ("snapshot", "counts", newer.name, newer.tasks["0_0"].stores["counts"].next_offset, 300)
+            assert await totals_of(app) == expected
+    (snapshot,) = find_snapshots(bucket, "app")[0]
+    assert snapshot.place.name == newer.name
+    assert snapshot.verify() == 300
+    async with EmbeddedLog() as there:
+        await (app := app_of(there, tmp_path / "three", store=store))._create_topics(there)
+        await put(there, KEYS)
+        await app.seed(bucket)
+        async with app:
+            await app.wait_until_caught_up()
+            assert (await totals_of(app))[KEYS[-1]] == expected[KEYS[-1]]
 
 
 async def failing(bucket: str, directory: Path, said: str) -> None:
@@ -142,14 +138,10 @@ def test_a_bucket_that_there_is_not_is_told(bucket: str, tmp_path: Path) -> None
         counted(missing, KEYS)
 
 
-def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """When the app starts, with the package to install."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(import_module("fsspec.registry")._registry, "s3", raising=False)
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            with pytest.raises(ConfigError, match=r"s3://somewhere.*s3fs.*pip install 'ks-actors\[s3\]'"):
-                await app_of(log, tmp_path, snapshot_uri="s3://somewhere/x").start()
-
-    asyncio.run(main())
+    async with EmbeddedLog() as log:
+        with pytest.raises(ConfigError, match=r"s3://somewhere.*s3fs.*pip install 'ks-actors\[s3\]'"):
+            await app_of(log, tmp_path, snapshot_uri="s3://somewhere/x").start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib import import_module
 from pathlib import Path
 
@@ -98,28 +97,24 @@ def test_an_unreadable_row_file_refuses_its_snapshot(tmp_path: Path) -> None:
         SnapshotReader.open(found.place).verify()
 
 
-def test_an_app_starts_from_snapshots_beside_a_stray_file(tmp_path: Path) -> None:
+async def test_an_app_starts_from_snapshots_beside_a_stray_file(tmp_path: Path) -> None:
     """Its tasks begin with the newest snapshot, no more than `snapshot_keep` are kept, and App.seed finds it too."""
     uri = f"file://{tmp_path}/snapshots"
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            async with app_of(log, tmp_path / "one", snapshot_uri=uri, snapshot_keep=1) as app:
-                await put(log, ["a", "b", "a"])
-                await app.wait_until_caught_up()
-                put_stray(uri, ".DS_Store")
-                for _ in range(2):
-                    await app.snapshot()
-            assert len(find_snapshots(uri, "app")[0]) == 1
-            async with app_of(log, tmp_path / "two", snapshot_uri=uri) as app:
-                assert app.metrics()["snapshot-restored-tasks-total"] == 1
-                assert await totals_of(app) == {"a": 2, "b": 1}
-        async with EmbeddedLog() as there:
-            await (app := app_of(there, tmp_path / "three"))._create_topics(there)
-            await put(there, ["a", "b", "a"])
-            assert await app.seed(uri) is not None
-
-    asyncio.run(main())
+    async with EmbeddedLog() as log:
+        async with app_of(log, tmp_path / "one", snapshot_uri=uri, snapshot_keep=1) as app:
+            await put(log, ["a", "b", "a"])
+            await app.wait_until_caught_up()
+            put_stray(uri, ".DS_Store")
+            for _ in range(2):
+                await app.snapshot()
+        assert len(find_snapshots(uri, "app")[0]) == 1
+        async with app_of(log, tmp_path / "two", snapshot_uri=uri) as app:
+            assert app.metrics()["snapshot-restored-tasks-total"] == 1
+            assert await totals_of(app) == {"a": 2, "b": 1}
+    async with EmbeddedLog() as there:
+        await (app := app_of(there, tmp_path / "three"))._create_topics(there)
+        await put(there, ["a", "b", "a"])
+        assert await app.seed(uri) is not None
 
 
 @in_app(counting("rocksdb"), topics=TOPICS, snapshot_uri=in_memory(), start=False)
@@ -150,15 +145,11 @@ def test_logins_of_places_are_not_shown(tmp_path: Path) -> None:
     assert str(SnapshotWriter(f"file://{tmp_path}", "app", created_ms=1).place).startswith("file:///")
 
 
-def test_the_login_of_a_place_that_a_reset_cannot_list_is_not_shown(tmp_path: Path) -> None:
+async def test_the_login_of_a_place_that_a_reset_cannot_list_is_not_shown(tmp_path: Path) -> None:
     """Here nothing answers there: the error names the place, without user and password."""
-
-    async def main() -> None:
-        async with EmbeddedLog() as log:
-            async with app_of(log, tmp_path):
-                pass
-            with pytest.raises(ResetRefused, match=r"the snapshots at ftp://\*\*\*@127\.0\.0\.1:1/x: ") as caught:
-                await app_of(log, tmp_path, snapshot_uri="ftp://ann:s3c@ret@127.0.0.1:1/x").reset()
-            assert "ann" not in str(caught.value)
-
-    asyncio.run(main())
+    async with EmbeddedLog() as log:
+        async with app_of(log, tmp_path):
+            pass
+        with pytest.raises(ResetRefused, match=r"the snapshots at ftp://\*\*\*@127\.0\.0\.1:1/x: ") as caught:
+            await app_of(log, tmp_path, snapshot_uri="ftp://ann:s3c@ret@127.0.0.1:1/x").reset()
+        assert "ann" not in str(caught.value)
