@@ -24,6 +24,7 @@ from ks_actors._errors import (
 )
 from ks_actors.log import Lease, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
+from ks_actors.log.kafka.producer import Identity
 from ks_actors.log.kafka.wire._batch_header import HEADER
 from ks_actors.log.kafka.wire._batch_writer import Encoder
 from ks_actors.records._batch import Batch
@@ -439,20 +440,24 @@ async def test_records_of_partitions_of_several_leaders_are_deleted_together(log
 # --- the sender alone -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_producer_that_brokers_have_forgotten_gets_a_new_id(log: KafkaLog) -> None:
-    """A batch with a sequence number that its leader does not expect is not there, and goes out again by the new id."""
+async def test_a_producer_that_brokers_have_forgotten_takes_the_next_epoch(log: KafkaLog) -> None:
+    """A batch with a sequence number that its leader does not expect is not there, and goes out again; behind the last epoch by a new id."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")
-    before = producer._sender.identity
-    producer._sender._queues[partition].next_sequence += 5
+    queue, (number, epoch) = producer._sender._queues[partition], producer._sender.identity
+    queue.next_sequence += 5
     assert await soon(write(producer, partition, b"b")) == 2
-    assert producer._sender.identity != before
-    assert await values_of(log, partition) == [b"a", b"b"]
+    assert queue.identity == (number, epoch + 1)
+    queue.renew(Identity(number, 2**15 - 1))
+    queue.next_sequence += 5
+    assert await soon(write(producer, partition, b"c")) == 3
+    assert queue.identity.producer_id != number
+    assert await values_of(log, partition) == [b"a", b"b", b"c"]
 
 
 async def test_batches_in_flight_behind_a_refused_sequence_are_written_once(log: KafkaLog) -> None:
-    """The refused batch and those behind it go out by the new id, in their order."""
+    """The refused batch and those behind it go out by the next epoch, in their order."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")

@@ -84,8 +84,8 @@ async def test_a_missing_right_to_look_for_records_is_reported(own_broker: Broke
     await log.close()
 
 
-async def test_repeated_batches_that_are_not_there_are_written_by_a_new_id(log: KafkaLog, tampering: Tampering) -> None:
-    """Their leader has lost the records before them, and has none of these: they go out again by a new id, in order, once."""
+async def test_repeated_batches_that_are_not_there_are_written_by_the_next_epoch(log: KafkaLog, tampering: Tampering) -> None:
+    """Their leader has lost the records before them, and has none of these: they go out again by the next epoch, in order, once."""
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await soon(write_now(producer, partition, b"a"))
@@ -93,5 +93,5 @@ async def test_repeated_batches_that_are_not_there_are_written_by_a_new_id(log: 
     tampering.add("Produce", *[Unavailable("not now")] * 3)
     sending = asyncio.gather(*(write_now(producer, partition, value) for value in (b"b", b"c", b"d")))
     assert await soon(sending) == [[2], [3], [4]]
-    assert tampering.count("Fetch") > 0
+    assert tampering.count("OffsetRequest") > 0
     assert await values_of(log, partition) == [b"a", b"b", b"c", b"d"]

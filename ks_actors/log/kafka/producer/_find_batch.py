@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ks_actors.log.kafka.wire import HEADER, MAGIC, error_of, fetch_once, whole_batches
+from ks_actors._errors import LogTimeout
+from ks_actors.log.kafka.producer._partition_queue import SEQUENCES
+from ks_actors.log.kafka.wire import (
+    HEADER,
+    MAGIC,
+    OFFSET_OUT_OF_RANGE,
+    OffsetRequest,
+    error_of,
+    fetch_once,
+    whole_batches,
+)
 
 if TYPE_CHECKING:
     from ks_actors.log.kafka.client import KafkaClient
@@ -12,8 +22,14 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _MOST_BYTES: Final = 8 << 20
-# A new leader may not report its full end offset yet, so the fetch waits this long for more.
+# How long a fetch may wait for records that a new leader does not show yet.
 _WAIT_MS: Final = 500
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+# Who asks by this replica id gets the end of the log. Consumers get the high watermark: all batches
+# below it are on all in-sync replicas.
+_DEBUGGER: Final = -2
+_FAILED: Final = "could not find out whether records for {} were written"
 
 
 async def find_written(
@@ -24,47 +40,58 @@ async def find_written(
     sequence: int,
     count: int,
 ) -> int | None:
-    """Return the offset after a written record batch at `start` or later; None if it is missing.
+    """Return the offset after a batch's records at `start` or later; None if they are missing.
 
     A restarted leader only knows the last batch of each producer. An earlier batch, repeated
-    because its response was lost, is then rejected as out of order although it was written. Raises
-    LogError when the log cannot be read.
+    because its response was lost, is then rejected as out of order although it was written, maybe
+    as a part of a larger one that has been split since. Raises LogError when the log cannot be
+    read.
     """
     channel = f"look at {partition}"
-    position, end = start, -1
+    position, end = start, await _offset(client, partition, _LATEST)
     try:
-        while True:
+        # Not if the leader has lost so much that its log ends before `start`.
+        while position < end:
             before = position
             request = fetch_once(partition, position, _WAIT_MS, _MOST_BYTES)
             answer = await client.send_to_leader(partition, request, _codes, channel=channel)
-            ((_, ((_, code, high, *_, raw),)),) = answer.topics
-            if code:
-                raise error_of(
-                    code, f"could not find out whether records for {partition} were written"
-                )
+            ((_, ((_, code, *_, raw),)),) = answer.topics
+            if code == OFFSET_OUT_OF_RANGE:
+                # Retention has deleted what was there, or the leader has lost it meanwhile.
+                position = await _offset(client, partition, _EARLIEST)
+            elif code:
+                raise error_of(code, _FAILED.format(partition))
             for at, position in whole_batches(partition, raw):
-                if _is(raw, at, writer, sequence, count):
-                    return position
-            # Only from the second answer on: the first end offset of a new leader may be too low.
-            if end >= 0 and (position >= end or position == before):
-                return None
-            end = max(end, high)
+                behind = _records_behind(raw, at, writer, sequence, count)
+                if behind is not None:
+                    return position - behind
+            if position <= before:
+                # Followers lag behind: records that not all of them have cannot be read.
+                raise LogTimeout(f"the last {end - position} records of {partition} are not shown")
+        return None
     finally:
         # A connection of its own, because the fetch waits; it is not needed again soon.
         client.disconnect(channel)
+
+
+async def _offset(client: KafkaClient, partition: TopicPartition, which: int) -> int:
+    """Return the first or the last offset of the leader's log, replicated or not."""
+    request = OffsetRequest(_DEBUGGER, 0, [(partition.topic, [(partition.partition, which)])])
+    answer = await client.send_to_leader(partition, request, _codes)
+    ((_, ((_, code, _, offset, *_),)),) = answer.topics
+    if code:
+        raise error_of(code, _FAILED.format(partition))
+    return int(offset)
 
 
 def _codes(answer: Any) -> list[int]:
     return [code for _, partitions in answer.topics for _, code, *_ in partitions]
 
 
-def _is(raw: bytes, at: int, writer: Identity, sequence: int, count: int) -> bool:
+def _records_behind(raw: bytes, at: int, writer: Identity, sequence: int, count: int) -> int | None:
+    """Return the number of records that a batch has behind those in question; None without them."""
     if at + HEADER.size > len(raw):
-        return False
+        return None
     _, _, _, magic, _, _, delta, _, _, producer_id, epoch, first, _ = HEADER.unpack_from(raw, at)
-    found: bool = magic == MAGIC and (producer_id, epoch, first, delta + 1) == (
-        *writer,
-        sequence,
-        count,
-    )
-    return found
+    behind: int = delta + 1 - (sequence - first) % SEQUENCES - count
+    return behind if magic == MAGIC and (producer_id, epoch) == writer and behind >= 0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors.log.kafka.client import Backoff
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch, TopicPartition
 
 SLOW_SECONDS: Final = 10.0
-_SEQUENCES = 2**31
+SEQUENCES: Final = 2**31
 
 
 class Identity(NamedTuple):
@@ -68,6 +69,11 @@ class InFlightBatch:
         self.sequence = -1
         self.repeated = False
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The place in the order of the queue."""
+        return self.number, self.first
+
     def split(self, encoder: Encoder) -> list[InFlightBatch]:
         """Split into smaller batches with the same records and sequence numbers."""
         made = list[InFlightBatch]()
@@ -84,9 +90,10 @@ class InFlightBatch:
                 )
                 first += batch.count
                 # The same numbers: the broker has refused the batch as a whole, and expects exactly
-                # these next.
+                # these next. An earlier attempt may have written it as a whole, though.
                 smaller.sequence, smaller.number = sequence, self.number
-                sequence, start = (sequence + batch.count) % _SEQUENCES, start + batch.count
+                smaller.repeated = self.repeated
+                sequence, start = (sequence + batch.count) % SEQUENCES, start + batch.count
                 made.append(smaller)
         return made
 
@@ -107,7 +114,7 @@ class PartitionQueue:
     at a time, from the first on (`repeating`). The first batch also goes alone: until its
     acknowledgment no other can follow it. After a final rejection no batch of the same identity can
     follow (`poisoned`). In a transaction, which is void as a whole, later batches then fail with
-    `refused`; otherwise they wait for a new identity.
+    `refused`; otherwise they wait until those that were sent are decided, and `renew`.
     """
 
     __slots__ = (
@@ -115,6 +122,7 @@ class PartitionQueue:
         "acknowledged",
         "backoff",
         "batches",
+        "identity",
         "in_flight",
         "missing_since",
         "next_offset",
@@ -129,15 +137,16 @@ class PartitionQueue:
         "since",
     )  # fmt: skip
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, identity: Identity) -> None:
         self.partition: TopicPartition = partition
+        self.identity: Identity = identity
         self.batches: deque[InFlightBatch] = deque()
         self.in_flight: list[InFlightBatch] = []
         self.next_sequence = 0
         self.numbers = 0
         self.abandoned = 0
         self.acknowledged = False
-        # The offset after the last acknowledged batch.
+        # The offset after the last batch that was acknowledged, with all before it.
         self.next_offset = 0
         self.repeating = False
         self.poisoned = False
@@ -173,7 +182,7 @@ class PartitionQueue:
         while refused is not None and self.batches:
             self.batches.popleft().fail(refused)
 
-    def may_send(self, now: float, *, recycling: bool) -> bool:
+    def may_send(self, now: float) -> bool:
         """Return whether the first batch in the queue may be sent."""
         if not self.batches or self.not_before > now or self.is_abandoned():
             return False
@@ -181,7 +190,15 @@ class PartitionQueue:
         if self.in_flight and (self.repeating or not self.acknowledged):
             return False
         # Batches with a number belong to the old identity and must end before a new one is used.
-        return not (self.batches[0].sequence < 0 and (recycling or self.poisoned))
+        return not self.poisoned or self.batches[0].sequence >= 0
+
+    def due(self, now: float) -> float:
+        """Return the next time at which something happens to the first batch by itself."""
+        deadline = self.batches[0].deadline
+        if self.not_before > now:
+            return min(self.not_before, deadline) if deadline > now else self.not_before
+        # A batch behind one in flight does not time out before that one is answered.
+        return deadline if deadline > now else inf
 
     def take(self) -> InFlightBatch:
         """Remove the first batch for sending, and give it a sequence number."""
@@ -191,7 +208,7 @@ class PartitionQueue:
             # At the first attempt only: a repeated batch must keep its number, by which the leader
             # knows it.
             pending.sequence = self.next_sequence
-            self.next_sequence = (self.next_sequence + pending.batch.count) % _SEQUENCES
+            self.next_sequence = (self.next_sequence + pending.batch.count) % SEQUENCES
         self.in_flight.append(pending)
         return pending
 
@@ -203,7 +220,10 @@ class PartitionQueue:
         """Note that the batch was written, and complete it."""
         self.answered(pending)
         self.acknowledged = True
-        self.next_offset = next_offset
+        # Responses of several connections may come out of order: an undecided batch that was
+        # written is at this offset or later.
+        if not self.unresolved_before(pending):
+            self.next_offset = next_offset
         self.backoff.end()
         if not pending.next_offset.done():
             pending.next_offset.set_result(next_offset)
@@ -222,41 +242,37 @@ class PartitionQueue:
         self.reason = reason
         self.repeating = True
         batches = self.batches
-        # By number, because batches after it may have been put back already.
+        # By their order, because batches after it may have been put back already.
         place = 0
-        while place < len(batches) and batches[place].number < pending_batches[0].number:
+        while place < len(batches) and batches[place].place < pending_batches[0].place:
             place += 1
         for pending in reversed(pending_batches):
             batches.insert(place, pending)
 
-    def forget_sequences(self, first: InFlightBatch) -> None:
-        """Note that a queued batch was not written, and neither were later ones.
-
-        The leader accepts batches only in order.
-        """
-        for pending in self.batches:
-            if pending.number >= first.number:
-                pending.sequence = -1
-
     def unresolved_before(self, pending: InFlightBatch) -> bool:
         """Return whether an earlier batch is undecided: then no broker can accept this one yet."""
-        return any(
-            other.number < pending.number
-            for other in (*self.in_flight, *self.batches)
-            if other.sequence >= 0
+        return any(other.place < pending.place for other in self.in_flight) or (
+            bool(self.batches) and self.batches[0].place < pending.place
         )
 
     def unresolved(self) -> bool:
-        """Return whether sent batches are undecided."""
-        return bool(self.in_flight) or any(pending.sequence >= 0 for pending in self.batches)
+        """Return whether sent batches are undecided.
 
-    def renew(self) -> None:
+        One behind a batch without a number is decided: it was not written, as leaders accept
+        batches only in order.
+        """
+        return bool(self.in_flight) or (bool(self.batches) and self.batches[0].sequence >= 0)
+
+    def renew(self, identity: Identity) -> None:
         """Start over with a new identity."""
-        self.next_sequence = 0
+        self.identity = identity
+        # Behind a gap the log may be shorter than before.
+        self.next_sequence = self.next_offset = 0
+        for pending in self.batches:
+            pending.sequence, pending.repeated = -1, False
         # The first batch of the new identity goes alone again.
         self.acknowledged = self.repeating = self.poisoned = False
-        self.refused = self.since = None
-        self.backoff.end()
+        self.refused = None
 
 
 def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
@@ -32,7 +33,6 @@ from ks_actors.log.kafka.wire import (
     STALE_METADATA,
     UNKNOWN_PRODUCER_ID,
     ProduceRequest,
-    error_of,
     name_of,
 )
 from ks_actors.records import TopicPartition
@@ -51,8 +51,12 @@ _REQUEST_BYTES = 1 << 20
 _ALL_REPLICAS = -1
 # The batch is larger than max.message.bytes, or than a segment.
 _TOO_LARGE = (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE)
+# The batch was written, if these come without an offset.
+_WRITTEN = (NONE, DUPLICATE_SEQUENCE_NUMBER)
 # The leader does not know the producer's last batch, so it has not written this one.
 _FORGOTTEN = (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID)
+# The largest number that an epoch has room for.
+_LAST_EPOCH = 2**15 - 1
 # The interval of checks for an extended lease.
 _LEASE_SECONDS = 0.02
 
@@ -70,8 +74,9 @@ class Sender:
 
     Each batch ends as written, refused, or timed out. A batch with a sequence number that is
     refused for good or times out leaves a gap, and no other can follow. Without transactions the
-    sender then waits for all other sent batches, and continues with a new identity from `renew`. In
-    a transaction the gap voids the whole transaction: later batches of that queue fail, and the
+    queue then waits for its other sent batches, and continues with the next epoch, as Kafka's own
+    producer (KIP-360); `renew` gives a new producer id when the epochs are used up. In a
+    transaction the gap voids the whole transaction: later batches of that queue fail, and the
     caller aborts the transaction and calls `reset` with a new identity.
     """
 
@@ -95,14 +100,12 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = 0.0
-        self._refreshing = self._recycling = self._renewing = self._closed = False
+        self._refreshing = self._renewing = self._closed = False
 
     @property
     def poisoned(self) -> bool:
         """Whether a gap exists that requires a new identity."""
-        return self._recycling or any(
-            queue.poisoned or queue.unresolved() for queue in self._queues.values()
-        )
+        return any(queue.poisoned or queue.unresolved() for queue in self._queues.values())
 
     def put(
         self, partition: TopicPartition, batches: Sequence[RecordBatch], records: Batch
@@ -114,7 +117,7 @@ class Sender:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
         queue = self._queues.get(partition) or self._queues.setdefault(
-            partition, PartitionQueue(partition)
+            partition, PartitionQueue(partition, self.identity)
         )
         futures: list[asyncio.Future[int]] = []
         start = 0
@@ -143,8 +146,6 @@ class Sender:
         # Other tasks of the loop get a turn between requests of this size.
         if left <= 0:
             asyncio.get_running_loop().call_soon(self.go)
-        if self._recycling and self._renew is not None and self._waiting:
-            self._try_renew(self._renew)
 
     def _wait_for_lease(self, now: float) -> None:
         """Wait for the lease, or until batches time out."""
@@ -157,31 +158,36 @@ class Sender:
             self._wake_in(_LEASE_SECONDS)
 
     def _send_requests(self, now: float) -> int:
-        """Send one request to each broker with queued batches; return the bytes sent."""
+        """Send one request to each broker with queued batches; return the bytes sent.
+
+        Something happens to each batch that waits: an answer, which calls `go`, or the timer.
+        """
         requests: dict[int, list[PartitionQueue]] = {}
         sizes: dict[int, int] = {}
+        due = inf
         for queue in tuple(self._waiting):
             self._expire(queue, now)
-            if not queue.batches:
+            if queue.poisoned and self._transactional_id is None and not queue.unresolved():
+                self._pass_gap(queue)
+            if queue.may_send(now):
+                node = self._client.leader(queue.partition)
+                if node is None:
+                    self._find_leader(queue, now)
+                # A broker that is busy with enough requests leaves the queue in `_waiting`.
+                elif (
+                    self._requests_in_flight.get(node, 0) < self._client.options.max_in_flight
+                    and sizes.get(node, 0) < _REQUEST_BYTES
+                ):
+                    queue.missing_since = None
+                    requests.setdefault(node, []).append(queue)
+                    sizes[node] = sizes.get(node, 0) + queue.batches[0].batch.size
+                    continue
+            if queue.batches:
+                due = min(due, queue.due(now))
+            else:
                 self._waiting.pop(queue, None)
-                continue
-            if not queue.may_send(now, recycling=self._recycling):
-                if queue.not_before > now:
-                    # Another queue with an earlier time may have used the timer set for this one.
-                    self._wake_in(queue.not_before - now)
-                continue
-            node = self._client.leader(queue.partition)
-            if node is None:
-                self._find_leader(queue, now)
-            # A broker that is busy with enough requests leaves the queue in `_waiting`; `go` is
-            # called again at each response.
-            elif (
-                self._requests_in_flight.get(node, 0) < self._client.options.max_in_flight
-                and sizes.get(node, 0) < _REQUEST_BYTES
-            ):
-                queue.missing_since = None
-                requests.setdefault(node, []).append(queue)
-                sizes[node] = sizes.get(node, 0) + queue.batches[0].batch.size
+        if due < inf:
+            self._wake_in(due - now)
         for node, queues in requests.items():
             self._requests_in_flight[node] = self._requests_in_flight.get(node, 0) + 1
             self._spawn(
@@ -205,7 +211,7 @@ class Sender:
             topics: dict[str, list[tuple[int, Any]]] = {}
             for queue, pending in pending_batches:
                 # Stamped at each attempt: the identity may be another one since the last.
-                buffer = pending.batch.stamped(*self.identity, pending.sequence)
+                buffer = pending.batch.stamped(*queue.identity, pending.sequence)
                 topics.setdefault(queue.partition.topic, []).append(
                     (queue.partition.partition, buffer)
                 )
@@ -280,46 +286,43 @@ class Sender:
             and queue.unresolved_before(pending)
         ):
             self._retry(queue, pending, "an earlier batch has to be repeated first", stale=False)
-        # A restarted leader may know only the last batch, so this answer does not prove a loss.
-        elif code == OUT_OF_ORDER_SEQUENCE_NUMBER and pending.repeated:
-            self._spawn(self._find(queue, pending), f"find {queue.partition} {pending.sequence}")
+        # A restarted leader may know only the last batch, so this answer does not prove a loss. One
+        # that has written the batch may not know where.
+        elif code in _WRITTEN or (code in _FORGOTTEN and pending.repeated):
+            self._spawn(
+                self._find(queue, pending, code), f"find {queue.partition} {pending.sequence}"
+            )
         else:
             queue.answered(pending)
             self._refused(queue, pending, code, records, message)
 
-    async def _find(self, queue: PartitionQueue, pending: InFlightBatch) -> None:
-        """Find out whether a batch rejected as out of order was written.
-
-        Until then it is in flight.
-        """
+    async def _find(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
+        """Find out whether and where a batch was written. Until then it is in flight."""
         what = f"repeated records for {queue.partition} were refused"
         try:
             next_offset = await find_written(
                 self._client,
                 queue.partition,
                 queue.next_offset,
-                self.identity,
+                queue.identity,
                 pending.sequence,
                 pending.batch.count,
             )
+        except LogTimeout as error:
+            # The leader is away: it is asked again, until the time of the batch is over.
+            self._retry(queue, pending, str(error), stale=True)
         except Exception as error:  # noqa: BLE001 - a caller waits for the piece to end
             # Kept in flight until here: a newer batch must not be sent while this one is undecided.
             queue.answered(pending)
-            self._fail(
-                queue,
-                pending,
-                error_of(
-                    OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    what,
-                    f"and it is not known whether they were written: {error!r}",
-                ),
-            )
+            kind = LogError if self._transactional_id is None else TransactionAborted
+            unknown = f"it is not known whether they were written: {error!r}"
+            self._fail(queue, pending, kind(f"{what} by {name_of(code)}, and {unknown}"))
         else:
             if next_offset is not None:
                 queue.written(pending, next_offset)
             else:
                 queue.answered(pending)
-                self._refused(queue, pending, OUT_OF_ORDER_SEQUENCE_NUMBER)
+                self._refused(queue, pending, code)
         self.go()
 
     def _refused(
@@ -351,7 +354,7 @@ class Sender:
             self._fail(queue, pending, TransactionAborted(reason))
         elif code in _FORGOTTEN:
             self._begin_anew(queue, pending, code)
-        elif code in (NONE, DUPLICATE_SEQUENCE_NUMBER):
+        elif code in _WRITTEN:
             self._fail(
                 queue,
                 pending,
@@ -364,23 +367,21 @@ class Sender:
             self._fail(queue, pending, refusal(queue.partition, pending, code, records, message))
 
     def _begin_anew(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
-        """Send a batch that was surely not written again, with a new identity."""
+        """Send a batch that was surely not written again, with the next epoch."""
         if code == OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.poisoned:
             _log.warning(
                 "the leader of %s answered %s: it may have lost acknowledged records, as after an "
-                "unclean election; the producer goes on with a new id",
+                "unclean election; the producer goes on with a new epoch",
                 queue.partition,
                 name_of(code),
             )
+        pending.sequence = -1
         queue.requeue(name_of(code), pending)
-        queue.forget_sequences(pending)
-        # The sequence numbers are gone, and the queue goes on after the renewal.
         self._poison(queue)
         self._waiting[queue] = None
         # A leader that gives the same answer again must not be asked in a tight loop.
         pause = queue.backoff.pause_s(self._client.options, away=False)
         queue.not_before = asyncio.get_running_loop().time() + pause
-        self._wake_in(pause)
 
     def _retry(
         self,
@@ -409,9 +410,7 @@ class Sender:
         self._waiting[queue] = None
         if queue.is_slow(now := asyncio.get_running_loop().time()):
             self._slow.note(queue.partition, reason)
-        pause = queue.backoff.pause_s(self._client.options, away=away)
-        queue.not_before = now + pause
-        self._wake_in(pause)
+        queue.not_before = now + queue.backoff.pause_s(self._client.options, away=away)
         if stale:
             self._refresh()
 
@@ -428,12 +427,16 @@ class Sender:
             self._poison(queue)
         pending.fail(error)
 
+    def _fail_all(self, queue: PartitionQueue, error: LogError) -> None:
+        while queue.batches:
+            self._fail(queue, queue.batches.popleft(), error)
+
     def _poison(self, queue: PartitionQueue) -> None:
-        if self._transactional_id is None:
-            queue.poison(None)
-            self._recycling = True
-        else:
-            queue.poison(TransactionAborted(f"an earlier batch for {queue.partition} failed"))
+        queue.poison(
+            None
+            if self._transactional_id is None
+            else TransactionAborted(f"an earlier batch for {queue.partition} failed")
+        )
 
     # --- waiting ----------------------------------------------------------------------------------
 
@@ -469,9 +472,7 @@ class Sender:
             why = self._client.why_no_leader(queue.partition)
             if not isinstance(why, Unavailable):
                 queue.missing_since = None
-                while queue.batches:
-                    self._fail(queue, queue.batches.popleft(), why)
-                self._waiting.pop(queue, None)
+                self._fail_all(queue, why)
                 return
             queue.reason = str(why)
             # The partition may have no leader for minutes, and each producer asks the brokers that
@@ -479,7 +480,6 @@ class Sender:
             most = self._client.options.retry_backoff_max_ms / 1000
             pause = max(pause, min((now - queue.missing_since) / 4, most))
         queue.not_before = now + pause
-        self._wake_in(queue.not_before - now)
         self._refresh()
 
     def _wake_in(self, delay: float) -> None:
@@ -495,10 +495,6 @@ class Sender:
     def _wake(self) -> None:
         self._timer = None
         self.go()
-        if self._waiting and not self._closed and not any(self._requests_in_flight.values()):
-            # All queues wait: for a time, a leader, or a new identity. Wake up again, so that none
-            # is missed.
-            self._wake_in(max(LEAST_S, self._client.options.retry_backoff_ms / 1000))
 
     def _refresh(self) -> None:
         if not self._refreshing:
@@ -518,33 +514,38 @@ class Sender:
 
     # --- identities -------------------------------------------------------------------------------
 
-    def _try_renew(self, renew: Callable[[], Awaitable[Identity]]) -> None:
-        """Get a new identity once no batch of the old one is undecided.
+    def _pass_gap(self, queue: PartitionQueue) -> None:
+        """Continue with the next epoch, once no batch of the present one is undecided.
 
-        Until then no new batch is sent.
+        A leader tells duplicates by identity and number: with a new identity a batch that was
+        written before would be written again.
         """
-        # A leader tells duplicates by identity and number: with a new identity a batch that was
-        # written before would be written again.
-        if not self._renewing and not any(queue.unresolved() for queue in self._queues.values()):
+        producer_id, epoch = queue.identity
+        if epoch < _LAST_EPOCH:
+            queue.renew(Identity(producer_id, epoch + 1))
+        elif self._renew is not None and not self._renewing:
             self._renewing = True
-            self._spawn(self._do_renew(renew), "new producer id")
+            self._spawn(self._do_renew(queue, self._renew), "new producer id")
 
-    async def _do_renew(self, renew: Callable[[], Awaitable[Identity]]) -> None:
+    async def _do_renew(
+        self, queue: PartitionQueue, renew: Callable[[], Awaitable[Identity]]
+    ) -> None:
         try:
-            identity = await renew()
+            queue.renew(await renew())
+        except LogTimeout as error:
+            # Asked again, until the time of the batches is over.
+            queue.reason = str(error)
         except LogError as error:
+            self._fail_all(queue, error)
+        finally:
             self._renewing = False
-            self.drop(error)
-        else:
-            self._renewing = False
-            self.reset(identity)
+            self.go()
 
     def reset(self, identity: Identity) -> None:
         """Continue with a new identity; no batch of the old one may be undecided."""
         self.identity = identity
-        self._recycling = False
         for queue in self._queues.values():
-            queue.renew()
+            queue.renew(identity)
         self.go()
 
     async def wait_for(self, futures: Iterable[asyncio.Future[int]]) -> None:
@@ -556,9 +557,7 @@ class Sender:
     def drop(self, error: LogError) -> None:
         """Fail all queued batches; let batches in flight finish."""
         for queue in self._queues.values():
-            while queue.batches:
-                pending = queue.batches.popleft()
-                self._fail(queue, pending, error)
+            self._fail_all(queue, error)
         self._waiting.clear()
 
     def abandon(self, error: LogError) -> None:
