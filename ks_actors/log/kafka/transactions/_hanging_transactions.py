@@ -153,7 +153,7 @@ class HangingTransactions:
         except LogTimeout:
             raise
         except LogError as error:
-            # The id is new, or this user may not ask.
+            # This user may not ask.
             _log.debug(
                 "could not find out how the last transaction of %s ended: %s",
                 self._coordination.name,

@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from ks_actors._errors import IllegalGeneration, LogError, LogTimeout
 from ks_actors.log.kafka.admin import commit_split
 from ks_actors.log.kafka.client import GROUP, TRANSACTION, Backoff, UnknownTopics
-from ks_actors.log.kafka.producer import EpochRefused, Identity, missing
+from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, missing
 from ks_actors.log.kafka.wire import (
-    CONCURRENT_TRANSACTIONS,
-    COORDINATOR_LOAD_IN_PROGRESS,
     FENCED,
     INVALID_TRANSACTION_TIMEOUT,
     NONE,
     OPERATION_NOT_ATTEMPTED,
-    REQUEST_TIMED_OUT,
     RETRIABLE,
+    TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION,
-    WRONG_COORDINATOR,
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     DescribeGroupsRequest,
@@ -40,11 +37,6 @@ if TYPE_CHECKING:
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata
     from ks_actors.log.kafka.client import KafkaClient
 
-# Only errors of the coordinator itself are retried here; errors of partitions go to the caller.
-_OURS = WRONG_COORDINATOR | {COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS}
-# What a coordinator of a group also answers for each of its partitions: the offsets may not be
-# written, and writing them again does no harm.
-_OF_OFFSETS = _OURS | {REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION}
 _COMPLETING_S = 5
 _PREPARED = "Prepare"
 # Timeouts as marks, of a commit and of an abort that are being completed: they are the only field
@@ -269,11 +261,9 @@ class TransactionCoordinator:
                 GROUP,
                 group.group_id,
                 txn_offset_commit(self.name, *identity, group, part, self._client.epochs.of(part)),
+                # Offsets that may be written already are written again, which does no harm.
                 lambda answer: patience.retried(
-                    code
-                    for _, found, _ in answer.topics
-                    for _, code, _ in found
-                    if code in _OF_OFFSETS
+                    code for _, found, _ in answer.topics for _, code, _ in found
                 ),
             )
             return {
@@ -297,7 +287,7 @@ class TransactionCoordinator:
             GROUP,
             group.group_id,
             DescribeGroupsRequest([group.group_id]),
-            lambda answer: [each[0] for each in answer.groups if each[0] in _OURS],
+            lambda answer: [each[0] for each in answer.groups],
         )
         for code, name, state, *_ in response.groups:
             if not code and state not in ("Empty", "Dead", ""):
@@ -311,7 +301,7 @@ class TransactionCoordinator:
         await self._ask(EndTxnRequest(self.name, *identity, commit))
 
     async def describe(self) -> TransactionState:
-        """Return the state of the id."""
+        """Return the state of the id: that of nobody for one that the brokers do not know."""
         response = await self._client.send_to_coordinator(
             TRANSACTION,
             self.name,
@@ -319,6 +309,8 @@ class TransactionCoordinator:
             lambda answer: [each[0] for each in answer.transactions],
         )
         code, _, state, timeout_ms, _, producer_id, epoch, *_ = response.transactions[0]
+        if code == TRANSACTIONAL_ID_NOT_FOUND:
+            return TransactionState("", NOBODY, 0)
         if code:
             raise error_of(code, f"failed to look up transactional id {self.name}")
         return TransactionState(state, Identity(producer_id, epoch), timeout_ms)

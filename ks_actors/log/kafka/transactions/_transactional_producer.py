@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 # Less than the closing actor's own limit for its end.
 _CLOSING_S = 3
-_TOO_LATE = (
-    "the last transaction of {} cannot be aborted: it was committed, though the answer was lost"
-)
 _AGAIN_S = 0.5
 _ATTEMPTS = 3
 
@@ -90,7 +87,9 @@ class KafkaTransactionalProducer:
         self._groups: dict[str, set[TopicPartition]] = {}
         self._futures: list[asyncio.Future[int]] = []
         self._abort_reason: str | None = None
-        self._expired: Identity | None = None
+        # The identity after which this producer may take the next epoch, since the coordinator no
+        # longer has its transaction open.
+        self._renew_from: Identity | None = None
         self._fenced: str | None = None
         self._in_doubt = False
         # Counts of lost responses at the start of the transaction, and at the request for its end.
@@ -170,13 +169,13 @@ class KafkaTransactionalProducer:
                 if isinstance(error, LogClosed):
                     raise LogClosed(str(error))
             return await send_call.result()
-        except EpochRefused as error:
-            raise await self._explain_refusal(error) from error
         except BaseException as error:
             if self._abort_reason is None and not isinstance(error, LogClosed):
                 # Also after a cancellation: some batches may be written, so a commit would be
-                # incomplete.
+                # incomplete. Before the wait for an explanation, which may fail or be cancelled.
                 self._abort_reason = f"a batch failed ({error!r})"
+            if isinstance(error, EpochRefused):
+                raise await self._explain_refusal(error) from error
             raise
 
     def _check_not_failed(self) -> None:
@@ -225,8 +224,22 @@ class KafkaTransactionalProducer:
             # While the records are on their way: at the commit it would cost a round trip.
             self._early_offsets.begin(self._sender.identity, self._groups)
 
-    async def _explain_refusal(self, refused: LogError) -> LogError:
-        """Find out why there is a newer epoch: a timeout, or another producer with the id.
+    async def _explain_refusal(self, refused: EpochRefused) -> LogError:
+        """Find out why a broker refuses the epoch: its transaction is gone, or it has a rival.
+
+        Unless another producer has the id, this one may go on with a new epoch.
+        """
+        if self._fenced is None and self._renew_from is None:
+            self._renew_from, self._abort_reason = await self._identity_after(refused)
+        if self._fenced is not None or self._renew_from is None:
+            return self._fence(refused)
+        return TransactionAborted(
+            f"the transaction of {self._name} has failed: {self._abort_reason}; abort it, and "
+            "send its records again"
+        )
+
+    async def _identity_after(self, refused: EpochRefused) -> tuple[Identity | None, str]:
+        """Return the identity after which to take the next epoch, and why; None for a rival.
 
         The coordinator aborts a transaction after its timeout with the next epoch, which no
         producer gets. A producer that takes the id aborts it the same way first, and gets the epoch
@@ -234,37 +247,35 @@ class KafkaTransactionalProducer:
         only if the one that we saw is still the last. If the other producer was faster, our request
         is refused; if not, it fences us a moment later.
         """
-        if self._fenced is not None:
-            return Fenced(self._fenced)
         own = self._sender.identity
-        # After a commit with an unknown outcome, another producer's aborted transaction would look
-        # the same.
-        undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
-        if self._expired is None and self._open and undecided:
-            self._expired = await self._aborted_after_timeout(
-                Identity(own.producer_id, own.epoch + 1)
-            )
-        if self._expired is not None:
-            self._abort_reason = (
-                f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
-            )
-            return TransactionAborted(
-                f"the transaction of {self._name} has failed: {self._abort_reason}; abort it, and "
-                "send its records again"
-            )
-        self._fenced = (
-            f"transactional id {self._name} has a newer producer than {self.client_id} with epoch "
-            f"{own.epoch}: {refused}"
-        )
-        return Fenced(self._fenced)
-
-    async def _aborted_after_timeout(self, next_epoch: Identity) -> Identity | None:
+        expired = Identity(own.producer_id, own.epoch + 1)
         try:
             seen = await self._coordination.describe()
         except NotAuthorized:
             # Without the right to look, assume a newer producer.
-            return None
-        return next_epoch if seen.identity == next_epoch and seen.aborted else None
+            return None, str(refused)
+        if seen.identity == own:
+            # A coordinator that lost its log may have lost the transaction, but not the id.
+            return own, str(refused)
+        if seen.identity == NOBODY:
+            return own, (
+                f"the brokers have forgotten id {self._name}, as after a longer pause than their "
+                "transactional.id.expiration.ms"
+            )
+        # After a commit with an unknown outcome, another producer's aborted transaction would look
+        # the same.
+        undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
+        if self._open and undecided and seen.identity == expired and seen.aborted:
+            timeout_ms = self._coordination.timeout_ms
+            return expired, f"it took longer than its timeout of {timeout_ms} ms"
+        return None, str(refused)
+
+    def _fence(self, refused: LogError) -> Fenced:
+        self._fenced = self._fenced or (
+            f"transactional id {self._name} has a newer producer than {self.client_id} with epoch "
+            f"{self._sender.identity.epoch}: {refused}"
+        )
+        return Fenced(self._fenced)
 
     # --- commit -----------------------------------------------------------------------------------
 
@@ -301,31 +312,33 @@ class KafkaTransactionalProducer:
                 if isinstance(found, Fenced):
                     raise found from error
             reason = self._abort_reason
-            await self._abort()
-            raise TransactionAborted(
-                f"the transaction of {self._name} has failed: {reason}; readers will not see any "
-                "of it"
-            )
+            if await self._abort():
+                raise TransactionAborted(
+                    f"the transaction of {self._name} has failed: {reason}; readers will not see "
+                    "any of it"
+                )
 
     async def _commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         # A request that is still on its way could add the group to the next transaction.
         await self._early_offsets.wait()
-        if offsets:
-            try:
+        try:
+            if offsets:
                 # Without records these offsets begin the transaction.
                 await self._prepare_transaction()
                 await self._commit_offsets(self._sender.identity, offsets, group)
-            except (EpochRefused, LogTimeout, LogClosed):
+            # A coordinator refuses the end of a transaction that never began.
+            if self._open:
+                await self._end_by_commit()
+        except (EpochRefused, LogTimeout, LogClosed):
+            raise
+        except LogError as error:
+            self._abort_reason = f"the broker refused to commit it ({error})"
+            if await self._abort():
                 raise
-            except LogError as error:
-                self._abort_reason = f"the broker refused to commit it ({error})"
-                await self._abort()
-                raise
-        # Nothing was added, and a coordinator refuses the end of a transaction that never began.
-        if not self._open:
-            return
+
+    async def _end_by_commit(self) -> None:
         # Set before the await, so that a cancellation counts as an unknown outcome.
         self._in_doubt = True
         if self._lost_at_end is None:
@@ -433,7 +446,7 @@ class KafkaTransactionalProducer:
         self._added.clear()
         self._groups = {}
         self._futures.clear()
-        self._abort_reason = self._expired = self._lost_at_end = None
+        self._abort_reason = self._renew_from = self._lost_at_end = None
         # A broker may still process a request with a lost response, and add it to the next
         # transaction. A new epoch prevents that.
         self._stale = self._stale or self._client.lost > self._lost
@@ -450,53 +463,58 @@ class KafkaTransactionalProducer:
         self._check()
         async with self._order:
             self._check()
-            if self._in_doubt and await self._was_committed():
-                raise LogError(_TOO_LATE.format(self._name))
-            await self._abort()
+            if (self._in_doubt and await self._was_committed()) or not await self._abort():
+                raise LogError(
+                    f"the last transaction of {self._name} cannot be aborted: it was committed, "
+                    "though the answer was lost"
+                )
 
-    async def _abort(self) -> None:
+    async def _abort(self) -> bool:
+        """Abort the transaction; return False if it was committed by an earlier attempt."""
         # Set first: if this is cancelled half-way, the transaction must not be committed later.
         self._abort_reason = self._abort_reason or "it is being aborted"
         lost, clock = self._lost, asyncio.get_running_loop().time
         # Batches that are not sent yet need not be; those in flight must end before the new epoch.
-        self._sender.drop(TransactionAborted(f"the transaction of {self._name} was aborted"))
+        self._sender.abandon(TransactionAborted(f"the transaction of {self._name} was aborted"))
         await self._sender.wait_for(self._futures)
         await self._early_offsets.wait()
         began = clock()
         try:
-            if self._expired is None and not self._sender.poisoned:
-                if self._open:
-                    await self._end_by_abort()
-            else:
-                # A new epoch aborts as well, and voids the batches whose outcome nobody knows.
-                await self._renew(self._expired or self._sender.identity)
+            if not await self._end_by_abort():
+                return False
             # With a transaction that the coordinator has ended by itself, its failures went unseen
             # here.
-            undisturbed = self._client.lost == lost and self._expired is None
+            undisturbed = self._client.lost == lost and self._renew_from is None
             await self._ended(commit=False, smoothly=undisturbed and clock() - began < PROMPT_S)
         except EpochRefused as error:
-            self._fenced = (
-                f"transactional id {self._name} has a newer producer than {self.client_id}: {error}"
-            )
-            raise Fenced(self._fenced) from error
+            raise self._fence(error) from error
         self._clear()
+        return True
 
-    async def _end_by_abort(self) -> None:
+    async def _end_by_abort(self) -> bool:
+        identity = self._sender.identity
         try:
-            await self._coordination.end(self._sender.identity, commit=False)
+            if self._renew_from is None:
+                # A new epoch aborts as well, and voids the batches whose outcome nobody knows.
+                if self._sender.poisoned:
+                    await self._renew(identity)
+                elif self._open:
+                    await self._coordination.end(identity, commit=False)
+                return True
         except EpochRefused as error:
             found = await self._explain_refusal(error)
             if isinstance(found, Fenced):
                 raise found from error
-            assert self._expired is not None
-            await self._renew(self._expired)
-        except TransactionAborted:
-            # It is no longer open: an earlier commit with a lost response was faster.
-            seen = await self._coordination.describe()
-            if not seen.committed:
-                raise
-            await self._committed()
-            raise LogError(_TOO_LATE.format(self._name)) from None
+        except (LogTimeout, LogClosed, NotAuthorized):
+            raise
+        except LogError:
+            # It is no longer open. An earlier commit with a lost response may have been faster.
+            if await self._was_committed():
+                return False
+            self._renew_from = identity
+        assert self._renew_from is not None
+        await self._renew(self._renew_from)
+        return True
 
     async def close(self) -> None:
         """Close; abort an open transaction, unless another producer has the transactional id.
@@ -513,7 +531,7 @@ class KafkaTransactionalProducer:
         try:
             if self._fenced is None and not self._in_doubt:
                 async with asyncio.timeout(_CLOSING_S), self._order:
-                    if self._open or self._expired is not None:
+                    if self._open or self._renew_from is not None:
                         await self._abort()
                     await self._confirm()
         except (LogError, TimeoutError):
