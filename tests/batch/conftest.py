@@ -47,7 +47,7 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None and not os.environ.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests that need Spark where there is no Java, and say so; give Spark the time to start.
 
-    They are left to CI, as if marked `extended`, but for those that are marked `everyday`.
+    They are `heavy`, and `extended` but for those that are marked `everyday`.
     """
     for item in items:
         if {"spark", "session"} & set(getattr(item, "fixturenames", ())):
@@ -55,6 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.timeout(400))
             item.add_marker(needs_java)
+            item.add_marker(pytest.mark.heavy("processes of Spark"))
             if item.get_closest_marker("everyday") is None:
                 item.add_marker(pytest.mark.extended)
 

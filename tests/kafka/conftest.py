@@ -1,4 +1,8 @@
-"""Fixtures of all tests with a real Kafka."""
+"""Fixtures of all tests with a real Kafka.
+
+Tests with a broker of their own are `extended` and `heavy` by their fixture. `make test` runs those of them that are marked `everyday`: a broker that is
+killed, frozen, or away, a log that was truncated, logins over TLS, and a cluster that loses a broker.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
     from tests.kafka.broker import Broker
 
+OWN = {"own_broker", "fresh_broker", "secure_broker", "believing_broker", "two_brokers", "cluster"}
+
 __all__ = ["fresh_broker", "kafka_broker", "own_broker", "secure_broker"]
 
 
@@ -31,6 +37,15 @@ async def log(kafka_broker: Broker) -> AsyncIterator[KafkaLog]:
 def tampering(monkeypatch: pytest.MonkeyPatch) -> Tampering:
     """Note requests, and change answers."""
     return Tampering(monkeypatch)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests with a broker of their own."""
+    for item in items:
+        if OWN & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.heavy("a broker of its own"))
+            if item.get_closest_marker("everyday") is None:
+                item.add_marker(pytest.mark.extended)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

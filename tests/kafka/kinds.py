@@ -6,22 +6,8 @@ import asyncio
 import sys
 from typing import Any
 
-from ks_actors import (
-    App,
-    Batch,
-    Consumed,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    Produced,
-    Record,
-    SessionWindows,
-    StateStore,
-    StateStoreContext,
-    StreamsBuilder,
-    StreamsConfig,
-    stores,
-)
+from ks_actors import App, Batch, Processor, ProcessorContext, Record, StateStore, StateStoreContext, StreamsConfig, stores
+from ks_actors.dsl import Consumed, Materialized, Produced, SessionWindows, StreamsBuilder
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
 from ks_actors.topology import Topology

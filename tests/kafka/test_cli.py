@@ -151,7 +151,6 @@ def test_brokers_tell_whether_they_would_create_internal_topics(shop: Shop) -> N
     assert {row["state"] for row in shop.json("topics", "plan", SHOP, code=3) if row["topic"].startswith(f"{shop.id}-other")} == {"missing"}
 
 
-@pytest.mark.extended
 async def test_permissions_are_told_by_the_brokers(secure_broker: Broker, tmp_path: Path) -> None:
     """The command names the rights that the user lacks, for topics, the group and, exactly once, transactional ids; it changes nothing."""
     login = {

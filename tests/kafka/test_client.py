@@ -174,7 +174,6 @@ async def test_a_topic_that_nobody_could_be_asked_for_is_not_missing(kafka_broke
     await client.close()
 
 
-@pytest.mark.extended
 async def test_a_broker_that_restarts_is_waited_for(own_broker: Broker) -> None:
     """Calls that begin while it is away end well; so do those that use connections from before."""
     log = await connect(own_broker)
@@ -209,7 +208,6 @@ async def test_a_broker_that_stands_still_holds_nobody_for_ever(own_broker: Brok
     await log.close()
 
 
-@pytest.mark.extended
 async def test_coordinators_are_found_and_found_again(own_broker: Broker) -> None:
     """The client finds them after a restart too; each producer id has a newer epoch than the one before."""
     client = plain_client(own_broker)
@@ -279,14 +277,15 @@ def login(broker: Broker, protocol: str, **changes: Any) -> KafkaLog:
     return KafkaLog(broker.address(protocol), options=KafkaOptions(**{**settings, **changes}))
 
 
+@pytest.mark.everyday
 @pytest.mark.parametrize(
     ("protocol", "changes"),
     [
-        ("SSL", {}),
+        ("SASL_SSL", {"sasl_mechanism": "SCRAM-SHA-512"}),
+        ("SASL_SSL", {"sasl_mechanism": "PLAIN"}),
         ("SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN"}),
         ("SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-256"}),
-        ("SASL_SSL", {"sasl_mechanism": "PLAIN"}),
-        ("SASL_SSL", {"sasl_mechanism": "SCRAM-SHA-512"}),
+        ("SSL", {}),
     ],
 )
 async def test_records_go_through_secured_listeners(
@@ -307,6 +306,7 @@ async def test_records_go_through_secured_listeners(
     assert caplog.text
 
 
+@pytest.mark.everyday
 @pytest.mark.parametrize(
     ("protocol", "changes", "said"),
     [

@@ -25,7 +25,6 @@ MUCH_LONGER_S = 20
 RARE: dict[str, Any] = {"commit_interval_ms": 300_000, "transaction_timeout_ms": 600_000, "session_timeout_ms": 6_000}
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_whose_broker_is_away_ends_in_time(

@@ -15,7 +15,6 @@ from tests.waiting import until
 __all__ = ["cluster"]
 
 
-@pytest.mark.extended
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 async def test_an_app_goes_on_through_a_rolling_restart_of_its_brokers(cluster: Cluster, tmp_path: Path, guarantee: str) -> None:
@@ -41,7 +40,6 @@ async def test_an_app_goes_on_through_a_rolling_restart_of_its_brokers(cluster: 
         assert app.state is InstanceState.RUNNING
 
 
-@pytest.mark.extended
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 @pytest.mark.parametrize("how", ["killed", "frozen"])

@@ -49,7 +49,6 @@ async def test_a_log_by_url_is_a_kafka(kafka_broker: Broker) -> None:
     await log.close()
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 async def test_an_app_logs_in_by_config(secure_broker: Broker, tmp_path: Path, mechanism: str) -> None:
     """By TLS, with a name and a password."""

@@ -104,6 +104,8 @@ async def test_a_new_owner_of_an_id_ends_pending_parts_as_the_rest_was(log: Kafk
     await found.check(commit=commit)
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("a broker of its own")
 @pytest.mark.parametrize("most_ms", [10_000, 60_000])
 async def test_pending_parts_are_ended_with_the_timeouts_that_brokers_allow(tmp_path: Path, caplog: pytest.LogCaptureFixture, most_ms: int) -> None:
     """A low transaction.max.timeout.ms neither costs warnings after a kill nor leaves parts pending."""

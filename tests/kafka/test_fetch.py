@@ -158,7 +158,6 @@ async def test_a_topic_that_is_created_late_is_waited_for(kafka_broker: Broker) 
         assert len((await soon(fetch_one(fetcher))).batch) == 10
 
 
-@pytest.mark.extended
 async def test_forbidden_requests_are_named(secure_broker: Broker) -> None:
     """A reader without the right to a topic gets an error that names it, at each attempt."""
     async with KafkaLog(secure_broker.bootstrap) as owner:

@@ -209,6 +209,8 @@ async def test_a_broker_that_does_not_know_a_session_is_told_all(log: KafkaLog, 
     await fetcher.close()
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("a broker of its own")
 async def test_a_broker_without_room_for_sessions_is_read(tmp_path: Path) -> None:
     """It takes each request for its own version."""
     broker = Broker(tmp_path / "broker", settings={"max.incremental.fetch.session.cache.slots": "0"})
@@ -227,6 +229,8 @@ async def test_a_broker_without_room_for_sessions_is_read(tmp_path: Path) -> Non
         await asyncio.to_thread(broker.kill)
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("a broker of its own")
 async def test_a_closed_fetcher_leaves_no_session(tmp_path: Path) -> None:
     """A broker keeps an unused session for two minutes, and has no room for others then: apps that restart would take it all."""
     # Brokers since 3.7 divide the slots by eight.

@@ -25,7 +25,7 @@ from tests.log.helpers import group_name
 
 Guarantee: TypeAlias = Literal["at_least_once", "exactly_once_v2"]
 
-TOGETHER = 8  # apps that wait for the broker at the same time
+TOGETHER = 4  # apps that wait for the broker at the same time
 LIVE = 6
 FLIGHTS = 3_000
 JANUARY_3 = 1_357_171_200_000
@@ -64,7 +64,6 @@ async def one_handed_over(log: KafkaLog, whole: Whole, directory: Path) -> Any:
     return await handed_over(log, topology, whole.settings, whole.topics, whole.history, whole.tail, directory, one_by_one=True, prefix=prefix)
 
 
-@pytest.mark.extended
 @pytest.mark.timeout(300)
 async def test_flights_of_history_and_the_live_rest_are_the_whole(own_broker: Broker, tmp_path: Path) -> None:
     """The flights job: its tables are those of polars over all flights, which are those of a stream on the embedded log."""

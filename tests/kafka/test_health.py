@@ -61,7 +61,6 @@ async def test_a_frozen_broker_shows_within_five_seconds(
         assert await seconds_until(lambda: app.health().ready) < WITHIN_S
 
 
-@pytest.mark.extended
 async def test_a_stopped_broker_shows_within_five_seconds(own_broker: Broker, tmp_path: Path) -> None:
     """Its refused connections count from `outage_ms` on, so that a broker that restarts at once is no reason."""
     async with counting(own_broker, AT_LEAST_ONCE, tmp_path) as here, here.app("app", own_log=True, bootstrap_servers=own_broker.bootstrap) as app:

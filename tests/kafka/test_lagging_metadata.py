@@ -114,7 +114,6 @@ async def test_a_topic_is_made_anew_though_a_broker_still_knows_the_deleted_one(
         await log.create_topics([NewTopic(partition.topic, 1)])
 
 
-@pytest.mark.extended
 @pytest.mark.timeout(300)
 async def test_all_brokers_have_heard_of_a_topic_that_was_created_or_deleted(cluster: Cluster) -> None:
     """So whatever comes next may ask any of them, but a call does not wait for one that is away."""

@@ -72,7 +72,7 @@ def told(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, pytest.param(AT_LEAST_ONCE, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_an_app_ends_at_its_first_write_to_a_changelog_that_was_lost(
     fresh_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str
 ) -> None:
@@ -172,13 +172,8 @@ def repartitioned(here: Counting) -> Topology:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    ("guarantee", "running"),
-    [
-        (EXACTLY_ONCE, True),
-        *(pytest.param(*one, marks=pytest.mark.extended) for one in [(EXACTLY_ONCE, False), (AT_LEAST_ONCE, True), (AT_LEAST_ONCE, False)]),
-    ],
-)
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_an_app_goes_on_when_its_repartition_topic_was_lost(
     fresh_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str, running: bool
 ) -> None:
@@ -208,7 +203,6 @@ async def test_an_app_goes_on_when_its_repartition_topic_was_lost(
         await app.close()
 
 
-@pytest.mark.extended
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_an_app_goes_on_behind_an_unclean_leader_election(

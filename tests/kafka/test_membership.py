@@ -74,7 +74,6 @@ async def test_a_member_that_stands_still_for_too_long_is_removed(kafka_broker: 
         await settle(zombie, other)
 
 
-@pytest.mark.extended
 async def test_members_survive_their_coordinator(own_broker: Broker) -> None:
     """It is the same generation when the broker is back, and committed offsets are there."""
     async with KafkaLog(own_broker.bootstrap) as log:
@@ -315,7 +314,6 @@ async def test_settings_that_the_group_does_not_take_are_told(log: KafkaLog) -> 
         await soon(member.event())
 
 
-@pytest.mark.extended
 async def test_a_group_that_is_forbidden_is_named(secure_broker: Broker) -> None:
     """By the caller that waits for membership events."""
     options = KafkaOptions(sasl_mechanism="PLAIN", sasl_username=STRANGER, sasl_password=STRANGERS_PASSWORD)

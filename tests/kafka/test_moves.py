@@ -50,6 +50,7 @@ def two_brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
         first.kill()
 
 
+@pytest.mark.everyday
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 async def test_partitions_of_a_broker_that_is_away_go_on_elsewhere(two_brokers: tuple[Broker, Broker], how: str) -> None:
     """Readers, writers and members of groups find the new leaders and coordinators; nothing is lost, nothing comes twice.

@@ -50,6 +50,7 @@ async def uncommitted(app: App, here: Counting) -> None:
                 return
 
 
+@pytest.mark.everyday
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_goes_on_when_the_broker_is_back(
@@ -86,7 +87,6 @@ async def test_an_app_goes_on_when_the_broker_is_back(
         assert asked == []
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """By default its handler ends it then; the error names the request that had no answer."""
@@ -104,7 +104,6 @@ async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broke
         assert re.search(told, str(error))
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("session_ms", [SESSION_MS, 60_000])
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_an_app_that_closes_while_the_broker_is_away(
@@ -127,7 +126,6 @@ async def test_an_app_that_closes_while_the_broker_is_away(
             await here.counted()
 
 
-@pytest.mark.extended
 async def test_a_start_that_is_cancelled_while_the_broker_is_away(own_broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It ends when the group cannot be told, and asks those that have ended already for next to nothing meanwhile."""
     async with counting(own_broker, EXACTLY_ONCE, tmp_path) as here:

@@ -226,6 +226,7 @@ async def test_an_app_reports_its_wait_before_its_log_is_there(caplog: pytest.Lo
     await asyncio.wait([starting])
 
 
+@pytest.mark.everyday
 async def test_a_broker_that_freezes_under_a_running_app_is_told_of(own_broker: Broker, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """Long before a request is given up there are a WARNING and a figure; when the broker goes on that is told, and the figure is 0."""
     caplog.set_level(logging.INFO, "ks_actors.log.kafka")

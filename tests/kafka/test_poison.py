@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    Consumed,
-    InstanceState,
-    LogAndSkipOnInvalidTimestamp,
-    Materialized,
-    Produced,
-    StreamsBuilder,
-    StreamsConfig,
-    TimeWindows,
-)
+from ks_actors import App, Consumed, InstanceState, LogAndSkipOnInvalidTimestamp, Materialized, Produced, StreamsBuilder, StreamsConfig, TimeWindows
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.wire._error_codes import STALE_METADATA

@@ -161,6 +161,7 @@ async def test_a_cancelled_send_does_not_harm_the_next_one(log: KafkaLog) -> Non
 # --- what goes wrong ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everyday
 async def test_nothing_is_lost_and_nothing_doubled_when_the_broker_is_killed(own_broker: Broker) -> None:
     """Sends that are under way go on when it is back: each record is there once, in order."""
     log = await connect(own_broker)
@@ -238,7 +239,6 @@ async def test_a_topic_that_takes_less_than_before_gets_smaller_batches(log: Kaf
     assert await values_of(log, partition) == [b"first", *values, b"last", b"other"]
 
 
-@pytest.mark.extended
 async def test_a_broker_that_stays_away_ends_in_a_timeout(own_broker: Broker) -> None:
     """ProduceFailed says that the outcome is unknown; when it is back the producer goes on, and does not send them again."""
     options = KafkaOptions(delivery_timeout_ms=3_000, request_timeout_ms=1_000)
@@ -335,7 +335,6 @@ async def test_queued_records_wait_for_the_lease(log: KafkaLog) -> None:
     assert await values_of(log, partition) == [b"meanwhile", b"a", b"b"]
 
 
-@pytest.mark.extended
 async def test_abandoned_records_are_not_written_when_the_broker_is_back(own_broker: Broker) -> None:
     """Waiting callers get it at once, while the broker is away; later records are written."""
     log = await connect(own_broker)
@@ -406,7 +405,6 @@ async def test_kafkas_own_topics_are_not_listed(log: KafkaLog) -> None:
     assert not [name for name in await log.describe_topics() if name.startswith("__")]
 
 
-@pytest.mark.extended
 async def test_topics_survive_a_broker_that_dies_while_they_are_made(own_broker: Broker) -> None:
     """An answer that got lost does not make a topic somebody else's, nor a deleted one unknown."""
     log = await connect(own_broker)

@@ -65,6 +65,8 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("a broker of its own")
 async def test_all_clients_of_a_log_show_a_renewed_certificate_on_new_connections(
     files: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -134,6 +134,8 @@ async def test_each_option_gives_the_offsets_and_topics_of_kafkas_own_tool(kafka
         assert ours(await reset(config, input_topics=[one.topic], to=ShiftBy(-1), log=log)) == expected
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("processes in Java")
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 async def test_a_reset_leaves_the_same_as_kafkas_own_tool_and_the_app_counts_from_the_start(
     kafka_broker: Broker, tmp_path: Path, guarantee: str
@@ -193,7 +195,6 @@ async def test_members_are_refused_and_removed_by_force(log: KafkaLog, kafka_bro
     assert await log.group_members(case.id) == []
 
 
-@pytest.mark.extended
 async def test_a_reset_logs_in_as_an_app_does(secure_broker: Broker, tmp_path: Path) -> None:
     """The settings are the app's; a user without rights is refused, nothing has changed, and no password is told."""
     name = f"reset-{uuid.uuid4().hex[:12]}"

@@ -94,7 +94,6 @@ async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, 
         assert stays.state is InstanceState.RUNNING
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_an_app_that_may_nothing_does_not_start(secure_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """It gets an error that names the forbidden part, as soon as it is found out."""
@@ -106,7 +105,6 @@ async def test_an_app_that_may_nothing_does_not_start(secure_broker: Broker, tmp
         assert app.state is InstanceState.ERROR
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(
     ("kind", "operation", "expected"), [("source", READ, NotAuthorized), ("sink", WRITE, ProductionFailed), ("changelog", WRITE, ProductionFailed)]

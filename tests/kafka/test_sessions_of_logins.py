@@ -15,6 +15,8 @@ from ks_actors.log.kafka.client._connections import MAIN
 from tests.kafka.broker import PASSWORD, USER, Broker, require_kafka
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("a broker of its own")
 async def test_a_connection_is_renewed_before_its_login_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No request is lost and nothing is warned of, however many requests are under way when a login ends."""
     caplog.set_level(logging.WARNING, "ks_actors")

@@ -130,6 +130,8 @@ class Stage:
             yield
 
 
+@pytest.mark.extended
+@pytest.mark.heavy("processes in Java")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("gap_ms", [None, 10_000], ids=["counts", "sessions"])
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

@@ -265,7 +265,6 @@ async def test_offsets_that_cannot_be_written_abort_the_transaction(log: KafkaLo
 # --- a broker that goes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("kill", [True, False])
 async def test_a_transaction_survives_the_broker(own_broker: Broker, kill: bool) -> None:
     """Sends and the commit that are under way go on when it is back, and all is seen once."""
@@ -327,7 +326,6 @@ async def test_a_commit_without_an_answer_is_found_out_about(own_broker: Broker)
     await log.close()
 
 
-@pytest.mark.extended
 async def test_closing_does_not_wait_for_a_broker_that_is_away(own_broker: Broker) -> None:
     """An open transaction is aborted when the id is taken the next time."""
     log = await connect(own_broker)

@@ -478,6 +478,7 @@ def epoch_code(code: int) -> Any:
     return fault
 
 
+@pytest.mark.everyday
 @pytest.mark.parametrize(
     ("guarantee", "running"),
     [
