@@ -1,7 +1,7 @@
 """Fixtures of all tests with a real Kafka.
 
-Tests with a broker of their own are `extended` and `heavy` by their fixture. `make test` runs those of them that are marked `everyday`: a broker that is
-killed, frozen, or away, a log that was truncated, logins over TLS, and a cluster that loses a broker.
+Tests with a broker of their own are `extended` and `heavy` by their fixture. `make test` runs those of them that are marked `everyday`: a broker
+that is killed, frozen, or away, a log that was truncated, logins over TLS, and a cluster that loses a broker.
 """
 
 from __future__ import annotations
