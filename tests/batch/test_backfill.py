@@ -12,34 +12,16 @@ from typing import Any, Self
 import pytest
 from pyarrow import parquet
 
-from ks_actors import (
-    App,
-    BackfillRefused,
-    ConfigError,
-    Consumed,
-    Grouped,
-    JoinWindows,
-    Materialized,
-    MissingSourceTopics,
-    OffsetOutOfRange,
-    ProcessingFailed,
-    Processor,
-    ProcessorContext,
-    Produced,
-    PunctuationType,
-    Record,
-    StreamsBuilder,
-    StreamsConfig,
-    Topology,
-    TopologyError,
-    partition_of,
-    serdes,
-)
+from ks_actors import App, BackfillRefused, ConfigError, MissingSourceTopics, OffsetOutOfRange, ProcessingFailed, TopologyError, partition_of, serdes
 from ks_actors.batch import Backfill, BackfillProgress, SparkSettings, _reading, backfill
 from ks_actors.batch.backfill import _task_run
+from ks_actors.config import StreamsConfig
+from ks_actors.dsl import Consumed, Grouped, JoinWindows, Materialized, Produced, StreamsBuilder
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog
+from ks_actors.processors import Processor, ProcessorContext, PunctuationType, Record
+from ks_actors.topology import Topology
 from tests.differential.cases import SEED_1, Case, config_of, read_cases
 from tests.differential.generate import SPECS
 from tests.differential.test_batches import APART, FOREIGN_KEYS

@@ -6,23 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from ks_actors import (
-    App,
-    BufferConfig,
-    Consumed,
-    ErrorContext,
-    FailedRecord,
-    Grouped,
-    Materialized,
-    Produced,
-    StreamsBuilder,
-    StreamsConfig,
-    Suppressed,
-    Topology,
-    serdes,
-)
+from ks_actors import App, ErrorContext, FailedRecord, StreamsConfig, Topology, serdes
 from ks_actors.batch import backfill
 from ks_actors.config._exception_handlers import log_and_continue
+from ks_actors.dsl import BufferConfig, Consumed, Grouped, Materialized, Produced, StreamsBuilder, Suppressed
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors.tables._suppressed_serde import BufferedChangeSerde

@@ -19,29 +19,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from ks_actors import (
-    App,
-    ConfigError,
-    Consumed,
-    Grouped,
-    Materialized,
-    Produced,
-    SerializationError,
-    SessionWindows,
-    StreamsBuilder,
-    StreamsConfig,
-    TimeWindows,
-    Topology,
-    UnknownStore,
-    UnknownTopicOrPartition,
-    UnlimitedWindows,
-    serdes,
-)
+from ks_actors import App, ConfigError, SerializationError, StreamsConfig, Topology, UnknownStore, UnknownTopicOrPartition, serdes
 from ks_actors.batch import ExportProgress, _reading
 from ks_actors.batch._export_progress import Watch
 from ks_actors.batch._reading import LogRange
 from ks_actors.batch.tables import TopicColumns
 from ks_actors.batch.tables._arrow_types import decoding_of, shape_of
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, SessionWindows, StreamsBuilder, TimeWindows, UnlimitedWindows
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import Batch

@@ -13,25 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ks_actors import (
-    App,
-    Batch,
-    BatchError,
-    LogTimeout,
-    Materialized,
-    NotRunning,
-    Produced,
-    PublishRefused,
-    Record,
-    StreamsBuilder,
-    StreamsConfig,
-    Topology,
-    UnknownTopicOrPartition,
-    serdes,
-)
+from ks_actors import App, Batch, BatchError, LogTimeout, NotRunning, PublishRefused, Record, StreamsConfig, Topology, UnknownTopicOrPartition, serdes
 from ks_actors.batch import Backfill, backfill, publish
 from ks_actors.batch.backfill import _publish, _task_run
 from ks_actors.batch.spark._session import SparkSession
+from ks_actors.dsl import Materialized, Produced, StreamsBuilder
 from ks_actors.log import Log, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 

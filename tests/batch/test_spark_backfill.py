@@ -13,24 +13,10 @@ from typing import Any, Self
 
 import pytest
 
-from ks_actors import (
-    BatchError,
-    ConfigError,
-    Consumed,
-    Materialized,
-    ProcessingFailed,
-    Processor,
-    ProcessorContext,
-    Produced,
-    Record,
-    Repartitioned,
-    StreamsBuilder,
-    StreamsConfig,
-    Topology,
-    serdes,
-)
+from ks_actors import BatchError, ConfigError, ProcessingFailed, Processor, ProcessorContext, Record, StreamsConfig, Topology, serdes
 from ks_actors.batch import BackfillProgress, SparkSettings, backfill
 from ks_actors.batch.spark._session import SparkSession
+from ks_actors.dsl import Consumed, Materialized, Produced, Repartitioned, StreamsBuilder
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from tests.differential.topologies import REBUILT

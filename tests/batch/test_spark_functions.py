@@ -13,24 +13,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
 
-from ks_actors import (
-    BatchError,
-    Consumed,
-    Grouped,
-    JobCancelled,
-    JobFailed,
-    Materialized,
-    ProcessingFailed,
-    Produced,
-    Record,
-    StreamsBuilder,
-    StreamsConfig,
-    log_and_continue,
-    serdes,
-)
+from ks_actors import BatchError, JobCancelled, JobFailed, ProcessingFailed, Record, StreamsConfig, log_and_continue, serdes
 from ks_actors.batch import SparkBridge, backfill
 from ks_actors.batch.spark._session import SparkSession
 from ks_actors.batch.spark._spark_bridge import _Life
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TestRecord, run_app

@@ -7,26 +7,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    BufferConfig,
-    Consumed,
-    Grouped,
-    Joined,
-    JoinWindows,
-    Materialized,
-    ProcessingFailed,
-    Processor,
-    Produced,
-    Record,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    Suppressed,
-    TableJoined,
-    TimeWindows,
-    TopologyError,
-    Windowed,
-)
+from ks_actors import ProcessingFailed, Processor, Record, StreamsBuilder, Suppressed, TableJoined, TimeWindows, TopologyError, Windowed
+from ks_actors.dsl import BufferConfig, Consumed, Grouped, Joined, JoinWindows, Materialized, Produced, SessionWindows, SlidingWindows
 from ks_actors.processors.tables import Suppress
 from ks_actors.serdes import LONG, STRING, windowed
 from ks_actors.testing import TopologyTestDriver

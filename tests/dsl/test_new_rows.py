@@ -7,22 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ks_actors import (
-    BufferConfig,
-    CalendarWindows,
-    Consumed,
-    Grouped,
-    Materialized,
-    Produced,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-    UnlimitedWindows,
-    Window,
-)
-from ks_actors.dsl import GroupedStream, Table
+from ks_actors import Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder, Suppressed, TimeWindows, UnlimitedWindows, Window
+from ks_actors.dsl import BufferConfig, CalendarWindows, Consumed, Grouped, GroupedStream, Table
 from ks_actors.serdes import LONG, STRING, json
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 

@@ -7,26 +7,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    BufferConfig,
-    Consumed,
-    Grouped,
-    Joined,
-    Materialized,
-    Produced,
-    Serde,
-    SessionWindows,
-    StoreKind,
-    StreamsBuilder,
-    Suppressed,
-    Table,
-    TimeWindows,
-    Topology,
-    TopologyError,
-    ValueTransformer,
-    VersionedRecord,
-    serdes,
-)
+from ks_actors import Serde, StoreKind, Suppressed, Table, TimeWindows, Topology, TopologyError, ValueTransformer, VersionedRecord, serdes
+from ks_actors.dsl import BufferConfig, Consumed, Grouped, Joined, Materialized, Produced, SessionWindows, StreamsBuilder
 from ks_actors.testing import AppHarness, TopologyTestDriver
 from tests.runtime.helpers import in_app
 

@@ -11,28 +11,9 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    BufferConfig,
-    Consumed,
-    EmitStrategy,
-    Grouped,
-    Joined,
-    JoinWindows,
-    Materialized,
-    Produced,
-    Repartitioned,
-    SessionWindows,
-    SlidingWindows,
-    StreamJoined,
-    StreamsBuilder,
-    Suppressed,
-    TableJoined,
-    TimeWindows,
-    Topology,
-    UnlimitedWindows,
-    stores,
-)
+from ks_actors import SlidingWindows, StreamJoined, StreamsBuilder, Suppressed, TableJoined, TimeWindows, Topology, UnlimitedWindows, stores
 from ks_actors._errors import TopologyError
+from ks_actors.dsl import BufferConfig, Consumed, EmitStrategy, Grouped, Joined, JoinWindows, Materialized, Produced, Repartitioned, SessionWindows
 from ks_actors.processors import Processor, ProcessorContext, Record
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import TopologyTestDriver

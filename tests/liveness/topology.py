@@ -6,21 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ks_actors import (
-    Consumed,
-    Grouped,
-    JoinWindows,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    Produced,
-    PunctuationType,
-    Record,
-    StreamJoined,
-    StreamsBuilder,
-    blocking,
-    serdes,
-)
+from ks_actors import Processor, ProcessorContext, PunctuationType, Record, blocking, serdes
+from ks_actors.dsl import Consumed, Grouped, JoinWindows, Materialized, Produced, StreamJoined, StreamsBuilder
 from ks_actors.topology import Topology
 from tests.liveness.ledger import Ledger, group_of
 from tests.liveness.plan import Lane, Plan

@@ -6,22 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ks_actors import (
-    BufferConfig,
-    Grouped,
-    KeyValueStore,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    StreamJoined,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-    serdes,
-    stores,
-)
+from ks_actors import KeyValueStore, Processor, ProcessorContext, PunctuationType, Record, serdes, stores
+from ks_actors.dsl import BufferConfig, Grouped, Materialized, StreamJoined, StreamsBuilder, Suppressed, TimeWindows
 from tests.liveness.plan import Shape
 
 WINDOW_MS = 1_000

@@ -8,32 +8,12 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    BufferConfig,
-    Consumed,
-    EmitStrategy,
-    Grouped,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    Produced,
-    PunctuationType,
-    Record,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    StreamsConfig,
-    Suppressed,
-    TimeWindows,
-    Topology,
-    log_and_continue,
-    serdes,
-    stores,
-)
+from ks_actors import App, PunctuationType, Record, StreamsConfig, Suppressed, TimeWindows, Topology, log_and_continue, serdes, stores
+from ks_actors.dsl import BufferConfig, Consumed, EmitStrategy, Grouped, Materialized, Produced, SessionWindows, SlidingWindows, StreamsBuilder
 from ks_actors.log import RequestFigures
 from ks_actors.metrics import Distribution, Metric, RecordingLevel
 from ks_actors.metrics.families import catalogue, store
+from ks_actors.processors import Processor, ProcessorContext
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.instance import Workers
 from ks_actors.runtime.metrics import Watched

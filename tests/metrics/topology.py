@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ks_actors import (
-    BufferConfig,
-    Consumed,
-    EmitStrategy,
-    Grouped,
-    Materialized,
-    Produced,
-    SessionWindows,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-    Topology,
-    serdes,
-)
+from ks_actors import EmitStrategy, Grouped, Materialized, Produced, SessionWindows, StreamsBuilder, Suppressed, TimeWindows, Topology, serdes
+from ks_actors.dsl import BufferConfig, Consumed
 
 STRING, LONG = serdes.STRING, serdes.LONG
 

@@ -6,24 +6,9 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    ConfigError,
-    Consumed,
-    HandlerResponse,
-    Materialized,
-    ProcessingFailed,
-    Processor,
-    ProcessorWrapper,
-    Produced,
-    Record,
-    RecordMetadata,
-    StreamsBuilder,
-    StreamsConfig,
-    Topology,
-    TopologyError,
-    WrappedNode,
-)
-from ks_actors.processors import AsyncProcess, BatchProcess, Process
+from ks_actors import ConfigError, HandlerResponse, ProcessingFailed, Record, RecordMetadata, StreamsConfig, Topology, TopologyError, WrappedNode
+from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
+from ks_actors.processors import AsyncProcess, BatchProcess, Process, Processor, ProcessorWrapper
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
 

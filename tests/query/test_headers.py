@@ -7,22 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from ks_actors import (
-    AggregationWithHeaders,
-    Consumed,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    Record,
-    StreamsBuilder,
-    Topology,
-    ValueTimestampHeaders,
-    Window,
-    Windowed,
-    serdes,
-    stores,
-)
+from ks_actors import AggregationWithHeaders, Processor, ProcessorContext, Record, Topology, ValueTimestampHeaders, serdes, stores
 from ks_actors._errors import FailureReason, QueryFailed
+from ks_actors.dsl import Consumed, Materialized, StreamsBuilder, Window, Windowed
 from ks_actors.query import (
     Query,
     StateQueryRequest,

@@ -11,23 +11,9 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    ConfigError,
-    Consumed,
-    Grouped,
-    Materialized,
-    NotRunning,
-    QueryFailed,
-    SessionWindows,
-    StreamsBuilder,
-    StreamsConfig,
-    TimeWindows,
-    Topology,
-    UnknownStore,
-    serdes,
-)
+from ks_actors import App, ConfigError, NotRunning, QueryFailed, StreamsConfig, Topology, UnknownStore, serdes
 from ks_actors.batch.source._live import LiveStores
+from ks_actors.dsl import Consumed, Grouped, Materialized, SessionWindows, StreamsBuilder, TimeWindows
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import FailureReason, StoreEndpoint, _scan, _serve

@@ -11,29 +11,14 @@ from typing import Any, Literal
 
 import pytest
 
-from ks_actors import (
-    App,
-    Materialized,
-    NotRunning,
-    ProcessingFailed,
-    QueryFailed,
-    RestoreListener,
-    SerializationError,
-    StreamsBuilder,
-    StreamsConfig,
-    TaskId,
-    TimeWindows,
-    UnknownStore,
-    blocking,
-    serdes,
-    stores,
-)
+from ks_actors import App, NotRunning, ProcessingFailed, QueryFailed, SerializationError, StreamsConfig, TaskId, UnknownStore, serdes, stores
+from ks_actors.dsl import Materialized, StreamsBuilder, TimeWindows
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.query import FailureReason, KeyQuery, LagInfo, Position, PositionBound, RangeQuery, StateQueryRequest, _scan
 from ks_actors.records._batch import Batch
 from ks_actors.records._partitioner import partition as partition_of
-from ks_actors.runtime import InstanceState
+from ks_actors.runtime import InstanceState, RestoreListener, blocking
 from ks_actors.state.core import _row_scan
 from ks_actors.task import Frozen
 from ks_actors.task.calls._thread_guard import ThreadGuard

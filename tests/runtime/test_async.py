@@ -10,22 +10,9 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    ErrorContext,
-    FailedRecord,
-    ProcessingFailed,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    RecordMetadata,
-    Response,
-    Retry,
-    StreamsBuilder,
-    log_and_continue,
-    serdes,
-    stores,
-)
+from ks_actors import ErrorContext, FailedRecord, ProcessingFailed, Record, RecordMetadata, Response, Retry, log_and_continue, serdes, stores
+from ks_actors.dsl import StreamsBuilder
+from ks_actors.processors import Processor, ProcessorContext, PunctuationType
 from ks_actors.processors.api._async_options import Order
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology

@@ -9,23 +9,10 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    FixedKeyProcessor,
-    FixedKeyProcessorContext,
-    FixedKeyRecord,
-    Grouped,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    Produced,
-    Record,
-    StreamsBuilder,
-    TaskTimeout,
-    UncaughtResponse,
-    serdes,
-    stores,
-)
+from ks_actors import FixedKeyProcessorContext, FixedKeyRecord, Processor, ProcessorContext, Record, TaskTimeout, UncaughtResponse, serdes, stores
+from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import TopicPartition
+from ks_actors.processors import FixedKeyProcessor
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
 from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time

@@ -8,24 +8,11 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    Consumed,
-    HandlerResponse,
-    ProcessingFailed,
-    Processor,
-    Produced,
-    PunctuationType,
-    Record,
-    StreamsBuilder,
-    StreamsConfig,
-    StreamsError,
-    Topology,
-    UncaughtResponse,
-    blocking,
-)
+from ks_actors import App, HandlerResponse, ProcessingFailed, Record, StreamsConfig, StreamsError, Topology, UncaughtResponse, blocking
+from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.processors import Processor, PunctuationType
 from ks_actors.processors.api import ProcessorContext
 from ks_actors.records import Batch
 from ks_actors.runtime import InstanceState

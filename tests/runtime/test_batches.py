@@ -9,22 +9,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    Grouped,
-    Materialized,
-    MissingSourceTopics,
-    ProcessingFailed,
-    Produced,
-    Record,
-    Retry,
-    StreamsBuilder,
-    StreamsConfig,
-    TaskTimeout,
-    TopologyError,
-    log_and_continue,
-    serdes,
-)
+from ks_actors import App, MissingSourceTopics, ProcessingFailed, Record, Retry, StreamsConfig, TaskTimeout, TopologyError, log_and_continue, serdes
+from ks_actors.dsl import Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app

@@ -11,37 +11,14 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    CalendarWindows,
-    Consumed,
-    EmitStrategy,
-    Grouped,
-    JoinWindows,
-    Materialized,
-    ProcessingFailed,
-    Processor,
-    ProcessorContext,
-    Produced,
-    Record,
-    Repartitioned,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    StreamsConfig,
-    TableJoined,
-    TimeWindows,
-    TopologyError,
-    UncaughtResponse,
-    UnlimitedWindows,
-    ValueTransformer,
-    Window,
-    blocking,
-    serdes,
-)
+from ks_actors import App, ProcessingFailed, SlidingWindows, StreamsBuilder, TableJoined, TimeWindows, TopologyError, UnlimitedWindows, serdes
+from ks_actors.config import StreamsConfig
+from ks_actors.dsl import CalendarWindows, Consumed, EmitStrategy, Grouped, JoinWindows, Materialized, Produced, Repartitioned, SessionWindows, Window
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.processors import Processor, ProcessorContext, Record, ValueTransformer
 from ks_actors.records._batch import Batch
+from ks_actors.runtime import UncaughtResponse, blocking
 from ks_actors.task.calls._blocking import needs_thread
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
 from ks_actors.topology import Topology

@@ -11,19 +11,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    Consumed,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    Produced,
-    Record,
-    StateError,
-    StateStore,
-    StateStoreContext,
-    StreamsBuilder,
-    stores,
-)
+from ks_actors import Processor, ProcessorContext, Record, StateError, StateStore, StateStoreContext, stores
+from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, stored_offsets, write_checkpoint

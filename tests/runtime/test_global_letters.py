@@ -9,29 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ks_actors import (
-    Consumed,
-    DeserializationFailed,
-    ErrorContext,
-    FailedRecord,
-    HandlerResponse,
-    LogTimeout,
-    ProcessingFailed,
-    Processor,
-    ProcessorContext,
-    ProduceFailed,
-    ProductionFailed,
-    Record,
-    RecordTooLarge,
-    Response,
-    StreamsBuilder,
-    Topology,
-    serdes,
-    stores,
-)
+from ks_actors import DeserializationFailed, LogTimeout, ProcessingFailed, ProduceFailed, ProductionFailed, RecordTooLarge, Response, serdes
+from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse
 from ks_actors.config._exception_handlers import DeadLetter
+from ks_actors.dsl import Consumed, StreamsBuilder
 from ks_actors.log import NewTopic, TopicPartition
+from ks_actors.processors import Processor, ProcessorContext, Record
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
+from ks_actors.topology import Topology, stores
 from tests.examples_of import examples
 from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
 

@@ -9,23 +9,10 @@ from typing import Any, ClassVar
 import pytest
 
 from actors import StartFailed
-from ks_actors import (
-    Consumed,
-    Processor,
-    ProcessorContext,
-    PunctuationType,
-    Record,
-    StateFull,
-    StreamsBuilder,
-    StreamsError,
-    Topology,
-    TopologyError,
-    UncaughtResponse,
-    blocking,
-    serdes,
-    stores,
-)
+from ks_actors import PunctuationType, Record, StateFull, StreamsError, Topology, TopologyError, UncaughtResponse, blocking, serdes, stores
+from ks_actors.dsl import Consumed, StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
+from ks_actors.processors import Processor, ProcessorContext
 from ks_actors.runtime import InstanceState
 from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine

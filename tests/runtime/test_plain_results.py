@@ -10,29 +10,10 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    Consumed,
-    ErrorContext,
-    GlobalTable,
-    HandlerResponse,
-    Materialized,
-    ProcessingFailed,
-    Processor,
-    ProcessorContext,
-    Produced,
-    PunctuationType,
-    Record,
-    Stream,
-    StreamsBuilder,
-    StreamsConfig,
-    StreamsError,
-    TopologyError,
-    ValueTransformer,
-    Window,
-    serdes,
-)
+from ks_actors import App, ErrorContext, HandlerResponse, ProcessingFailed, StreamsConfig, StreamsError, TopologyError, ValueTransformer, serdes
+from ks_actors.dsl import Consumed, GlobalTable, Materialized, Produced, Stream, StreamsBuilder, Window
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.processors import Processor, ProcessorContext, PunctuationType, Record
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT
 

@@ -7,26 +7,16 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    ErrorContext,
-    FailedRecord,
-    HandlerResponse,
-    LogError,
-    NotAuthorized,
-    ProductionFailed,
-    Response,
-    StreamsConfig,
-    TransactionAborted,
-    UncaughtResponse,
-)
+from ks_actors import FailedRecord, HandlerResponse, LogError, NotAuthorized, ProductionFailed, Response, StreamsConfig, TransactionAborted
 from ks_actors._errors import InvalidRecord, ProduceFailed, RecordTooLarge
+from ks_actors.config import ErrorContext
 from ks_actors.config._exception_handlers import DeadLetter
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.metrics import RecordingLevel
 from ks_actors.records._batch import Batch
-from ks_actors.runtime import InstanceState
+from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import RejectedRecords
 from ks_actors.runtime.shared import Metrics
 from ks_actors.task import Environment

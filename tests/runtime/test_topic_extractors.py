@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ks_actors import (
-    BufferConfig,
-    EmitStrategy,
-    Materialized,
-    Processor,
-    ProcessorContext,
-    Produced,
-    PunctuationType,
-    Record,
-    RecordContext,
-    StreamsBuilder,
-    Suppressed,
-    TimeWindows,
-    serdes,
-)
+from ks_actors import Processor, ProcessorContext, PunctuationType, Record, RecordContext, serdes
+from ks_actors.dsl import BufferConfig, EmitStrategy, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.records import Headers
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from tests.runtime.helpers import STRINGS, STRINGS_OUT

@@ -7,18 +7,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    Consumed,
-    Materialized,
-    ProcessingFailed,
-    Processor,
-    Produced,
-    ProductionFailed,
-    Record,
-    SerializationError,
-    StreamsBuilder,
-    stores,
-)
+from ks_actors import ProcessingFailed, Processor, ProductionFailed, Record, SerializationError, stores
+from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
 from ks_actors.serdes import STRING, Serde, checked_serializer
 from ks_actors.testing import AppHarness, TopologyTestDriver, run_app
 

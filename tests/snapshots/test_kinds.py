@@ -10,27 +10,11 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    Batch,
-    Consumed,
-    Processor,
-    ProcessorContext,
-    Produced,
-    Record,
-    SnapshotRefused,
-    StateStore,
-    StateStoreContext,
-    StreamsBuilder,
-    StreamsConfig,
-    ValueAndTimestamp,
-    Window,
-    Windowed,
-    serdes,
-    stores,
-)
+from ks_actors import App, Batch, Record, SnapshotRefused, StateStore, StateStoreContext, StreamsConfig, ValueAndTimestamp, serdes, stores
+from ks_actors.dsl import Consumed, Produced, StreamsBuilder, Window, Windowed
 from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.processors import Processor, ProcessorContext
 from ks_actors.runtime.snapshots import _bootstrap_versions
 from ks_actors.snapshots import Place, Shape, SnapshotReader, SnapshotWriter, SourcePosition, find_snapshots
 from ks_actors.testing import AppHarness, TestRecord, run_app

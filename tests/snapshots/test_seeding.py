@@ -11,20 +11,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors import (
-    App,
-    Batch,
-    LogError,
-    NotRunning,
-    Processor,
-    Record,
-    SnapshotFailed,
-    SnapshotRefused,
-    StreamsBuilder,
-    StreamsConfig,
-    serdes,
-    stores,
-)
+from ks_actors import App, Batch, LogError, NotRunning, Processor, Record, SnapshotFailed, SnapshotRefused, StreamsConfig, serdes, stores
+from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import IsolationLevel, TopicPartition, TransactionalProducer
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.embedded._member import EmbeddedMembership

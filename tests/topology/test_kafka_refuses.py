@@ -8,26 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ks_actors import (
-    BufferConfig,
-    Consumed,
-    EmitStrategy,
-    Joined,
-    JoinWindows,
-    Materialized,
-    Repartitioned,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    StreamsConfig,
-    Suppressed,
-    TimeWindows,
-    Topology,
-    UnlimitedWindows,
-    Window,
-    stores,
-)
+from ks_actors import SlidingWindows, StreamsBuilder, StreamsConfig, Suppressed, TimeWindows, Topology, UnlimitedWindows, Window, stores
 from ks_actors._errors import ConfigError, TopologyError
+from ks_actors.dsl import BufferConfig, Consumed, EmitStrategy, Joined, JoinWindows, Materialized, Repartitioned, SessionWindows
 from ks_actors.processors import Processor, Record
 from ks_actors.serdes import STRING
 

@@ -11,37 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ks_actors import (
-    App,
-    BufferConfig,
-    Consumed,
-    Grouped,
-    Joined,
-    JoinWindows,
-    Materialized,
-    Processor,
-    Produced,
-    Repartitioned,
-    SessionWindows,
-    SlidingWindows,
-    StreamJoined,
-    StreamsBuilder,
-    StreamsConfig,
-    Suppressed,
-    TimeWindows,
-    Topology,
-    TopologyError,
-    UnlimitedWindows,
-    Window,
-    Windowed,
-    serdes,
-    stores,
-)
+from ks_actors import App, StreamJoined, StreamsBuilder, StreamsConfig, Suppressed, TimeWindows, TopologyError, UnlimitedWindows, Windowed, serdes
 from ks_actors.batch import backfill
+from ks_actors.dsl import BufferConfig, Consumed, Grouped, Joined, JoinWindows, Materialized, Produced, Repartitioned, SessionWindows, SlidingWindows
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.processors import Processor
+from ks_actors.records import Window
 from ks_actors.task._environment import Environment, nodes_of
 from ks_actors.testing import TopologyTestDriver
-from ks_actors.topology import ProcessorNode, SinkNode, SourceNode
+from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, Topology, stores
 from tests.examples_of import examples
 
 S = serdes.STRING

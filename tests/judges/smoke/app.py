@@ -7,19 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ks_actors import (
-    App,
-    BufferConfig,
-    Consumed,
-    Grouped,
-    Materialized,
-    Produced,
-    StreamsBuilder,
-    Suppressed,
-    Table,
-    TimeWindows,
-    Windowed,
-)
+from ks_actors import App, BufferConfig, Consumed, Grouped, Materialized, Produced, StreamsBuilder, Suppressed, Table, TimeWindows, Windowed
 from ks_actors.serdes import DOUBLE, INTEGER, LONG, STRING
 from ks_actors.topology import Topology
 from tests.judges.drivers.member import config
