@@ -8,22 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ks_actors import (
-    App,
-    Consumed,
-    Grouped,
-    KsActorsError,
-    Materialized,
-    Processor,
-    Produced,
-    Record,
-    Repartitioned,
-    StreamsBuilder,
-    StreamsConfig,
-    TimeWindows,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-)  # fmt: skip
+from ks_actors import App, KsActorsError, Processor, Record, StreamsConfig, ValueAndTimestamp, ValueTimestampHeaders
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, Repartitioned, StreamsBuilder, TimeWindows
 from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import Batch
