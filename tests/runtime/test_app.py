@@ -21,7 +21,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, in_app, in_virtual_time, own_threads, states
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, in_app, in_virtual_time, own_threads, states
 from tests.waiting import until
 
 IN_AND_OUT = {"in": 2, "out": 1}
@@ -228,7 +228,6 @@ async def test_a_start_that_the_log_fails_leaves_nothing(step: str) -> None:
 # --- end ------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(), topics=IN_AND_OUT, commit_interval_ms=10_000)
 async def test_closing_commits(harness: AppHarness, guarantee: str) -> None:
     """Records processed before the close are committed by it: the next app does not see them again."""

@@ -15,7 +15,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.processors import FixedKeyProcessor
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -138,7 +138,6 @@ async def crash_now_and_then(harness: AppHarness, load: Load, random: Random, *,
     await harness.caught_up()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
 @in_virtual_time
 async def test_a_commit_never_passes_a_record_in_flight(seed: int, guarantee: str) -> None:
@@ -163,7 +162,6 @@ async def test_a_commit_never_passes_a_record_in_flight(seed: int, guarantee: st
         check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
 @in_virtual_time
 async def test_a_store_used_by_calls_survives_crashes(seed: int, guarantee: str) -> None:
@@ -180,7 +178,6 @@ async def test_a_store_used_by_calls_survives_crashes(seed: int, guarantee: str)
         check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
 @in_virtual_time
 async def test_a_rollback_redoes_records_in_flight(seed: int, guarantee: str) -> None:
@@ -209,7 +206,6 @@ async def test_a_rollback_redoes_records_in_flight(seed: int, guarantee: str) ->
         check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 @in_virtual_time
 async def test_a_worker_that_dies_takes_its_calls_in_flight_with_it(seed: int, guarantee: str) -> None:
@@ -242,7 +238,6 @@ async def test_a_worker_that_dies_takes_its_calls_in_flight_with_it(seed: int, g
         check_counts(await harness.read("out"), {f"k{key}": 10 for key in range(10)}, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> None:
     """Closing lets calls end, hands their results on and commits them; nothing is done again by the next app."""
@@ -262,7 +257,6 @@ async def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> N
         check_counts(await harness.read("out"), load.sent, EOS)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 @in_virtual_time
 async def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> None:
@@ -318,7 +312,6 @@ def stubborn_calls() -> tuple[Topology, asyncio.Event]:
     return builder.build(), let_go
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
     """A call that goes on although it was cancelled could write to a store that was rolled back: the app ends, by an error that names it."""
@@ -333,7 +326,6 @@ async def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
         assert await harness.read("out") == []
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> None:
     """When the handler decides to go on the tasks begin anew with new stores, after longer and longer rests; results of earlier calls are void."""

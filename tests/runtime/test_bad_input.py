@@ -39,7 +39,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1, "dead": 1}
 
@@ -87,7 +87,6 @@ def test_a_malformed_record_ends_the_app() -> None:
     assert error.__cause__ is not None
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(numbers(), topics=TOPICS, deserialization_exception_handler="continue", errors_dead_letter_queue_topic_name="dead")
 async def test_malformed_records_may_be_left_out(harness: AppHarness, guarantee: str) -> None:
     """With `continue` they are left out, counted, and committed over; with a dead letter queue they are there as they were, and why."""
@@ -498,7 +497,6 @@ def limit(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_full_disk_under_the_log(tmp_path: Path, guarantee: str) -> None:
     """When the log has no room the app ends with StorageFull, or goes on when told to; after there is room nothing is lost and nothing doubled."""
     asked: list[Exception] = []

@@ -15,7 +15,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
 
 Texts = list[Record[str, str]]
 
@@ -336,7 +336,6 @@ def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) 
 # --- commits and crashes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_nothing_is_committed_that_is_not_back(guarantee: str) -> None:
     """Neither offsets nor rows, as long as the function has not returned."""
@@ -387,7 +386,6 @@ def counted(seed: int) -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(5))
 @in_virtual_time
 async def test_after_a_crash_the_lot_is_given_again(seed: int, guarantee: str) -> None:

@@ -22,7 +22,7 @@ from ks_actors.runtime import UncaughtResponse, blocking
 from ks_actors.task.calls._blocking import needs_thread
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, check_counts, in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 
@@ -309,7 +309,6 @@ def gated(gate: Gate) -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_the_loop_is_free_while_code_blocks(guarantee: str, tmp_path: Path) -> None:
     """While a function holds its thread the loop goes round, records that are fetched meanwhile are kept, and a commit waits for the slice."""
     gate = Gate()
@@ -339,7 +338,6 @@ def test_the_loop_is_free_while_code_blocks(guarantee: str, tmp_path: Path) -> N
     run_for_real(gated(gate), tmp_path, test, processing_guarantee=guarantee, commit_interval_ms=10_000)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_errors_out_of_a_thread_are_handled(guarantee: str, tmp_path: Path) -> None:
     """An error of blocking code goes the way of all errors: the handler, the end of the worker, the rollback, and a new worker."""
     gate, errors = Gate(), []
@@ -359,7 +357,6 @@ def test_errors_out_of_a_thread_are_handled(guarantee: str, tmp_path: Path) -> N
     assert all("ValueError: bad value" in str(error) and "offset 1" in str(error) for error in errors)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 @in_virtual_time
 async def test_crashes_with_blocking_code(seed: int, guarantee: str) -> None:
@@ -393,7 +390,6 @@ def named_by(function: Any) -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", ["partitioner", "topic"])
 def test_sinks_may_block(kind: str, guarantee: str, tmp_path: Path) -> None:
     """A partitioner, and a function that names the topic of a sink, have a thread when they are declared; the loop stays free."""

@@ -21,7 +21,6 @@ from tests.examples_of import examples
 from tests.runtime.helpers import (
     ALOS,
     EOS,
-    GUARANTEES,
     STRINGS,
     STRINGS_OUT,
     Bomb,
@@ -120,7 +119,6 @@ class Stubborn(Processor[str, str, str, str]):
             raise LookupError(self.failures[1].pop())
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(processing(Stubborn), topics=TOPICS, uncaught_handler=replace)
 async def test_a_processor_that_cannot_be_closed_when_going_back(harness: AppHarness, guarantee: str) -> None:
     """When `close` raises while the task goes back to its last commit the app ends by that; the next one does all remaining work."""
@@ -159,7 +157,6 @@ async def test_processors_are_closed_when_the_app_ends_in_error(harness: AppHarn
 # --- workers --------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(12))
 @in_virtual_time
 async def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -> None:
@@ -223,7 +220,6 @@ def remembering() -> Topology:
     return topology
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(remembering(), topics=TOPICS)
 async def test_a_store_without_a_changelog_survives_a_crash(harness: AppHarness, guarantee: str) -> None:
     """The content of a store without a changelog is on disk when the commit has ended."""
@@ -235,7 +231,6 @@ async def test_a_store_without_a_changelog_survives_a_crash(harness: AppHarness,
     assert by_key(await harness.read("out")) == {"a": ["1", "2", "3"], "b": ["1", "2", "3"]}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(remembering(), topics=TOPICS, commit_interval_ms=1000, uncaught_handler=replace)
 async def test_a_store_without_a_changelog_on_a_full_disk(harness: AppHarness, guarantee: str) -> None:
     """When it cannot be written the commit fails, or, if the log has committed, the tasks begin anew from the log; nothing is doubled."""

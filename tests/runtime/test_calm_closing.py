@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-import pytest
-
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, in_virtual_time
+from tests.runtime.helpers import in_virtual_time
 from tests.runtime.test_parting import PARTITIONS, SLOW, TOPICS, settings
 from tests.runtime.test_separate_commits import Calls, committed_after, side_by_side
 
@@ -23,7 +21,6 @@ async def call_slowly(harness: AppHarness, other: AppHarness) -> None:
     await harness.kit.clock.advance(1.0)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_member_that_closes_goes_on_with_tasks_without_slow_calls(guarantee: str) -> None:
     """While slow calls end other tasks of the member are processed and committed as ever; all calls are made once."""
@@ -48,7 +45,6 @@ async def test_a_member_that_closes_goes_on_with_tasks_without_slow_calls(guaran
         assert Counter(record.value for record in await harness.read("quick-out")) == Counter(f"v{index}" for index in range(20))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_member_that_closes_begins_no_slow_calls(guarantee: str) -> None:
     """It closes when the calls end that were in flight then: records of those tasks, and of others like them, are left for the next owner."""
@@ -69,7 +65,6 @@ async def test_a_member_that_closes_begins_no_slow_calls(guarantee: str) -> None
         assert len(await harness.read("slow-out")) == 1 + PARTITIONS
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_calls_that_outlast_the_time_to_close_lose_nothing(guarantee: str) -> None:
     """Tasks that have gone on meanwhile are committed in the last part of that time."""

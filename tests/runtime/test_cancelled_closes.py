@@ -12,7 +12,7 @@ from ks_actors import ConfigError, Consumed, Materialized, ProcessingFailed, Pro
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, in_virtual_time
+from tests.runtime.helpers import in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
@@ -33,7 +33,6 @@ def slow(began: asyncio.Event) -> Topology:
 
 
 @pytest.mark.parametrize("way", ["argument", "setting"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_close_without_time_leaves_calls_in_flight_at_once(guarantee: str, way: str) -> None:
     """It raises nothing, and `run` returns: the records are processed again by the next instance."""
@@ -74,7 +73,6 @@ async def test_a_close_that_is_cancelled_ends_the_app(times: int) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 1, 5])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_short_limit_for_the_log_is_none_for_closing_stores(guarantee: str, timeout_ms: int) -> None:
     """The disk has its own time; the app ends without an error, and its results are committed."""
@@ -102,7 +100,6 @@ def test_a_config_that_an_internal_topic_cannot_have_is_refused() -> None:
         run_app(test, builder.build(), topics=TOPICS, topic_configs={"bogus": "1"})
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -> None:
     """The close does not wait for its tasks, and raises its error; work that others have finished is committed at least once."""

@@ -18,7 +18,7 @@ from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
 from tests.log.helpers import batch
-from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
+from tests.runtime.helpers import in_app, in_virtual_time
 from tests.waiting import until
 
 STRINGS = Consumed(STRING, STRING)
@@ -62,7 +62,6 @@ def elsewhere(one: AppHarness, partitions: int = 2) -> int:
 
 
 @pytest.mark.usefixtures("_untold")
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(ONE, topics=TOPICS, stall_warning_ms=WARNS_MS)
 async def test_partitions_that_nobody_reads_are_told_of(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The app is not caught up, and its waits, a figure and a line in the log name them; when the leader has gone they are read."""
@@ -93,7 +92,6 @@ async def test_partitions_that_nobody_reads_are_told_of(harness: AppHarness, gua
         assert caplog.text.count("is read again") == 2
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(ONE, topics=TOPICS)
 async def test_partitions_of_other_members_count_until_these_have_committed(harness: AppHarness, guarantee: str) -> None:
     """While another one is paused the app is not caught up, and the error names the partition; then it is, when the other has committed."""
@@ -111,7 +109,6 @@ async def test_partitions_of_other_members_count_until_these_have_committed(harn
         assert await values(harness) == ["orders-0", "orders-1"]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(ONE, topics=TOPICS)
 async def test_a_wait_of_a_paused_app_names_the_pause(harness: AppHarness, guarantee: str) -> None:
     """The error says what to do; after `resume` the same wait ends."""
@@ -125,7 +122,6 @@ async def test_a_wait_of_a_paused_app_names_the_pause(harness: AppHarness, guara
     assert await values(harness) == ["orders-0", "orders-1"]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(ONE, topics=TOPICS, auto_offset_reset="latest")
 async def test_unprocessed_records_are_not_waited_for(harness: AppHarness, guarantee: str) -> None:
     """Markers of transactions hold no records, and records before the latest are not read: another member commits nothing of either."""
@@ -159,7 +155,6 @@ def test_the_longer_the_wait_the_longer_between_two_commits() -> None:
     assert [pace.due(5_001) for _ in range(3)] == [False, True, False]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_waiting_for_a_log_that_does_not_answer_pauses_workers_seldom(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to commit until it does: fewer than 200 pauses in a minute and a half."""

@@ -11,7 +11,7 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime.commit import ChangelogEnds
 from ks_actors.runtime.messages import Written
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import by_key, counting, in_app, in_virtual_time
 from tests.runtime.test_restoring import records
 
 CHANGELOG = "app-counts-changelog"
@@ -24,7 +24,6 @@ async def make_anew(harness: AppHarness) -> None:
     await harness.log.create_topics([NewTopic(CHANGELOG, 1)])
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(), topics={"in": 1, "out": 1})
 async def test_a_changelog_that_is_made_anew_ends_the_app(harness: AppHarness, guarantee: str) -> None:
     """By ProductionFailed, before a commit: a restore from the new one would miss the rows that have not changed since."""
@@ -37,7 +36,6 @@ async def test_a_changelog_that_is_made_anew_ends_the_app(harness: AppHarness, g
     assert harness.log._groups.get("app").committed()[TopicPartition("in", 0)].offset == 3
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee: str) -> None:
     """It is asked once, and the state of the app is as it was."""
@@ -55,7 +53,6 @@ async def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee
         assert {key: max(counts) for key, counts in by_key(await harness.read("out")).items()} == {"a": 3, "b": 2}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(), topics={"in": 1, "out": 1})
 async def test_an_app_that_has_written_nothing_yet_knows_the_end_of_what_it_restored(harness: AppHarness, guarantee: str) -> None:
     """It ends as well at its first write, however many records it writes: the state is right, and the changelog is not."""

@@ -20,7 +20,7 @@ from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.input._start_policy import StartPolicy
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 T = TypeVar("T")
@@ -66,7 +66,6 @@ class Leader:
             await self._following
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(10))
 def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """In the middle of a rebalance, a commit or a restore: without an error, without a message to ended actors, and results are exact."""
@@ -93,7 +92,6 @@ def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: p
     assert "has stopped" not in caplog.text
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(guarantee: str) -> None:
     """A group in a new generation, with a leader that died before it assigned anything, takes no commits: the app leaves it at once all the same."""

@@ -24,7 +24,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.shared._state_directory import StateDirectory
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time, own_threads
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time, own_threads
 
 TOPICS = {"in": 4, "out": 1}
 BOUND_MS = 2_000
@@ -89,7 +89,6 @@ async def test_a_last_commit_without_an_answer_is_given_up(
 
 
 @pytest.mark.parametrize("operation", OTHERS)
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(), topics=TOPICS, commit_interval_ms=100)
 async def test_other_calls_without_an_answer_do_not_hold_up_the_end(
     harness: AppHarness, guarantee: str, operation: Operation, caplog: pytest.LogCaptureFixture
@@ -172,7 +171,6 @@ def waiting_for_ever(begun: asyncio.Event) -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_calls_in_flight_count_in_the_bound(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """A call of the user's that does not end is cancelled in time, and its records are processed again."""
@@ -184,7 +182,6 @@ async def test_calls_in_flight_count_in_the_bound(guarantee: str, caplog: pytest
         assert GIVEN_UP in caplog.text
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(), topics=TOPICS, commit_interval_ms=100)
 async def test_an_app_that_ends_by_an_error_ends_in_time(harness: AppHarness, guarantee: str) -> None:
     """It commits nothing any more, and waits for its log as long as one that is closed."""

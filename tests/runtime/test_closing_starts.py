@@ -22,7 +22,7 @@ from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
 from tests.examples_of import examples
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, by_key, check_counts, counting, echo, in_app, in_virtual_time, own_threads, states
+from tests.runtime.helpers import EOS, STRINGS, by_key, check_counts, counting, echo, in_app, in_virtual_time, own_threads, states
 from tests.runtime.outages import Line, Weather
 from tests.waiting import soon
 
@@ -61,7 +61,6 @@ async def close_soon(app: App) -> None:
         await app.close()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(20))
 def test_an_app_may_be_closed_at_any_moment_of_its_start(seed: int, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """While it fills global tables, restores, or joins: its start is NotRunning, nothing is left, and the next app has exact results."""
@@ -134,7 +133,6 @@ class NoRestoring(Connection):
         return await super().through(call, *args, **kwargs)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_tasks_that_run_while_others_restore_are_committed_when_the_start_is_closed(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closed before all tasks run, it is closed in order: work of running tasks is committed, and is not done again."""

@@ -32,7 +32,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
 
 FOREVER = 1_000_000
 IN = TopicPartition("in", 0)
@@ -82,7 +82,6 @@ class Committing(Processor[str, str, str, str]):
             self.context.commit()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(processing(Committing), topics={"in": 1, "out": 1}, commit_interval_ms=9_000)
 async def test_a_processor_may_ask_for_a_commit(harness: AppHarness, guarantee: str) -> None:
     """`context.commit()` has everything committed that was processed so far, at once."""
@@ -195,7 +194,6 @@ async def test_the_app_can_be_told_to_commit(harness: AppHarness) -> None:
 # --- what -----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(echo(), topics={"in": 1, "out": 1})
 async def test_the_time_of_a_partition_is_committed_with_its_offset(harness: AppHarness, guarantee: str) -> None:
     """The metadata of a position is Kafka Streams': base64 of a magic byte 2 and the partition's time; the next app goes on from that time."""
@@ -233,7 +231,6 @@ async def test_a_transaction_holds_the_records_of_its_offsets() -> None:
 # --- when it fails --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("operation", ["send", "commit", "commit_offsets"])
 @in_virtual_time
 async def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str) -> None:
@@ -262,7 +259,6 @@ async def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarante
         assert harness.app.metrics()["alive-workers"] == 1
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(), topics={"in": 1, "out": 1})
 async def test_a_commit_that_fails_ends_the_app_unless_told_otherwise(harness: AppHarness, guarantee: str) -> None:
     """Without a handler the app ends in ERROR with the log's error; uncommitted work is done by the next app."""
@@ -275,7 +271,6 @@ async def test_a_commit_that_fails_ends_the_app_unless_told_otherwise(harness: A
     check_counts(await harness.read("out"), {"a": 1}, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("error", [Fenced("somebody else has it"), IllegalGeneration("a new generation")])
 @in_virtual_time
 async def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guarantee: str) -> None:
@@ -393,7 +388,6 @@ class Punctuating(Processor[str, str, str, str]):
         self.context.forward(record)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(processing(Punctuating), topics={"in": 1, "out": 1})
 async def test_the_output_of_punctuators_is_committed(harness: AppHarness, guarantee: str) -> None:
     """Output without input is committed like any other."""
@@ -420,7 +414,6 @@ class Looking(Punctuating):
         self.context.get_state_store("kept").put("does", record.value)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("does", "commits"), [("read", False), ("touch", True), ("order", True)])
 @in_virtual_time
 async def test_a_punctuator_that_does_nothing_costs_no_commit(guarantee: str, does: str, commits: bool) -> None:

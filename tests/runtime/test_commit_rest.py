@@ -15,7 +15,7 @@ from ks_actors.runtime.messages import PauseForCommit
 from ks_actors.runtime.processing import _worker
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_virtual_time
 from tests.runtime.test_separate_commits import committed, committed_after
 
 LONG = 1_200.0
@@ -51,7 +51,6 @@ def _waits_for_a_retry() -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("topology", [_long_call, _behind_a_cache, _waits_for_a_retry])
 @in_virtual_time
 async def test_a_long_call_keeps_no_idle_app_busy(topology: Any, guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +82,6 @@ async def test_a_long_call_keeps_no_idle_app_busy(topology: Any, guarantee: str,
         assert harness.kit._dispatch.steps - steps < 5 * 40
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_work_beside_a_long_call_is_committed_in_time(guarantee: str) -> None:
     """The timer rests beside the call, and yet the records of others and the call's own result are committed by the interval."""

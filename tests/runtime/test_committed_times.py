@@ -11,7 +11,6 @@ from ks_actors import BufferConfig, Consumed, EmitStrategy, Materialized, Produc
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TEXTS = Produced(serdes.STRING, serdes.STRING)
@@ -50,7 +49,6 @@ async def committed(harness: AppHarness) -> OffsetAndMetadata:
 
 
 @pytest.mark.parametrize("final", [False, True])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_record_that_was_too_late_stays_so_after_an_upgrade(guarantee: str, final: bool) -> None:
     """New steps change the numbers in generated names; the time belongs to the store, which is named."""
 

@@ -11,7 +11,7 @@ from ks_actors import LogError, StorageFull, TransactionAborted
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import Load, check_counts, counting, in_app, in_virtual_time
 from tests.state.sqlite_engine import SqliteEngine
 
 pytestmark = pytest.mark.unmeasured
@@ -40,7 +40,6 @@ async def crash_now_and_then(harness: AppHarness, load: Load, random: Random, *,
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory", SqliteEngine])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 @in_virtual_time
 async def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: str, store: str) -> None:
@@ -59,7 +58,6 @@ async def test_a_crash_loses_nothing_and_doubles_nothing(seed: int, guarantee: s
         check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
 @in_app(counting("in_memory"), topics={"in": 2, "out": 1}, num_workers=2, commit_interval_ms=100, uncaught_handler=replace)
 async def test_failures_of_the_log_lose_nothing_and_double_nothing(harness: AppHarness, seed: int, guarantee: str) -> None:

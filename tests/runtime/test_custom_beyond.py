@@ -8,7 +8,7 @@ import pytest
 
 from ks_actors.state import write_checkpoint
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, in_app
+from tests.runtime.helpers import in_app
 from tests.runtime.test_custom_stores import counting
 from tests.runtime.test_giving_up import given_up
 from tests.state.test_custom import OnDisk, Transactional
@@ -16,7 +16,6 @@ from tests.state.test_custom import OnDisk, Transactional
 BEYOND = 1 << 40
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", [OnDisk, Transactional])
 @in_app(lambda kind: counting(kind), topics={"in": 1, "out": 1})
 async def test_a_custom_store_beyond_its_changelog_is_given_up_once(

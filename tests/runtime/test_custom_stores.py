@@ -14,7 +14,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, by_key, check_counts, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Load, by_key, check_counts, in_app, in_virtual_time
 from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
 from tests.waiting import until
 
@@ -100,7 +100,6 @@ async def test_at_least_once_nothing_is_lost(harness: AppHarness, kind: type[InM
     assert all(counted[key] >= count for key, count in load.sent.items())
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
 @in_virtual_time
 async def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: type[InMemory]) -> None:
@@ -125,7 +124,6 @@ async def test_a_failing_processor_rolls_its_store_back(guarantee: str, kind: ty
         assert set(values) <= {1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
 @in_virtual_time
 async def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str, kind: type[InMemory]) -> None:

@@ -14,7 +14,7 @@ from ks_actors.serdes import STRING
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, by_key, counting, in_app, in_virtual_time
 from tests.runtime.test_custom_stores import counting as counting_custom
 from tests.runtime.test_giving_up import counting as counting_in
 from tests.runtime.test_giving_up import given_up, store
@@ -66,7 +66,6 @@ class Asked:
 
 
 @pytest.mark.parametrize("what", ["task", "app", "state_dir"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_an_app_whose_directory_is_deleted_goes_on(guarantee: str, what: str, caplog: pytest.LogCaptureFixture) -> None:
     """By one that cleans up temporary files, say. All is counted right, and one warning says it."""
@@ -89,7 +88,6 @@ async def test_an_app_whose_directory_is_deleted_goes_on(guarantee: str, what: s
         assert not asked.errors
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_table_that_cannot_be_read_is_restored(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Although the database can be opened with it: RocksDB reads a block when it is asked for."""
@@ -123,7 +121,6 @@ async def test_a_close_that_finds_damage_loses_nothing(harness: AppHarness, capl
     assert await counts(harness) == {2}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting_in(store("a"), store("local", logging=False)), topics=TOPICS)
 async def test_the_only_copy_of_a_store_is_not_deleted(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The app ends, by an error that names the store, its directory, and the remedy."""

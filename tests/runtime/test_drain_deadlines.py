@@ -6,19 +6,16 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from ks_actors import TaskId
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.runtime.commit._drains import Drains
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT
 
 # The seconds that the call of each topic's record takes.
 CALLS = {"first": 3.0, "second": 5.3, "third": 0.0}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_drain_that_is_over_wakes_nobody_while_a_commit_waits(guarantee: str) -> None:
     """A task has come to rest, and its deadline passes while a commit waits for the log and a later drain goes on: no timer turns the loop."""
     builder = StreamsBuilder()

@@ -13,12 +13,11 @@ from ks_actors import StreamsBuilder, TaskId
 from ks_actors.log import TopicPartition
 from ks_actors.runtime.commit._drains import Drains
 from ks_actors.testing import AppHarness, TestRecord
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_virtual_time
 
 IN = TopicPartition("in", 0)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("interval", "seconds"), [(5.0, 0.4), (5.0, 0.6), (5.0, 2.0), (0.1, 0.03), (0.1, 0.05)])
 @in_virtual_time
 async def test_a_record_is_committed_within_an_interval_and_a_call(interval: float, seconds: float, guarantee: str) -> None:

@@ -83,7 +83,6 @@ def test_the_driver_shows_the_output_of_an_app(guarantee: str, kinds: list[str])
     run_app(test, dividing(), topics={"in": 1, "out": 1, "letters": 1}, processing_guarantee=guarantee, **CONTINUE)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", [NO_KEY, NO_VALUE, RAISES, TOO_LARGE])
 @pytest.mark.parametrize("before", [0, 1, 70])
 def test_the_letter_of_a_record_that_ends_processing(kind: str, guarantee: str, before: int) -> None:

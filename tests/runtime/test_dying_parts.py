@@ -16,7 +16,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -43,7 +43,6 @@ class Strange:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("part", PARTS)
 @in_app(counting("rocksdb"), topics=TOPICS, uncaught_handler=replace)
 async def test_a_part_that_dies_ends_the_app(harness: AppHarness, part: str, guarantee: str, seed: int) -> None:
@@ -64,7 +63,6 @@ async def test_a_part_that_dies_ends_the_app(harness: AppHarness, part: str, gua
     check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_that_dies_while_the_app_closes(part: str, guarantee: str) -> None:
     """Closing comes to its end all the same, with or without an error; the next app does all that is left."""
@@ -90,7 +88,6 @@ def test_a_part_that_dies_while_the_app_closes(part: str, guarantee: str) -> Non
 
 
 @pytest.mark.parametrize("handler", [None, replace])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_log_that_is_closed_ends_the_app(guarantee: str, handler: Callable[[Exception], UncaughtResponse] | None) -> None:
     """A log that is closed under an app ends it, with any handler: it does not come back."""
@@ -152,7 +149,6 @@ class Broken:
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize("times", [1, 5])
 @pytest.mark.parametrize("method", ["publish", "changelog", "open", "restore", "persist_unlogged", "give_up"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unwritable state ends the app, or its tasks begin anew from the log, as the handler says; results are those of the guarantee."""
@@ -196,7 +192,6 @@ async def test_state_that_cannot_be_written(guarantee: str, method: str, times: 
         assert len(asked) <= 2 * times
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_changelog_record_that_is_none(guarantee: str) -> None:
     """A record of a changelog that cannot be taken in ends the start, by an error that names store, topic and partition."""
@@ -215,7 +210,6 @@ async def test_a_changelog_record_that_is_none(guarantee: str) -> None:
             await harness.start()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_value_that_the_store_cannot_encode(guarantee: str) -> None:
     """A value that a store's serde refuses is refused where it is written, or at the commit: the handler is asked, and nothing is lost."""

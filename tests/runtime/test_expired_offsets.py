@@ -7,7 +7,7 @@ import pytest
 from ks_actors.log import TopicPartition
 from ks_actors.testing import AppHarness
 from tests.log.helpers import outgoing
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, by_key, counting, in_app
+from tests.runtime.helpers import ALOS, EOS, by_key, counting, in_app
 
 TOPICS = {"in": 1, "out": 1}
 
@@ -93,7 +93,6 @@ async def test_at_least_once_no_output_is_left_out(harness: AppHarness, caplog: 
     assert "starting at offset 0, as auto_offset_reset says" in caplog.text
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("rocksdb"), topics=TOPICS)
 async def test_an_app_that_begins_is_told_nothing(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Without state there is nothing to go on with."""

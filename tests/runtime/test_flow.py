@@ -15,7 +15,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
 
 
 def merged() -> Topology:
@@ -184,7 +184,6 @@ async def test_a_buffer_that_goes_away_makes_room(harness: AppHarness) -> None:
         assert second.app.metrics()["process-total"] == 100
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_processing_waits_for_the_output(guarantee: str) -> None:
     """When a lot of output waits to be written, no more is processed until it has been."""

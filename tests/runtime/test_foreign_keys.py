@@ -15,7 +15,7 @@ from ks_actors.dsl import Materialized, Repartitioned, StreamsBuilder, TableJoin
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT
 
 pytestmark = pytest.mark.unmeasured
 
@@ -113,7 +113,6 @@ def run(seed: int, built: Topology, *, left: bool, crashes: int, **config: Any) 
     return dict(got), dict(expected)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
 def test_an_inner_join_ends_as_the_join_of_both_tables(seed: int, guarantee: str) -> None:
     """The join sends the delete also where Kafka Streams drops it because the left row has changed meanwhile."""
@@ -137,7 +136,6 @@ def test_tables_with_a_history_are_joined_as_they_are_last(left: bool) -> None:
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_left_join_ends_as_the_join_of_both_tables(seed: int, guarantee: str, store: str) -> None:
     """With tables of different numbers of partitions: foreign keys move between tasks, rows come and go on both sides, and the app crashes."""

@@ -12,7 +12,7 @@ from ks_actors.dsl import JoinWindows, Materialized, StreamJoined, StreamsBuilde
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_virtual_time
 from tests.runtime.test_origins import CLOSING, GROUPED
 
 FOREIGN: list[tuple[bytes | None, bytes | None]] = [(b"", b"v"), (b"k", b""), (b"short", bytes(7)), (b"kk", None), (b"\xff" * 40, bytes(8))]
@@ -70,7 +70,6 @@ async def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tup
         assert "reset the application" in str(error)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(
     "foreign", [*FOREIGN, (None, b"v"), (None, None), (b"k", b"v"), (b"k", b"\0\0\0\1x\1"), (b"k", b"\0\0\0\1x\2"), (None, b"\0\0\0\1x\1")]
 )

@@ -20,7 +20,7 @@ from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreSpec, Topology
-from tests.runtime.helpers import GUARANTEES, by_key, in_app, in_virtual_time
+from tests.runtime.helpers import by_key, in_app, in_virtual_time
 
 STRINGS = Consumed(STRING, STRING)
 TOPICS = {"in": 1, "out": 1}
@@ -86,7 +86,6 @@ def lose(database: Path) -> None:
 HARMS = [(damage, "Corruption"), (lose, "No such file")]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(store("a"), store("b"), store("local", logging=False)), topics=TOPICS)
 async def test_a_store_that_is_beyond_its_changelog_is_restored_alone(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The store beside it, which has no changelog, counts on."""
@@ -102,7 +101,6 @@ async def test_a_store_that_is_beyond_its_changelog_is_restored_alone(harness: A
     assert re.fullmatch(f"the local state of store a of task 0_0, in {directory}, is deleted, and restored from its changelog: {reason}", line)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(store("a"), store("local", logging=False)), topics=TOPICS)
 async def test_a_store_without_offset_is_restored_alone(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """A crash has interrupted its first write, or it had no changelog before."""
@@ -146,7 +144,6 @@ def flip(database: Path, share: float) -> None:
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(store("a"), store("b")), topics=TOPICS)
 async def test_a_flipped_bit_of_a_table_file_is_told(harness: AppHarness, guarantee: str, share: float, caplog: pytest.LogCaptureFixture) -> None:
     """Wherever it is: stores with changelogs are restored with one warning."""
@@ -161,7 +158,6 @@ async def test_a_flipped_bit_of_a_table_file_is_told(harness: AppHarness, guaran
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(store("a"), store("local", logging=False)), topics=TOPICS)
 async def test_a_flipped_bit_of_the_only_copy_of_a_store_ends_the_app(
     harness: AppHarness, guarantee: str, share: float, caplog: pytest.LogCaptureFixture
@@ -183,7 +179,6 @@ async def test_a_flipped_bit_of_the_only_copy_of_a_store_ends_the_app(
 
 
 @pytest.mark.parametrize("harm", [harm for harm, _ in HARMS])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(store("a"), store("local", logging=False)), topics=TOPICS)
 async def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
     harness: AppHarness, guarantee: str, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
@@ -203,7 +198,6 @@ async def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
     assert await counted(harness) == "2,2"
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_store_of_another_kind_begins_from_its_changelog_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The next version of the topology keeps the stores that it can: the other store counts on."""
@@ -235,7 +229,6 @@ async def test_the_only_copy_of_a_store_whose_kind_has_changed_is_kept() -> None
         assert await counted(harness) == "2"
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(store("a")), topics=TOPICS)
 async def test_a_changelog_that_retention_has_emptied_costs_no_state_exactly_once(
     harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture
@@ -388,7 +381,6 @@ def test_tasks_whose_only_state_is_ones_own_are_remembered(tmp_path: Path) -> No
     assert stored_offsets(tmp_path, SharedResources()) == {}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_store_of_ones_own_without_offset_is_restored_alone(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its directory is given up with a warning when there was something in it, and in silence when there was nothing to lose."""

@@ -81,7 +81,6 @@ def place(letter: TestRecord[Any, Any]) -> tuple[bytes | None, ...]:
     return tuple(headers[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset"))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("kind", "error"), [(NO_KEY, b"UnicodeDecodeError"), (NO_VALUE, b"UnicodeDecodeError"), (RAISES, b"ValueError")])
 @in_app(keeping(), topics=TOPICS, start=False, **handling())
 async def test_a_letter_of_a_global_store_is_written_like_one_of_a_task(harness: AppHarness, kind: str, error: bytes, guarantee: str) -> None:
@@ -100,7 +99,6 @@ async def test_a_letter_of_a_global_store_is_written_like_one_of_a_task(harness:
     assert await harness.app.store("names").get("a") == "n"
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("running", [False, True])
 @pytest.mark.parametrize(("kind", "error"), [(NO_VALUE, DeserializationFailed), (RAISES, ProcessingFailed)])
 @in_virtual_time
@@ -244,7 +242,6 @@ def test_the_drivers_show_letters_of_global_stores_at_once(kind: str) -> None:
     asyncio.run(other())
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("kind", "error"), [(NO_VALUE, DeserializationFailed), (RAISES, ProcessingFailed)])
 def test_the_driver_shows_the_letter_of_a_record_that_ends_a_global_store(kind: str, error: type[Exception], guarantee: str) -> None:
     """The call raises, and the letter is there, as it is when an app ends."""

@@ -18,7 +18,7 @@ from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import StoreType
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 1, "out": 1, "names": 3}
@@ -70,7 +70,6 @@ async def until_came(harness: AppHarness, count: int) -> None:
     await harness.kit.clock.advance(0.1)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
 @in_app(lambda store: keeping(store), topics=TOPICS, start=False)
 async def test_a_start_goes_on_from_the_state_on_disk(harness: AppHarness, store: StoreType, guarantee: str) -> None:

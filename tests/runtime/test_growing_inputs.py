@@ -13,7 +13,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
 
 
 def handler_that_counts(asked: list[Exception]) -> Any:
@@ -28,7 +28,6 @@ async def committed(harness: AppHarness) -> dict[TopicPartition, int]:
     return {partition: offset.offset for partition, offset in harness.log._groups.get("app").committed().items()}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 @in_virtual_time
 async def test_a_partition_that_is_added_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
@@ -63,7 +62,6 @@ def inner_join() -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(
     ("make", "told"),
     [
@@ -145,7 +143,6 @@ def table_by_its_topic() -> Topology:
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_that_grows(guarantee: str, replicas: int) -> None:
     """The rows of the new partition are restored from it, as others are from theirs, also where the disk is gone."""
@@ -183,7 +180,6 @@ async def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_tha
         assert await rows(harness, other) == {"a": "anne", "b": "bob", "c": "carl"}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("topic", ["in", "app-by-value-repartition"])
 @in_app(counting(repartition=True), topics={"in": 2, "out": 1})
 async def test_an_input_that_is_deleted_ends_every_member(harness: AppHarness, guarantee: str, topic: str) -> None:

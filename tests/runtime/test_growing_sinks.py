@@ -17,7 +17,7 @@ from ks_actors.runtime.output import _collector
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 KEYS = [f"k{number}" for number in range(40)]
 MAX_AGE_MS = 60_000
@@ -55,7 +55,6 @@ async def feed(harness: AppHarness, keys: Iterable[str] = KEYS) -> None:
 
 
 @pytest.mark.parametrize("by_record", [False, True])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_records_go_to_partitions_that_were_added_to_their_topic(guarantee: str, by_record: bool) -> None:
     """Within metadata_max_age_ms of the growth, by Kafka's partitioner among all that there are."""
@@ -102,7 +101,6 @@ async def test_a_partitioner_is_asked_with_the_number_of_partitions_that_there_i
         assert await places(harness) == {"a": {1}, "b": {3}}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_partitioner_is_asked_about_topics_that_came_after_the_start(guarantee: str) -> None:
     """For each record, from the first one on; with no partition for a record it is dropped, with several it goes to each."""
@@ -180,7 +178,6 @@ async def test_a_partitioner_that_fails_for_a_topic_that_came_late_ends_the_app(
         assert harness.log._groups.get("app").committed() == {}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(
     passing_on(), topics={"in": 1, "out": 2, "letters": 1}, production_exception_handler="continue", errors_dead_letter_queue_topic_name="letters"
 )

@@ -14,7 +14,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -40,7 +40,6 @@ async def test_instances_share_the_tasks(harness: AppHarness) -> None:
     assert tasks(harness) == everything
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
 @in_virtual_time
 async def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> None:
@@ -92,7 +91,6 @@ async def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> No
         assert harness.app.state is InstanceState.RUNNING
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 @in_app(counting("in_memory"), topics={"in": 2, "out": 1}, commit_interval_ms=100)
 async def test_an_app_that_loses_its_membership_joins_again(harness: AppHarness, seed: int, guarantee: str) -> None:
@@ -149,7 +147,6 @@ def test_tasks_that_are_lost_while_the_group_rebalances_are_given_out_again() ->
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("in_memory"), topics={"in": 4, "out": 1}, commit_interval_ms=200)
 async def test_a_member_that_has_died_does_not_stop_the_others(harness: AppHarness, guarantee: str) -> None:
     """While the group waits for a member that will never answer, the others go on and commit: no transaction gets too old."""

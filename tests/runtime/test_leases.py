@@ -19,7 +19,7 @@ from ks_actors.runtime.messages import Lease
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._worker import Worker
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, GUARANTEES, by_key, counting, echo
+from tests.runtime.helpers import ALOS, by_key, counting, echo
 
 SLICE_MS = 5.0
 work, give_back = Worker._work, Worker._give_back
@@ -116,7 +116,6 @@ class Failing:
             raise RuntimeError(f"boom at {key}")
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_task_that_fails_fails_alone(guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a lease in which a task fails the tasks before it are done, and those behind it are processed by others; at least once, each record once."""

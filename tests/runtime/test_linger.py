@@ -10,7 +10,7 @@ from ks_actors import Consumed, Produced, StreamsBuilder, serdes
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import Committer
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, echo, in_app, in_virtual_time
 
 SECONDS = 10
 RECORDS = 2_000
@@ -98,7 +98,6 @@ async def test_an_app_without_records_does_not_stop_its_workers(harness: AppHarn
 
 
 @pytest.mark.parametrize("interval_ms", [0, 1, 100, 3_000])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_an_app_without_records_does_not_wake_up_each_interval(guarantee: str, interval_ms: int, timers: list[m.CommitTimer]) -> None:
     """The commit timer rests for a second while there is nothing to commit; work that begins has its commit within the interval."""
@@ -162,7 +161,6 @@ async def test_exactly_once_a_call_after_a_quiet_interval_is_committed_when_it_e
         assert harness.app.metrics()["commit-total"] > commits + 1
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(echo(), topics=TOPICS, commit_interval_ms=100)
 async def test_the_commit_timer_does_not_rest_while_a_worker_has_a_task(harness: AppHarness, guarantee: str, timers: list[m.CommitTimer]) -> None:
     """A thread may be at a punctuator, and nobody knows yet whether it makes something to commit."""

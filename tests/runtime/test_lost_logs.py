@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from ks_actors import BufferConfig, LogError, LogTruncated, Materialized, StreamsBuilder, Suppressed, TaskId, TimeWindows, blocking, serdes
 from ks_actors.log import Fetched, IsolationLevel, OffsetAndMetadata, TopicPartition
 from ks_actors.records import Batch
@@ -18,7 +16,7 @@ from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.task import Position
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app, in_virtual_time
 
 IN = TopicPartition("in", 0)
 SETTINGS: dict[str, Any] = {
@@ -62,7 +60,6 @@ async def roll_back(harness: AppHarness, bomb: Bomb, guarantee: str) -> None:
         assert found[10:] == of("new", range(20))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_rollback_does_not_go_to_a_position_of_the_former_log(guarantee: str) -> None:
     """It goes to the first record of the new one, although the committed position lies within it by then."""
@@ -75,7 +72,6 @@ async def test_a_rollback_does_not_go_to_a_position_of_the_former_log(guarantee:
         await roll_back(harness, bomb, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_commit_under_way_does_not_bring_back_a_position_of_the_former_log(guarantee: str) -> None:
     """A rollback behind it goes to the first record of the new log, too."""
@@ -92,7 +88,6 @@ async def test_a_commit_under_way_does_not_bring_back_a_position_of_the_former_l
         await roll_back(harness, bomb, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(echo(), topics={"in": 1, "out": 1}, commit_interval_ms=60_000, **SETTINGS)
 async def test_a_restart_begins_with_the_new_log_though_records_of_the_former_one_are_buffered(harness: AppHarness, guarantee: str) -> None:
     """Their offsets are not committed: in the new log other records have them."""
@@ -113,7 +108,6 @@ async def test_a_restart_begins_with_the_new_log_though_records_of_the_former_on
     assert found[-25:] == of("new", range(25))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_rollback_during_the_look_up_of_the_new_position_does_not_void_it(guarantee: str) -> None:
     """Otherwise the app would go on at the last commit's position, in the new log."""
@@ -145,7 +139,6 @@ def committed(harness: AppHarness) -> int:
     return harness.log._groups.get("app").committed()[IN].offset
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(echo(), topics={"in": 1, "out": 1}, commit_interval_ms=60_000, **SETTINGS)
 async def test_a_commit_under_way_is_followed_by_one_of_the_new_position(harness: AppHarness, guarantee: str) -> None:
     """At once: until then a start would go to a position of the former log."""
@@ -265,7 +258,6 @@ async def test_a_move_that_waits_for_a_thread_is_ahead_of_the_commit() -> None:
         assert inputs.committed[IN].offset == 8
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("in_memory"), topics={"in": 1, "out": 1})
 async def test_a_restore_ends_where_the_changelog_ends_now(harness: AppHarness, guarantee: str) -> None:
     """A changelog that loses its records behind the look-up of its end would never reach it."""

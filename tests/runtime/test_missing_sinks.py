@@ -7,10 +7,9 @@ import pytest
 from ks_actors import InstanceState, MissingSinkTopics, MissingSourceTopics
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting, echo, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, in_virtual_time
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None:
     """By one error that names each topic with the nodes that write to it, and the remedy; no topic is made, and no member joins."""

@@ -13,14 +13,13 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records._batch import Batch
 from ks_actors.runtime.commit import _drains
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT
 from tests.runtime.test_threads import gated
 from tests.waiting import until
 
 COUNTED, CALLED = TopicPartition("counted", 0), TopicPartition("called", 0)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_calls_are_left_out_when_a_slow_cache_is_at_rest(guarantee: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache is waited for beyond the grace of a commit; calls that are in flight when it is at rest are left out as they are without it."""
     monkeypatch.setattr(_drains, "_GRACE_S", 0.0)

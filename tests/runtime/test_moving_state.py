@@ -13,7 +13,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import GUARANTEES, Load, check_counts, counting, in_virtual_time
+from tests.runtime.helpers import Load, check_counts, counting, in_virtual_time
 from tests.runtime.test_dying_parts import Broken, Strange, child, replace
 
 pytestmark = pytest.mark.unmeasured
@@ -22,7 +22,6 @@ TOPICS = {"in": 4, "out": 1}
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a step of writing to disk fails the handler decides; committed changes are in the changelog, and come from there."""
@@ -63,7 +62,6 @@ async def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: boo
         check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task with unwritable state that moves to another instance moves all the same: the log has its state."""
@@ -95,7 +93,6 @@ async def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: p
         check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> None:
     """Tasks that are given up while they are on their way are begun again later, whole."""
     for seed in range(examples(12)):

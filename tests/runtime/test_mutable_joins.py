@@ -9,14 +9,13 @@ import pytest
 from ks_actors import Consumed, Produced, serdes
 from ks_actors.dsl import JoinWindows, StreamJoined, StreamsBuilder
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, in_virtual_time
+from tests.runtime.helpers import in_virtual_time
 
 ROWS = serdes.json(dict)
 PLAIN = serdes.Serde.of(str.encode, bytes.decode)
 """Text whose serde promises nothing."""
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store_type", ["rocksdb", "in_memory"])
 @pytest.mark.parametrize("key", [serdes.STRING, PLAIN])
 @pytest.mark.parametrize("method", ["join", "left_join", "outer_join"])

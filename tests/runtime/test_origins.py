@@ -27,7 +27,7 @@ from ks_actors.task import _record_queue
 from ks_actors.task.origins import _leaves
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT
 
 JOINED = StreamJoined(serdes.STRING, serdes.STRING, serdes.STRING)
 GROUPED = Grouped(serdes.STRING, serdes.STRING)
@@ -80,7 +80,6 @@ def suppressed(builder: StreamsBuilder) -> Any:
 HELD = (("in", "a", "bad", 0), ("in", "b", "good", 20))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_suppressed_row_keeps_topic_and_offset_over_a_restart(guarantee: str) -> None:
     """They are in the changelog, as in Kafka Streams; the positions read are known as long as the task is not started anew."""
     builder = StreamsBuilder()

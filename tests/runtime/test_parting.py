@@ -10,7 +10,7 @@ import pytest
 
 from ks_actors import UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, in_virtual_time
+from tests.runtime.helpers import in_virtual_time
 from tests.runtime.test_separate_commits import Calls, committed_after, side_by_side
 
 PARTITIONS = 4
@@ -34,7 +34,6 @@ def slow_tasks(harness: AppHarness) -> int:
     return sum(task.subtopology == SLOW for task in harness.app._metrics.tasks)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_task_that_moves_waits_for_its_own_calls_only(guarantee: str) -> None:
     """When a member joins, tasks without slow calls go on here or there at once; those with slow calls move when the calls have ended, once each."""
@@ -56,7 +55,6 @@ async def test_a_task_that_moves_waits_for_its_own_calls_only(guarantee: str) ->
         assert set(slow.made.values()) == set(quick.made.values()) == {1}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_task_that_is_not_to_move_any_more_is_read_on(guarantee: str) -> None:
     """A member that leaves before tasks have come to it gives them back: they are read on here when their calls have ended, and nothing twice."""
@@ -72,7 +70,6 @@ async def test_a_task_that_is_not_to_move_any_more_is_read_on(guarantee: str) ->
         assert len(await harness.read("slow-out")) == 2 * PARTITIONS
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("loses", ["harness", "other", "crash"])
 @in_virtual_time
 async def test_a_membership_that_is_lost_meanwhile_loses_nothing(loses: str, guarantee: str) -> None:
@@ -94,7 +91,6 @@ async def test_a_membership_that_is_lost_meanwhile_loses_nothing(loses: str, gua
             assert guarantee == "at_least_once" or results.total() == PARTITIONS
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_call_that_does_not_end_keeps_its_task_for_max_drain_ms(guarantee: str) -> None:
     """The task fails alone after that time, and moves without the call, which the other member makes again."""

@@ -14,7 +14,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
+from tests.runtime.helpers import in_app, in_virtual_time
 
 STRINGS = Consumed(STRING, STRING)
 AGE_MS = 20_000
@@ -51,7 +51,6 @@ async def until_read(harness: AppHarness, count: int, within_ms: int) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("members", [1, 2])
 @in_app(following(), topics={"in-a": 1, **OUT}, metadata_max_age_ms=AGE_MS)
 async def test_topics_that_come_are_read_within_the_age_of_metadata(harness: AppHarness, guarantee: str, members: int) -> None:
@@ -70,7 +69,6 @@ async def test_topics_that_come_are_read_within_the_age_of_metadata(harness: App
         assert await values(harness) == ["1", "2", "3", "4", "5", "6"]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("counted", ["", "counted", "by_value"])
 @in_virtual_time
 async def test_an_app_may_start_before_any_topic_matches(guarantee: str, counted: str) -> None:
@@ -88,7 +86,6 @@ async def test_an_app_may_start_before_any_topic_matches(guarantee: str, counted
         assert bool(internal) == bool(counted)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(following(), topics={"in-a": 1, "in-b": 1, **OUT}, metadata_max_age_ms=AGE_MS)
 async def test_topics_that_are_deleted_leave(harness: AppHarness, guarantee: str) -> None:
     """The app goes on with the others, and a topic that comes again by that name is read from its begin."""
@@ -106,7 +103,6 @@ async def test_topics_that_are_deleted_leave(harness: AppHarness, guarantee: str
     assert harness.app.state.name == "RUNNING"
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(following(counted=True), topics={"in-a": 1, **OUT}, metadata_max_age_ms=AGE_MS)
 async def test_a_topic_that_the_state_does_not_fit_ends_the_app(harness: AppHarness, guarantee: str) -> None:
     """A changelog has as many partitions as there were tasks: the error names it, and both numbers."""
@@ -183,7 +179,6 @@ async def test_patterns_never_match_internal_topics() -> None:
         assert read == {TopicPartition("in", 0)}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("turns", range(0, 60, 4))
 @in_app(following(), topics={"in-a": 1, "in-b": 1, **OUT}, metadata_max_age_ms=AGE_MS)
 async def test_a_topic_that_comes_again_at_once_is_read(harness: AppHarness, guarantee: str, turns: int) -> None:
@@ -198,7 +193,6 @@ async def test_a_topic_that_comes_again_at_once_is_read(harness: AppHarness, gua
     assert await values(harness) == ["1", "2"]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(
     following(),
     topics={"in-a": 1, "in-b": 1, **OUT},

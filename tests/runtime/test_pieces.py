@@ -32,7 +32,7 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, by_key, echo, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key, echo, in_virtual_time
 
 P = TopicPartition("t", 0)
 
@@ -220,7 +220,6 @@ async def test_processors_may_say_when_punctuations_begin() -> None:
 # --- progress of processors -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_emitted_results_of_closed_windows_are_not_emitted_again(guarantee: str) -> None:
     """The time up to which closed windows were emitted is committed with the positions: neither a restart nor a crash emits them again."""

@@ -13,7 +13,7 @@ from ks_actors.lifecycle._backoff import TaskBackoff
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, by_key, counting, echo, in_virtual_time
+from tests.runtime.helpers import by_key, counting, echo, in_virtual_time
 
 
 class Poison:
@@ -37,7 +37,6 @@ def replace(_: Exception) -> UncaughtResponse:
     return UncaughtResponse.REPLACE_WORKER
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("workers", [1, 3])
 @in_virtual_time
 async def test_a_record_that_fails_again_and_again_is_tried_less_and_less_often(guarantee: str, workers: int) -> None:
@@ -70,7 +69,6 @@ async def test_a_record_that_fails_again_and_again_is_tried_less_and_less_often(
         assert found["b"] == [str(number) for number in range(100)]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_tasks_that_fail_do_not_end_each_others_rests(guarantee: str) -> None:
     """Two of them, exactly once with one transaction: both are tried less and less often, and the third goes on."""

@@ -20,7 +20,7 @@ from ks_actors.runtime.processing._task_manager import TaskManager
 from ks_actors.task._task import Task
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, echo, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Bomb, echo, in_app, in_virtual_time
 
 dispatch = TaskManager._dispatch
 
@@ -77,7 +77,6 @@ def everything(bomb: Bomb) -> Topology:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_the_known_ready_tasks_are_the_ready_ones(guarantee: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each message, of any kind, the ready tasks are those that say so when all are asked; and in the end all is processed."""

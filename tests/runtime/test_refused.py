@@ -21,7 +21,7 @@ from ks_actors.runtime.output import RejectedRecords
 from ks_actors.runtime.shared import Metrics
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, echo, in_app, in_virtual_time
 
 SMALL: dict[str, Any] = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"}), "letters": 2}
 BIG = "x" * 1000
@@ -40,7 +40,6 @@ class Asked:
         return Response(self._answer, context.dead_letters(error))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_only_refused_records_are_left_out(guarantee: str) -> None:
     """Of a batch with records that are too large these are left out, asked about and counted once; all others are written, in order, once."""
@@ -58,7 +57,6 @@ async def test_only_refused_records_are_left_out(guarantee: str) -> None:
         assert harness.app.metrics()["dropped-records-total"] == 5
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_equal_records_are_each_left_out(guarantee: str) -> None:
     """Records with the same key and value are asked about one by one, and counted so."""
@@ -71,7 +69,6 @@ async def test_equal_records_are_each_left_out(guarantee: str) -> None:
         assert len(asked.values) == harness.app.metrics()["dropped-records-total"] == 6
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(echo(), topics=SMALL, production_exception_handler="continue", errors_dead_letter_queue_topic_name="letters")
 async def test_refused_records_go_to_the_dead_letter_queue(harness: AppHarness, guarantee: str) -> None:
     """With `continue` and a dead letter queue each refused record is there once, with the error, committed with all the rest."""
@@ -84,7 +81,6 @@ async def test_refused_records_go_to_the_dead_letter_queue(harness: AppHarness, 
     assert headers["__streams.errors.exception"] == b"ks_actors._errors.RecordTooLarge"
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_letter_that_is_refused_too(guarantee: str) -> None:
     """A dead letter that its topic cannot hold either is asked about, and left out: no letter is written about it."""
@@ -99,7 +95,6 @@ async def test_a_letter_that_is_refused_too(guarantee: str) -> None:
         assert harness.app.metrics()["dropped-records-total"] == 2
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_record_without_a_key_for_a_compacted_topic(guarantee: str) -> None:
     """A record that a compacted topic cannot hold is dropped like one that is too large."""
@@ -111,7 +106,6 @@ async def test_a_record_without_a_key_for_a_compacted_topic(guarantee: str) -> N
         assert harness.app.metrics()["dropped-records-total"] == 2
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_topic_that_is_not_there(guarantee: str) -> None:
     """Where the error is about no record in particular all of the partition are dropped; those of other topics are written."""
@@ -128,7 +122,6 @@ async def test_a_topic_that_is_not_there(guarantee: str) -> None:
         assert harness.app.metrics()["dropped-records-total"] == 5
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_handler_that_fails_ends_the_app(guarantee: str) -> None:
     """With FAIL the app ends by ProductionFailed."""
@@ -179,7 +172,6 @@ def fails(*_: object) -> Response:
     raise ValueError("a bug of the handler")
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(
     ("handler", "text"), [(forgets, "TypeError: "), (fails, "ValueError: a bug of the handler, about: the log refused records: ")]
 )

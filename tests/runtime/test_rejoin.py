@@ -17,7 +17,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.instance import _wiring
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Load, check_counts, counting, echo, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 2, "out": 1}
@@ -35,7 +35,6 @@ def test_rests_become_longer() -> None:
     assert [rests.next(now), rests.next(now), rests.next(now + 61)] == [0.0, 0.1, 0.0]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("in_memory"), topics=TOPICS, start=False)
 async def test_a_failure_that_stays_does_not_spin(harness: AppHarness, guarantee: str) -> None:
     """When rejoining the group fails again and again the handler is asked a few times, not without end; when the cause is gone all is done."""

@@ -12,7 +12,7 @@ from ks_actors import StateError
 from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.state import Ingest, SharedResources
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
+from tests.runtime.helpers import in_app, in_virtual_time
 from tests.runtime.standing import active, other, settled
 from tests.runtime.test_giving_up import TOPICS, counted, counting, edit, given_up, store
 from tests.snapshots.helpers import in_memory
@@ -20,7 +20,6 @@ from tests.snapshots.helpers import in_memory
 LATE_MS = 4_000_000_000_000  # behind the times of any file
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The stores beside it, which have changelogs, are restored where a crash has left no offset of them."""

@@ -12,7 +12,7 @@ from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import UncaughtResponse, blocking
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
 
 TOPICS = {"left": 1, "right": 1, "out": 1}
 RIGHT = TopicPartition("right", 0)
@@ -39,7 +39,6 @@ async def values(harness: AppHarness) -> list[Any]:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("threads", [False, True])
 @in_virtual_time
 async def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee: str, reset: str, threads: bool) -> None:
@@ -67,7 +66,6 @@ async def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee:
         assert committed(harness, RIGHT) == 60
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(merged(), topics=TOPICS, commit_interval_ms=100)
 async def test_a_start_behind_the_beginning_of_the_log_is_committed_anew(harness: AppHarness, guarantee: str) -> None:
     """A committed position that the log does not have any more is replaced though no record ever comes, and the other input is processed."""
@@ -123,7 +121,6 @@ async def test_a_rollback_does_not_go_back_to_a_position_that_the_log_does_not_h
         assert (await values(harness))[-10:] == [f"r{number}" for number in range(10)]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(merged(), topics=TOPICS, buffered_records_per_partition=20)
 async def test_a_position_is_searched_for_again_when_the_search_has_failed(harness: AppHarness, guarantee: str) -> None:
     """A broker may not know of a partition for a moment: it is read on when it does."""
@@ -141,7 +138,6 @@ async def test_a_position_is_searched_for_again_when_the_search_has_failed(harne
     assert (await values(harness))[-1] == "last"
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(merged(), topics={"left": 2, "right": 2, "out": 1}, buffered_records_per_partition=20, commit_interval_ms=100)
 async def test_a_position_is_searched_for_after_tasks_have_been_given_to_others(harness: AppHarness, guarantee: str) -> None:
     """A partition with a full buffer when another member joined is read on when its position is not in the log any more."""
@@ -162,7 +158,6 @@ async def test_a_position_is_searched_for_after_tasks_have_been_given_to_others(
     assert {"last0", "last1"} <= set(await values(harness))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(merged(), topics=TOPICS)
 async def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_failed(harness: AppHarness, guarantee: str) -> None:
     """Nothing else tells, and the other input of the task waits for it."""
@@ -175,7 +170,6 @@ async def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_faile
 
 
 @pytest.mark.parametrize("reset", ["latest", "none"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_repartition_topic_is_read_from_its_first_record(guarantee: str, reset: str) -> None:
     """Where nothing is committed, whatever auto_offset_reset says: the app has written what waits there, and may have died before it read that."""

@@ -14,7 +14,7 @@ from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.state.core._memory_budget import MemoryBudget, TaskMemory
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1}
 
@@ -39,7 +39,6 @@ def records(*keys: str) -> list[TestRecord[str, str]]:
     return [TestRecord(key, "v", number) for number, key in enumerate(keys)]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize(("store", "restored"), [("rocksdb", 0), ("in_memory", 3)])
 @in_virtual_time
 async def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guarantee: str) -> None:
@@ -60,7 +59,6 @@ async def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guar
         assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1], "c": [1, 2]}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
     """State written to disk before a crash is not restored again: only the rest of the changelog."""
@@ -84,7 +82,6 @@ async def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
         assert by_key(await harness.read("out"))["k1"] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> None:
     """Without its directory a store is restored from the beginning of its changelog."""
@@ -260,7 +257,6 @@ def looking_up(*tables: str) -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(looking_up("names"), topics={"in": 1, "out": 1, "names": 3}, start=False)
 async def test_global_tables_are_full_before_anything_is_processed(harness: AppHarness, guarantee: str) -> None:
     """All that a global topic holds, in all its partitions, is in the table when the first record is processed; changes follow."""

@@ -65,7 +65,6 @@ def committed(harness: AppHarness, topic: str) -> int:
     return sum(offset.offset for partition, offset in offsets.items() if partition.topic == topic)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("turns", range(80))
 @in_virtual_time
 async def test_a_commit_takes_requests_that_come_while_it_is_under_way(guarantee: str, turns: int) -> None:
@@ -81,7 +80,6 @@ async def test_a_commit_takes_requests_that_come_while_it_is_under_way(guarantee
         assert committed(harness, "slow") == 1
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_slow_calls_hold_up_no_other_task(guarantee: str) -> None:
     """Beside calls of 10 s those of 1 ms, and records without calls, are committed as soon as ever: by the interval and a moment."""
@@ -109,7 +107,6 @@ async def test_slow_calls_hold_up_no_other_task(guarantee: str) -> None:
         assert set(slow.made.values()) == set(quick.made.values()) == {1}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarantee: str) -> None:
     """A kill in the middle of a slow call takes back work of its task alone; all others go on where they were."""
@@ -135,7 +132,6 @@ async def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarant
         assert len(await harness.read("quick-out")) == 50
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
     """After max_drain_ms the task of a call that does not end is rolled back alone, with its output; no call of another is made again."""
@@ -173,7 +169,6 @@ async def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) ->
             assert len(values) == 3
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_an_explicit_commit_waits_for_calls_in_flight(guarantee: str) -> None:
     """`App.commit` returns when all that was in hand when it was asked for is committed, slow calls included; others are committed meanwhile."""
@@ -307,7 +302,6 @@ async def test_output_of_a_task_that_failed_alone_takes_no_room(monkeypatch: pyt
         assert Counter(record.value for record in await harness.read("slow-out")) == Counter(values)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_handover_waits_for_the_tasks_that_go_only(guarantee: str) -> None:
     """Tasks that move to another member are read there at once, though a task that stays has calls in flight for long."""

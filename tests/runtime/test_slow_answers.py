@@ -11,7 +11,7 @@ from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, TestRecord
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, echo, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, echo, in_app, in_virtual_time
 
 _HIGH = 1 << 20
 # Records of the bound, by the least that one is taken for.
@@ -27,7 +27,6 @@ async def commit_begins(harness: AppHarness, end: asyncio.Event) -> None:
     await harness.turns(50)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_processing_goes_on_while_a_commit_waits(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the log is slow to commit records are processed, until as much output waits as may; the rest follows behind the commit."""

@@ -9,7 +9,7 @@ import pytest
 from ks_actors import Grouped, Materialized, StreamsBuilder, StreamsConfig, serdes
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, in_virtual_time
+from tests.runtime.helpers import STRINGS, in_virtual_time
 from tests.runtime.test_giving_up import given_up
 
 REUSE: Any = "reuse.ktable.source.topics"
@@ -24,7 +24,6 @@ def counting() -> Topology:
     return builder.build(StreamsConfig(application_id="app", topology_optimization=REUSE))
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_an_empty_table_beyond_its_partitions_is_no_only_copy(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """When the state of such a task is damaged, its other stores are restored, as in every task."""

@@ -16,7 +16,7 @@ from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
 from tests.query.helpers import UNCOMMITTED
-from tests.runtime.helpers import GUARANTEES, STRINGS, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, other, settled, standing
 
 STORES = ("rocksdb", "in_memory")
@@ -51,7 +51,6 @@ async def topics(harness: AppHarness) -> set[str]:
     return set(await harness.log.describe_topics())
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 @in_virtual_time
 async def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) -> None:
@@ -82,7 +81,6 @@ async def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) ->
         assert await topics(harness) == set(TOPICS)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_crash_restores_a_tail(guarantee: str) -> None:
     """The offset in the topic is on disk with the rows; uncommitted records are processed again, and have not been restored."""

@@ -18,7 +18,7 @@ from ks_actors.runtime.stores._restore_limits import Limits
 from ks_actors.runtime.stores._restorer import Restorer
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, GUARANTEES, Load, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Load, check_counts, counting, echo, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, check_places, contents, keeper, other, settled, standing, stores_of
 
 pytestmark = pytest.mark.unmeasured
@@ -151,7 +151,6 @@ async def test_a_store_that_its_changelog_begins_behind_starts_over(harness: App
         check_counts(await harness.read("out"), load.sent, EOS)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> None:
     """Restoring is suspended where it is, and goes on as following; nothing of it is read again."""
@@ -196,7 +195,6 @@ async def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> N
         await former.close()
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(4))
 @in_app(
     lambda seed: counting("in_memory" if seed % 2 else "rocksdb"),
@@ -307,7 +305,6 @@ async def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypa
             check_places(harness, second)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A standby that there is no room for is as much an error as a task; told to go on, the instance has it again when there is."""

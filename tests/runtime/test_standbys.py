@@ -15,7 +15,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, Load, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, Load, check_counts, counting, echo, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
 from tests.state.sqlite_engine import SqliteEngine
 
@@ -33,7 +33,6 @@ def replace(_: Exception) -> UncaughtResponse:
 # --- who has what ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 @in_app(lambda store: counting(store), topics=TOPICS, num_standby_replicas=1)
 async def test_each_task_has_a_standby_on_another_instance(harness: AppHarness, store: str, guarantee: str) -> None:
@@ -95,7 +94,6 @@ def test_without_state_there_is_nothing_to_keep() -> None:
         run_app(test, topology, topics=TOPICS, num_standby_replicas=1)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 @in_app(lambda store: counting(store), topics=TOPICS, num_standby_replicas=1)
 async def test_standbys_can_be_queried(harness: AppHarness, store: str, guarantee: str) -> None:
@@ -123,7 +121,6 @@ async def test_standbys_can_be_queried(harness: AppHarness, store: str, guarante
 # --- taking over ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 @in_virtual_time
 async def test_a_standby_takes_over_from_its_position(store: str, guarantee: str) -> None:
@@ -168,7 +165,6 @@ async def test_a_standby_takes_over_from_its_position(store: str, guarantee: str
             check_counts(await harness.read("out"), load.sent, guarantee)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("store", STORES)
 @in_virtual_time
 async def test_stores_stay_open_both_ways(store: str, guarantee: str) -> None:
@@ -295,7 +291,6 @@ class Parting(Processor[str, str, str, str]):
         self.store.put("closed", "not committed")
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> None:
     """A processor that is closed may put something: nobody commits that any more, so the standby that its task becomes does not have it."""
@@ -318,7 +313,6 @@ async def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> N
 
 
 @pytest.mark.heavy("four instances for virtual minutes")
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(6))
 @in_virtual_time
 async def test_instances_with_standbys_come_and_go_under_load(seed: int, guarantee: str) -> None:
@@ -410,7 +404,6 @@ async def test_the_fate_of_a_standby_is_reported(harness: AppHarness, seed: int)
             assert next(later for later, one, _ in heard.told[place + 1 :] if one == number) == "restore"
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting(), topics=TOPICS, num_standby_replicas=1, uncaught_handler=replace)
 async def test_an_instance_that_loses_its_place_keeps_its_standbys(harness: AppHarness, guarantee: str) -> None:
     """They conflict with no owner: removed from the group, an instance drops its tasks, not its standbys."""

@@ -14,7 +14,7 @@ from ks_actors.records import Batch
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import OffsetReset, Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS_OUT, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS_OUT, echo, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1}
 HOUR_MS = 3_600_000
@@ -37,7 +37,6 @@ async def produce_by_the_hour(harness: AppHarness) -> None:
         await harness.produce("in", "k", str(hour), hour * HOUR_MS)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("reset", [timedelta(hours=3), "by_duration:PT3H", "BY_DURATION:P0DT180M"])
 @in_virtual_time
 async def test_an_app_starts_at_the_first_record_of_at_most_some_age(guarantee: str, reset: Any) -> None:

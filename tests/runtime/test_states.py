@@ -13,7 +13,7 @@ import pytest
 from ks_actors import App, ProcessingFailed, WorkerState
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, Bomb, counting, echo
+from tests.runtime.helpers import Bomb, counting, echo
 from tests.waiting import until
 
 pytestmark = pytest.mark.unmeasured
@@ -42,7 +42,6 @@ def shown(harness: AppHarness) -> list[WorkerState]:
     return [worker.state for worker in harness.app.workers()]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_workers_live_through_rebalances_to_the_end(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Each worker walks as a thread of Kafka Streams: through a member that joins and leaves, a lost membership, and the close."""
     caplog.set_level(logging.DEBUG, logger="ks_actors")

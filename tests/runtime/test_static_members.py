@@ -10,7 +10,7 @@ import pytest
 from ks_actors import FencedInstanceId, ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, GUARANTEES, Bomb, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Bomb, Load, check_counts, counting, in_app, in_virtual_time
 
 SESSION_MS = 10_000
 
@@ -38,7 +38,6 @@ async def shared(first: AppHarness, second: AppHarness) -> set[str]:
     return tasks(first) | tasks(second)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("crash", [False, True])
 @in_app(counting("in_memory"), topics={"in": 4, "out": 1}, group_instance_id="first", session_timeout_ms=SESSION_MS, commit_interval_ms=100)
 async def test_a_static_member_that_is_restarted_has_its_tasks_again(harness: AppHarness, guarantee: str, crash: bool) -> None:
@@ -101,7 +100,6 @@ async def test_a_static_member_that_ends_in_error_leaves() -> None:
         assert [record.value for record in await harness.read("out")] == [1]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 @in_virtual_time
 async def test_a_second_process_of_an_instance_id_ends_the_first(seed: int, guarantee: str) -> None:

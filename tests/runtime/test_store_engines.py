@@ -13,7 +13,7 @@ from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamJoine
 from ks_actors.log import Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import ALOS, EOS, Load, check_counts, in_virtual_time
+from tests.runtime.helpers import EOS, Load, check_counts, in_virtual_time
 from tests.state.sqlite_engine import SqliteEngine
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)
@@ -34,7 +34,6 @@ def counting() -> Topology:
     return builder.build()
 
 
-@pytest.mark.parametrize("guarantee", [ALOS, EOS])
 @pytest.mark.parametrize("seed", range(4))
 @in_virtual_time
 async def test_counts_in_an_engine_of_ones_own_survive_crashes(seed: int, guarantee: str) -> None:

@@ -15,7 +15,7 @@ from ks_actors.processors.api import ProcessorContext
 from ks_actors.records import TopicPartition
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Load, check_counts, counting, echo, in_app
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts, counting, echo, in_app
 from tests.runtime.standing import other, settled
 from tests.runtime.test_corrupted import damaged
 from tests.runtime.test_parting import PARTITIONS, SLOW, TOPICS, call_slowly, settings
@@ -118,7 +118,6 @@ class Restores(RestoreListener):
         self.seen += [state for app in self.apps if (state := states_of(app).get(f"0_{partition}")) is not None]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_tasks_live_through_rebalances_to_the_end(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Each life goes CREATED, RESTORING, RUNNING, SUSPENDED, CLOSED: of tasks that move, are lost with a membership, and are closed with the app."""
     caplog.set_level(logging.DEBUG, logger="ks_actors")
@@ -162,7 +161,6 @@ def test_a_task_without_stores_lives_likewise(caplog: pytest.LogCaptureFixture) 
     assert lifetimes(caplog) == {"0_0": [LIFE]}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_task_that_is_to_move_is_suspended_until_its_calls_have_ended(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """A task with a call in flight is SUSPENDED here while the call lasts; the others go, and the new owner has it RUNNING after that."""
     caplog.set_level(logging.DEBUG, logger="ks_actors")
@@ -186,7 +184,6 @@ def test_a_task_that_is_to_move_is_suspended_until_its_calls_have_ended(guarante
     assert [life for each in walked.values() for life in each if life not in WAYS] == []
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("rocksdb"), topics={"in": 4, "out": 1}, num_standby_replicas=1)
 async def test_a_standby_is_running_and_begins_again_as_an_active_task(harness: AppHarness, guarantee: str) -> None:
     """A standby that follows its changelogs is RUNNING and reads no input; promoted, it restores, and runs."""
@@ -253,7 +250,6 @@ def test_a_task_that_cannot_begin_ends(store: str | None, caplog: pytest.LogCapt
     assert (first, last) == (WAYS[1], LIFE)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(3))
 def test_any_life_is_one_of_kafka_streams(seed: int, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """While instances join, leave and lose their memberships: what comes to rest runs somewhere, once, and every life that began comes to its end."""

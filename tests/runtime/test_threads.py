@@ -23,7 +23,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.topology import StoreType, Topology, stores
 from tests.actors.test_events import tell_when_looked
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, own_threads
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, own_threads
 from tests.waiting import PATIENCE_S, until
 
 IN, OUT = TopicPartition("in", 0), TopicPartition("out", 0)
@@ -130,7 +130,6 @@ async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path, caplog: 
     await until(lambda: own_threads() == [])
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_function_that_blocks_has_a_thread_of_its_worker(guarantee: str, tmp_path: Path) -> None:
     """The loop runs on while such a function blocks, other tasks are processed by other workers, and later records are processed after it."""
     gate, function = gated()
@@ -312,7 +311,6 @@ def restless() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("store_type", ["rocksdb", "in_memory"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_nobody_is_at_the_stores_of_a_task_but_its_thread(guarantee: str, store_type: StoreType, tmp_path: Path) -> None:
     """Commits, snapshots, writing to disk and eviction change nothing of a thread's reads and writes, and come to their ends."""
     values = [f"v{random.Random(number).randrange(8_000)}" for number in range(30_000)]
@@ -333,7 +331,6 @@ async def test_nobody_is_at_the_stores_of_a_task_but_its_thread(guarantee: str, 
         assert dict(await app.store("counts").all()) == {value: str(count) for value, count in counted.items()}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_worker_may_be_killed_in_its_thread(guarantee: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """An app that ends by an error lets go of a worker that is in its thread; later writes of the thread to stores and output are void."""
     gate, broken = Gate(), [True]
@@ -364,7 +361,6 @@ async def test_a_worker_may_be_killed_in_its_thread(guarantee: str, tmp_path: Pa
             assert sorted(await read(log)) == ["after 1", "bad 1", "held 1"]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_stores_are_closed_under_a_thread(guarantee: str, tmp_path: Path) -> None:
     """A thread that goes on at its stores while these are closed gets StoreClosed, or a StateError; committed state is not harmed."""
     busy, broken = threading.Event(), [True]

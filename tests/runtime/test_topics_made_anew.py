@@ -18,7 +18,7 @@ from ks_actors.state import TopicIds
 from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.testing import AppHarness
 from tests.log.helpers import COMMITTED, fetch_one
-from tests.runtime.helpers import EOS, GUARANTEES, by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, by_key, counting, in_app, in_virtual_time
 from tests.runtime.test_custom_stores import counting as counting_in
 from tests.runtime.test_giving_up import given_up
 from tests.runtime.test_global_stores import TOPICS as NAMES
@@ -68,7 +68,6 @@ def counts_of_k(*counts: int) -> list[tuple[bytes | None, bytes | None]]:
     return [(b"k", struct.pack(">q", count)) for count in counts]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("rocksdb"), topics=TOPICS)
 async def test_a_store_is_restored_from_a_changelog_that_was_made_anew(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """Although its offset lies within the new one; a warning names both ids. The next start finds all in order."""
@@ -110,7 +109,6 @@ async def test_a_custom_store_is_restored_as_well(harness: AppHarness, kind: typ
     assert "store custom of task 0_0" in line
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("rocksdb"), topics=TOPICS)
 async def test_positions_of_stores_in_a_former_input_count_no_more(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """All of the new topic is read; a warning says that the stores keep the results of the former records."""
@@ -145,7 +143,6 @@ async def test_a_crash_before_the_first_commit_does_not_bring_the_former_positio
     assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(counting("rocksdb"), topics=TOPICS)
 async def test_a_clean_close_without_a_commit_does_not_either(harness: AppHarness, guarantee: str) -> None:
     """The stores have left the former positions for good."""
@@ -160,7 +157,6 @@ async def test_a_clean_close_without_a_commit_does_not_either(harness: AppHarnes
     assert by_key(await harness.read("out")) == {"k": list(range(1, 13))}
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_all_stores_of_a_task_leave_the_positions_in_a_former_topic(guarantee: str) -> None:
     """Also those that are not filled from it: here one counts the changes of the table that is."""

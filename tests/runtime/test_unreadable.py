@@ -14,7 +14,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime.shared._internal_topics import _create
 from ks_actors.runtime.shared._topic_configs import AFTER_MAX
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, echo, in_app
+from tests.runtime.helpers import echo, in_app
 
 BAD = TopicPartition("in", 0)
 
@@ -34,7 +34,6 @@ def _unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "read", refusing)
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_app(echo(), topics={"in": 1, "out": 1, "letters": 1}, deserialization_exception_handler="continue", errors_dead_letter_queue_topic_name="letters")
 async def test_a_handler_that_goes_on_has_them_left_out(harness: AppHarness, guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
     """The records in front and behind are processed, one is counted as dropped, and a dead letter tells where it was."""
@@ -49,7 +48,6 @@ async def test_a_handler_that_goes_on_has_them_left_out(harness: AppHarness, gua
     assert "in-0: offsets 1 to 1 cannot be read" in caplog.text
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_handler_that_fails_ends_the_app(guarantee: str) -> None:
     """The error names topic, partition and offset; earlier records are processed."""
 

@@ -22,7 +22,7 @@ from ks_actors.dsl import (
 from ks_actors.serdes import STRING, Serde
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT
 from tests.runtime.test_origins import CLOSING, GROUPED, Asked, run
 
 
@@ -102,7 +102,6 @@ def held(name: str, reader: Reader, *, restart: bool, wipe: bool = False, **conf
     return run(of(name, reader.serde), test, **config), out
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("name", HOLDING)
 def test_a_held_value_that_cannot_be_read_is_about_no_record(name: str, guarantee: str) -> None:
     """The handler is asked once, without an origin; all that can be read comes out, and no record is left out."""

@@ -74,7 +74,6 @@ async def members(stack: AsyncExitStack, first: AppHarness, count: int) -> list[
     return [first, *[await stack.enter_async_context(first.another()) for _ in range(count - 1)]]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=lambda order: "".join(map(str, order)))
 @pytest.mark.parametrize("change", CHANGES)
 @in_virtual_time
@@ -104,7 +103,6 @@ async def test_a_rolling_upgrade_reads_everything_once(change: str, order: tuple
         assert [value for value, times in found.items() if times > 1] == []
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_a_version_that_numbers_its_subtopologies_differently_is_refused(guarantee: str) -> None:
     """The newcomer ends by an error with reason and remedy, before anything is lost; the others go on."""
@@ -128,7 +126,6 @@ async def test_a_version_that_numbers_its_subtopologies_differently_is_refused(g
             assert Counter(record.value for record in await harness.read("out")) == Counter([*sent.values["orders"], *sent.values["payments"]])
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("change", ["a topic more", "a topic less"])
 @in_virtual_time
 async def test_static_members_that_come_back_with_another_version_get_its_tasks(change: str, guarantee: str) -> None:

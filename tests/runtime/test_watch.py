@@ -21,7 +21,7 @@ from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app, in_virtual_time
 from tests.runtime.outages import Line, Weather
 
 IN_AND_OUT = {"in": 2, "out": 1}
@@ -92,7 +92,6 @@ async def fill(harness: AppHarness, partition: TopicPartition, count: int = 1) -
 # --- nothing to tell of -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_nothing_is_told_when_all_is_well(guarantee: str, told: Told) -> None:
     """An app that processes its records, or has none, logs no line and counts no stall; its tasks wait for records."""
 
@@ -283,7 +282,6 @@ def test_a_record_that_fails_again_and_again(told: Told) -> None:
     assert len(told.went_on) == 1
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_records_that_no_fetch_brings(guarantee: str, told: Told, caplog: pytest.LogCaptureFixture) -> None:
     """The app asks the log how far it goes, finds records that nobody fetches, and fetches them anew, with one error that asks for a report."""
 

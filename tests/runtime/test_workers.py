@@ -11,7 +11,7 @@ import pytest
 from ks_actors import ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import GUARANTEES, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time, states
+from tests.runtime.helpers import Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time, states
 from tests.waiting import until
 
 pytestmark = pytest.mark.unmeasured
@@ -209,7 +209,6 @@ async def test_the_number_of_workers_does_not_outlive_the_app(harness: AppHarnes
     assert names(harness) == ["app-Worker-1", "app-Worker-2"]
 
 
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("seed", range(5))
 @in_virtual_time
 async def test_nothing_is_lost_or_doubled_while_the_crew_changes(seed: int, guarantee: str) -> None:

@@ -9,13 +9,12 @@ import pytest
 
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_virtual_time
 
 CALL_S = 5.0
 
 
 @pytest.mark.parametrize("setting", ["poll_ms", "commit_interval_ms"])
-@pytest.mark.parametrize("guarantee", GUARANTEES)
 @in_virtual_time
 async def test_an_app_with_a_setting_of_zero_has_rest_and_works(guarantee: str, setting: str) -> None:
     """An app without records, and one whose only record is in a call, handle some thousand messages a second at most."""
