@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ks_actors.records import TopicPartition
+from tests.simulation.coordinators import Shard
 from tests.simulation.messages import read_request, write_response
 from tests.simulation.network import Host, Line
 
@@ -80,7 +81,7 @@ class Broker:
         self.loses: int = 0
         # What handlers keep here: fetch sessions, coordinators.
         self.sessions: dict[int, Any] = {}
-        self.shards: dict[TopicPartition, Any] = {}
+        self.shards: dict[TopicPartition, Shard] = {}
         self._thawed = asyncio.Event()
         self._thawed.set()
         self._tasks: dict[asyncio.Task[None], Line] = {}
@@ -114,7 +115,7 @@ class Broker:
             held = self.led[partition]
             if topic is None or held.topic != topic.id or held.epoch != led.get(partition.partition):
                 del self.led[partition]
-                self.shards.pop(partition, None)
+                self._end_shard(partition)
         for number, epoch in led.items():
             partition = TopicPartition(name, number)
             truth = self.cluster.partition(partition)
@@ -123,6 +124,15 @@ class Broker:
                 log = truth.log
                 log.wake = self.wake
                 self.led[partition] = Led(topic.id, epoch, log)
+                if topic.internal:
+                    manners = self.cluster.manners
+                    loading = manners.loading * self.cluster.random.random() if epoch else 0.0
+                    self.shards[partition] = Shard(partition, asyncio.get_running_loop().time() + loading)
+
+    def _end_shard(self, partition: TopicPartition) -> None:
+        shard = self.shards.pop(partition, None)
+        if shard is not None:
+            shard.end()
 
     def judge(self, partition: TopicPartition) -> int:
         """Return the error code for a request about a partition, 0 if this broker leads it."""
@@ -172,7 +182,8 @@ class Broker:
     def _forget(self) -> None:
         self.led.clear()
         self.sessions.clear()
-        self.shards.clear()
+        for partition in tuple(self.shards):
+            self._end_shard(partition)
         self.loses = 0
 
     def start(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ks_actors.records import TopicPartition
 from tests.simulation.broker import Broker
@@ -17,12 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from random import Random
 
+    from tests.simulation.groups import Stored
     from tests.simulation.trace import Trace
+    from tests.simulation.transactions import Transactional
 
 NO_LEADER: Final = -1
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-_DEFAULTS: Final = {"max.message.bytes": "1048588", "cleanup.policy": "delete", "retention.ms": "604800000", "min.insync.replicas": "1"}
+DEFAULTS: Final = {
+    "cleanup.policy": "delete", "compression.gzip.level": "-1", "compression.lz4.level": "9", "compression.type": "producer",
+    "compression.zstd.level": "3", "delete.retention.ms": "86400000", "errors.deadletterqueue.group.enable": "false", "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807", "flush.ms": "9223372036854775807", "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096", "leader.replication.throttled.replicas": "", "local.retention.bytes": "-2", "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807", "max.decompressed.message.bytes": "2147483639", "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000", "message.timestamp.before.max.ms": "9223372036854775807", "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5", "min.compaction.lag.ms": "0", "min.insync.replicas": "1", "preallocate": "false", "remote.copy.lag.bytes": "-1",
+    "remote.copy.lag.ms": "0", "remote.log.copy.disable": "false", "remote.log.delete.on.disable": "false", "remote.storage.enable": "false",
+    "retention.bytes": "-1", "retention.ms": "604800000", "segment.bytes": "1073741824", "segment.index.bytes": "10485760", "segment.jitter.ms": "0",
+    "segment.ms": "604800000", "unclean.leader.election.enable": "false",
+}  # fmt: skip
+"""The configs of topics in Kafka 4.4."""
 
 
 class TopicImage(NamedTuple):
@@ -73,6 +87,43 @@ class Topic:
         return int(self.configs["max.message.bytes"])
 
 
+class Offsets:
+    """The offsets of a group: those that are in force, and those of open transactions, by producer."""
+
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, dict[str, Any]] = {}
+        self._pending: dict[int, dict[TopicPartition, dict[str, Any]]] = {}
+
+    @property
+    def known(self) -> bool:
+        """Whether there are any."""
+        return bool(self.committed or self._pending)
+
+    @property
+    def unstable(self) -> dict[TopicPartition, None]:
+        """The partitions whose offsets an open transaction may change."""
+        return {partition: None for pending in self._pending.values() for partition in pending}
+
+    @property
+    def all(self) -> dict[TopicPartition, object]:
+        """The partitions that have offsets, or may get some."""
+        return {**self.committed, **self.unstable}
+
+    def commit(self, offsets: dict[TopicPartition, dict[str, Any]]) -> None:
+        """Set offsets."""
+        self.committed.update(offsets)
+
+    def note(self, producer: int, offsets: dict[TopicPartition, dict[str, Any]]) -> None:
+        """Keep offsets of a producer until its transaction ends."""
+        self._pending.setdefault(producer, {}).update(offsets)
+
+    def end_transaction(self, producer: int, *, commit: bool) -> None:
+        """Set a producer's offsets, or drop them."""
+        pending = self._pending.pop(producer, {})
+        if commit:
+            self.committed.update(pending)
+
+
 class Manners(NamedTuple):
     """How a cluster behaves that works: seconds that things take."""
 
@@ -116,15 +167,25 @@ class Cluster:
         self.codes: defaultdict[str, deque[int]] = defaultdict(deque)
         # Partitions that have lost records that consumers could read.
         self.cut: dict[TopicPartition, None] = {}
+        # What coordinators have written: transactional ids, groups and their offsets.
+        self.transactional: dict[str, Transactional] = {}
+        self.stored_groups: dict[str, Stored] = {}
+        self.offsets: dict[str, Offsets] = {}
         self._topic_ids = 0
         self.producer_ids = 1000
         self._tasks: set[asyncio.Task[None]] = set()
         nodes = tuple(range(1, brokers + 1))
+        # The replicas of a topic that is made without a number of them.
+        self.replication: int = random.choice([1, brokers, brokers])
         self.truth: Image = Image(0, {}, nodes)
         for node in nodes:
             self.brokers[node] = Broker(node, self)
         for name, count in ((OFFSETS_TOPIC, random.choice([1, 2, 5])), (TRANSACTIONS_TOPIC, random.choice([1, 2, 5]))):
             self.make(name, count, len(nodes))
+        self.settle()
+
+    def settle(self) -> None:
+        """Have all brokers know all, at once."""
         for broker in self.brokers.values():
             broker.learn(self.truth)
 
@@ -133,7 +194,7 @@ class Cluster:
     def make(self, name: str, partitions: int, replication: int, configs: Mapping[str, str] | None = None) -> Topic:
         """Make a topic."""
         self._topic_ids += 1
-        topic = self.topics[name] = Topic(name, self._topic_ids.to_bytes(16, "big"), {**_DEFAULTS, **(configs or {})}, [])
+        topic = self.topics[name] = Topic(name, self._topic_ids.to_bytes(16, "big"), {**DEFAULTS, **(configs or {})}, [])
         self._grow(topic, partitions, min(replication, len(self.brokers)))
         return topic
 
@@ -199,7 +260,8 @@ class Cluster:
         """
         names = set()
         for partition in partitions:
-            able = [each for each in partition.replicas if each in self.truth.alive and each in partition.in_sync and not self.brokers[each].fenced]
+            alive = [each for each in partition.replicas if each in self.truth.alive and not self.brokers[each].fenced]
+            able = [each for each in alive if each in partition.in_sync]
             leader = node if node in able else self.random.choice(able) if able else NO_LEADER
             if leader != partition.leader or unclean:
                 self._lead(partition, leader, unclean=unclean)
@@ -214,14 +276,14 @@ class Cluster:
             # Nobody else has the log: it stays as the last leader left it.
             self.trace.note("no leader", partition.name, partition.epoch)
             return
-        lowest = old.high
+        lowest = max(old.high, old.safe)
         if unclean:
             lowest = self.random.choice([old.start, *(batch.behind for batch in old.batches)])
         ends = [batch.behind for batch in old.batches[bisect_left([each.behind for each in old.batches], lowest) :]]
         offset = self.random.choice([old.end, old.end, *ends]) if not unclean else lowest
         log = partition.log = old.fork(max(offset, lowest))
         log.begin_epoch(partition.epoch)
-        if log.end < old.high:
+        if log.end < max(old.high, old.safe):
             self.cut[partition.name] = None
         if log.high < log.end or len(partition.replicas) > 1:
             # Followers learn the high watermark late.
@@ -246,7 +308,7 @@ class Cluster:
             if leader is None or not leader.connected:
                 # It goes on when the leader is back, or with another one.
                 return
-            log.high = log.end
+            log.high = log.safe = log.end
             log.wake()
 
     # --- brokers ------------------------------------------------------------------------------------------------------------------------
@@ -278,6 +340,10 @@ class Cluster:
                 if partition.leader == broker.node:
                     self.replicate(partition)
         self.elect([each for each in self.partitions() if each.leader == NO_LEADER])
+
+    def offsets_of(self, group: str) -> Offsets:
+        """Return the offsets of a group."""
+        return self.offsets.setdefault(group, Offsets())
 
     # --- work in the background ---------------------------------------------------------------------------------------------------------
 

@@ -17,21 +17,32 @@ if TYPE_CHECKING:
 _PARTITION_CODES: Final = (3, 5, 6, 9, 56, 74, 75, 78, 100, -1, 2, 7, 13)
 _FETCH_CODES: Final = (70, 71, 106, -1)
 _OFFSET_CODES: Final = (5, 6, 7, 78, -1)
+_PRODUCE_CODES: Final = (5, 6, 13, 19, 56, 3, 2)
+# Codes that do not tell whether the batch was written.
+_LATE_CODES: Final = (7, 20)
+_TRANSACTION_CODES: Final = (14, 15, 16, 51)
+_OFFSETS_CODES: Final = (14, 15, 16, 7)
+_GROUP_CODES: Final = (14, 15, 16)
 
 
 class Faults:
     """Faults of the kinds given, one after the other, until `until`."""
 
-    def __init__(self, cluster: Cluster, random: Random, kinds: Sequence[str], *, until: float, site: int = 0) -> None:
+    def __init__(self, cluster: Cluster, random: Random, kinds: Sequence[str], *, until: float, sites: Sequence[int]) -> None:
         self._cluster = cluster
         self._random = random
         self._kinds = kinds
         self._until = until
-        self._site = site
+        self._sites = sites
         self._all: dict[str, Callable[[], None]] = {
             "move": self._move, "gather": self._gather, "kill": self._kill, "vanish": self._vanish, "freeze": self._freeze, "isolate": self._isolate,
             "cut": self._cut, "hollow": self._hollow, "reset": self._reset, "lose": self._lose, "slow": self._slow, "throttle": self._throttle,
-            "forget": self._forget, "fetch codes": self._fetch_codes, "partition codes": self._partition_codes, "offset codes": self._offset_codes,
+            "forget": self._forget, "fetch codes": self._codes("Fetch", _FETCH_CODES),
+            "partition codes": self._codes("Fetch partition", _PARTITION_CODES), "offset codes": self._codes("ListOffsets", _OFFSET_CODES),
+            "produce codes": self._codes("Produce", _PRODUCE_CODES), "late codes": self._codes("Produce late", _LATE_CODES),
+            "transaction codes": self._codes("transaction", _TRANSACTION_CODES), "offsets codes": self._codes("TxnOffsetCommit", _OFFSETS_CODES),
+            "producer codes": self._codes("InitProducerId", _GROUP_CODES), "group codes": self._codes("group", _GROUP_CODES),
+            "coordinate": self._coordinate, "limit": self._limit,
             "delete": self._delete, "compact": self._compact, "unclean": self._unclean,
         }  # fmt: skip
 
@@ -58,7 +69,8 @@ class Faults:
             broker.thaw()
             broker.rejoin()
             broker.start()
-            cluster.network.mend(Place(self._site, broker.node))
+            for site in self._sites:
+                cluster.network.mend(Place(site, broker.node))
         for codes in cluster.codes.values():
             codes.clear()
 
@@ -82,6 +94,10 @@ class Faults:
 
     def _unclean(self) -> None:
         self._cluster.elect([each for each in [self._random.choice(self._partitions())] if not each.name.topic.startswith("__")], unclean=True)
+
+    def _coordinate(self) -> None:
+        internal = [each for each in self._partitions() if each.name.topic.startswith("__")]
+        self._cluster.elect([self._random.choice(internal)], self._node())
 
     # --- brokers ------------------------------------------------------------------------------------------------------------------------
 
@@ -119,7 +135,7 @@ class Faults:
     # --- ways ---------------------------------------------------------------------------------------------------------------------------
 
     def _cut(self) -> None:
-        place = Place(self._site, self._node())
+        place = Place(self._random.choice(sorted({line.place.site for line in self._cluster.network.lines}) or [1]), self._node())
         self._cluster.network.cut(place)
         self._later(0.1, 6, lambda: self._cluster.network.mend(place))
 
@@ -140,14 +156,13 @@ class Faults:
     def _throttle(self) -> None:
         self._cluster.codes["throttle"].append(self._random.choice([1, 50, 800]))
 
-    def _fetch_codes(self) -> None:
-        self._cluster.codes["Fetch"].extend(self._random.choices(_FETCH_CODES, k=self._random.choice([1, 2])))
+    def _codes(self, name: str, codes: Sequence[int]) -> Callable[[], None]:
+        """Return what has the next requests of a name be answered with some of the codes."""
+        return lambda: self._cluster.codes[name].extend(self._random.choices(codes, k=self._random.choice([1, 2, 3])))
 
-    def _partition_codes(self) -> None:
-        self._cluster.codes["Fetch partition"].extend(self._random.choices(_PARTITION_CODES, k=self._random.choice([1, 3])))
-
-    def _offset_codes(self) -> None:
-        self._cluster.codes["ListOffsets"].extend(self._random.choices(_OFFSET_CODES, k=self._random.choice([1, 3])))
+    def _limit(self) -> None:
+        topic = self._random.choice([each for each in self._cluster.topics.values() if not each.internal])
+        topic.configs["max.message.bytes"] = str(self._random.choice([150, 400, 1_048_588]))
 
     # --- logs ---------------------------------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class Log:
         self.start: int = start
         self.end: int = start
         self.high: int = start
+        # What all replicas have, which a new leader may not know yet.
+        self.safe: int = start
         self.batches: list[Batch] = []
         self.producers: dict[int, Written] = {}
         self.transactions: list[Transaction] = []
@@ -195,6 +197,7 @@ class Log:
             for batch in self.batches[: bisect_right(self._behind, offset)]:
                 other._add(batch)
         other.high = min(self.high, other.end)
+        other.safe = min(max(self.high, self.safe), other.end)
         other.start = min(other.start, other.end)
         return other
 

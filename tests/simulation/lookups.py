@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.broker import UNKNOWN_TOPIC, answers
 from tests.simulation.cluster import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tests.simulation.coordinators import hash_of
 from tests.simulation.messages import VERSIONS
 from tests.simulation.network import PORT, Place
 
@@ -19,7 +20,7 @@ _GROUP: Final = 0
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 # All that a user may do with a topic, and with the cluster.
 _TOPIC_OPERATIONS: Final = 0b110111111000
-_CLUSTER_OPERATIONS: Final = 0b1111100100000
+_CLUSTER_OPERATIONS: Final = 0b1111110100000
 
 
 @answers("ApiVersions")
@@ -69,14 +70,6 @@ def _topic(name: str, topic: TopicImage | None, alive: tuple[int, ...], *, with_
         "partitions": partitions,
         "operations": _TOPIC_OPERATIONS if with_operations else _UNKNOWN_OPERATIONS,
     }
-
-
-def hash_of(text: str) -> int:
-    """Return what Java's `String.hashCode` does, without its sign."""
-    found = 0
-    for character in text:
-        found = (31 * found + ord(character)) & 0xFFFFFFFF
-    return min(found, (1 << 32) - found) % (1 << 31)
 
 
 @answers("FindCoordinator")

@@ -52,6 +52,7 @@ class Network:
         self._random = random
         self._splits: float = random.choice([0.0, 0.0, 0.1, 0.5])
         self._cut: set[Place] = set()
+        self._gone: set[int] = set()
         self._connected: dict[Any, Place] = {}
         self._numbers = 0
 
@@ -85,7 +86,7 @@ class Network:
 
     def passes(self, place: Place) -> bool:
         """Return whether messages get through."""
-        return place not in self._cut and self.hosts[place.node].state != "gone"
+        return place not in self._cut and place.site not in self._gone and self.hosts[place.node].state != "gone"
 
     def reset_all(self, node: int) -> None:
         """Break all connections of a broker, as the end of its process does."""
@@ -102,6 +103,7 @@ class Network:
 
     def leave(self, site: int) -> None:
         """End all connections of a process, as the end of the process does: its tasks are not told."""
+        self._gone.add(site)
         for line in [line for line in self.lines if line.place.site == site]:
             line.abandon()
 

@@ -1,0 +1,189 @@
+"""What the controller answers about topics; any broker forwards it. Records that are deleted are the leader's affair."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors.records import TopicPartition
+from tests.simulation.broker import UNKNOWN_TOPIC, answers
+from tests.simulation.cluster import DEFAULTS
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import Broker, Call
+
+_OFFSET_OUT_OF_RANGE: Final = 1
+_REQUEST_TIMED_OUT: Final = 7
+_INVALID_TOPIC: Final = 17
+_TOPIC_EXISTS: Final = 36
+_INVALID_PARTITIONS: Final = 37
+_INVALID_REPLICATION: Final = 38
+_INVALID_CONFIG: Final = 40
+_INVALID_REQUEST: Final = 42
+_TOPIC: Final = 2
+_DEFAULT: Final = 5
+_OF_TOPIC: Final = 1
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+async def _reached(broker: Broker, timeout_ms: int) -> bool:
+    """Return whether the controller can be reached; it takes its time."""
+    if broker.connected:
+        await asyncio.sleep(broker.cluster.manners.replication * broker.cluster.random.random())
+    else:
+        await asyncio.sleep(timeout_ms / 1000)
+    return broker.connected
+
+
+def _config_error(configs: list[dict[str, Any]]) -> str | None:
+    for each in configs:
+        name, value = each["name"], each["value"]
+        if name not in DEFAULTS:
+            return f"Unknown topic config name: {name}"
+        if DEFAULTS[name].lstrip("-").isdigit() and not str(value).lstrip("-").isdigit():
+            return f"Invalid value {value} for configuration {name}: Not a number of type LONG"
+    return None
+
+
+def _creation_error(broker: Broker, topic: dict[str, Any]) -> tuple[int, str | None]:
+    name, partitions, replication = topic["name"], topic["num_partitions"], topic["replication_factor"]
+    cluster = broker.cluster
+    code = cluster.injected("controller")
+    if code:
+        return code, None
+    if not _LEGAL.fullmatch(name):
+        return _INVALID_TOPIC, f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if name in cluster.topics:
+        return _TOPIC_EXISTS, f"Topic '{name}' already exists."
+    if partitions == 0 or partitions < -1:
+        return _INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+    if replication > len(cluster.truth.alive):
+        text = (
+            f"Unable to replicate the partition {replication} time(s): The target replication factor of {replication} cannot be reached because only "
+            f"{len(cluster.truth.alive)} broker(s) are registered or some brokers have all their log directories cordoned."
+        )
+        return _INVALID_REPLICATION, text
+    wrong = _config_error(topic["configs"])
+    return (0, None) if wrong is None else (_INVALID_CONFIG, wrong)
+
+
+@answers("CreateTopics")
+async def create_topics(broker: Broker, call: Call) -> dict[str, Any]:
+    """Make topics, each of them if that is possible."""
+    fields, cluster = call.fields, broker.cluster
+    reached = await _reached(broker, fields["timeout_ms"])
+    found = []
+    for topic in fields["topics"]:
+        code, text = _creation_error(broker, topic) if reached else (_REQUEST_TIMED_OUT, None)
+        if not code and not fields["validate_only"]:
+            replication = topic["replication_factor"]
+            configs = {each["name"]: each["value"] for each in topic["configs"]}
+            cluster.make(topic["name"], max(1, topic["num_partitions"]), replication if replication > 0 else cluster.replication, configs)
+        found.append({"name": topic["name"], "error_code": code, "error_message": text})
+    return {"topics": found}
+
+
+@answers("CreatePartitions")
+async def create_partitions(broker: Broker, call: Call) -> dict[str, Any]:
+    """Give topics more partitions."""
+    fields, cluster = call.fields, broker.cluster
+    reached = await _reached(broker, fields["timeout_ms"])
+    found = []
+    for asked in fields["topics"]:
+        name, count = asked["name"], asked["count"]
+        topic, code, text = cluster.topics.get(name), 0, None
+        if not reached:
+            code = _REQUEST_TIMED_OUT
+        elif topic is None:
+            code = UNKNOWN_TOPIC
+        elif count == len(topic.partitions):
+            code, text = _INVALID_PARTITIONS, f"Topic already has {count} partition(s)."
+        elif count < len(topic.partitions):
+            code = _INVALID_PARTITIONS
+            text = f"The topic {name} currently has {len(topic.partitions)} partition(s); {count} would not be an increase."
+        elif not fields["validate_only"]:
+            cluster.grow(name, count)
+        found.append({"name": name, "error_code": code, "error_message": text})
+    return {"results": found}
+
+
+@answers("DeleteTopics")
+async def delete_topics(broker: Broker, call: Call) -> dict[str, Any]:
+    """Delete topics."""
+    fields, cluster = call.fields, broker.cluster
+    reached = await _reached(broker, fields["timeout_ms"])
+    found = []
+    for name in fields["names"]:
+        code = _REQUEST_TIMED_OUT if not reached else UNKNOWN_TOPIC if name not in cluster.topics else 0
+        if not code:
+            cluster.delete(name)
+        found.append({"name": name, "error_code": code})
+    return {"responses": found}
+
+
+@answers("DescribeConfigs")
+async def describe_configs(broker: Broker, call: Call) -> dict[str, Any]:
+    """Answer with the configs of topics as far as this broker knows of them."""
+    found = []
+    for asked in call.fields["resources"]:
+        name = asked["resource_name"]
+        topic = broker.cluster.topics.get(name) if name in broker.image.topics else None
+        names = asked["configuration_keys"]
+        configs = () if topic is None else topic.configs.items()
+        shown = [
+            {"name": key, "value": value, "config_source": _DEFAULT if value == DEFAULTS[key] else _OF_TOPIC}
+            for key, value in configs
+            if names is None or key in names
+        ]
+        code = UNKNOWN_TOPIC if topic is None else 0
+        found.append({"error_code": code, "error_message": "", "resource_type": _TOPIC, "resource_name": name, "configs": shown})
+    return {"results": found}
+
+
+@answers("IncrementalAlterConfigs")
+async def alter_configs(broker: Broker, call: Call) -> dict[str, Any]:
+    """Set configs of topics."""
+    cluster = broker.cluster
+    reached = await _reached(broker, 1_000)
+    found = []
+    names = [each["resource_name"] for each in call.fields["resources"]]
+    for asked in call.fields["resources"]:
+        name = asked["resource_name"]
+        topic, code, text = cluster.topics.get(name), 0, ""
+        wrong = _config_error(asked["configs"])
+        if not reached:
+            code = _REQUEST_TIMED_OUT
+        elif names.count(name) > 1:
+            code, text = _INVALID_REQUEST, "Each resource must appear at most once."
+        elif topic is None:
+            code, text = UNKNOWN_TOPIC, f"The topic '{name}' does not exist."
+        elif wrong is not None:
+            code, text = _INVALID_CONFIG, wrong
+        else:
+            topic.configs.update({each["name"]: each["value"] for each in asked["configs"]})
+        found.append({"error_code": code, "error_message": text, "resource_type": _TOPIC, "resource_name": name})
+    return {"responses": found}
+
+
+@answers("DeleteRecords")
+async def delete_records(broker: Broker, call: Call) -> dict[str, Any]:
+    """Delete the first records of partitions that this broker leads."""
+    topics = []
+    for topic in call.fields["topics"]:
+        partitions = []
+        for each in topic["partitions"]:
+            partition = TopicPartition(topic["name"], each["partition"])
+            code, low = broker.judge(partition), -1
+            if not code:
+                log = broker.led[partition].log
+                before = log.high if each["offset"] == -1 else each["offset"]
+                if before > log.high or before < 0:
+                    code = _OFFSET_OUT_OF_RANGE
+                else:
+                    log.delete_before(before)
+                    log.wake()
+                    low = log.start
+            partitions.append({"partition": each["partition"], "low_watermark": low, "error_code": code})
+        topics.append({"name": topic["name"], "partitions": partitions})
+    return {"topics": topics}
