@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka import KafkaLog
     from tests.kafka.broker import Broker
 
-OWN = {"own_broker", "fresh_broker", "secure_broker", "believing_broker", "two_brokers", "cluster"}
+OWN = {"own_broker", "fresh_broker", "secure_broker", "two_brokers", "cluster"}
 
 __all__ = ["fresh_broker", "kafka_broker", "own_broker", "secure_broker"]
 

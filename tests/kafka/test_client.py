@@ -323,6 +323,7 @@ async def test_a_refused_login_is_an_error_at_once(secure_broker: Broker, protoc
     await log.close()
 
 
+@pytest.mark.everyday
 async def test_the_wrong_protocol_is_told(secure_broker: Broker) -> None:
     """By deadline, as a broker that starts may look the same."""
     wrong = KafkaLog(secure_broker.bootstrap, options=KafkaOptions(tls=True, tls_ca_file=secure_broker.certificate, api_timeout_ms=4_000))
@@ -331,6 +332,7 @@ async def test_the_wrong_protocol_is_told(secure_broker: Broker) -> None:
     await wrong.close()
 
 
+@pytest.mark.everyday
 async def test_forbidden_actions_are_named(secure_broker: Broker) -> None:
     """NotAuthorized names the topic or the transactional id, and nothing hangs."""
     owner = login(secure_broker, "SASL_SSL")
