@@ -32,7 +32,9 @@ WAY_S: Final = 0.001
 TOPIC: Final = "t"
 FIRST, SECOND = (TopicPartition(TOPIC, number) for number in range(2))
 NOBODY: Final = -1
-UNKNOWN_TOPIC, NOT_LEADER = 3, 6
+UNKNOWN_TOPIC, NOT_LEADER, EXISTS = 3, 6, 36
+# The codes of an answer behind which the controller has done all the same what it was asked for.
+DONE: Final = frozenset({0, 7})
 # The id that the coordinator of a group gives a member.
 MEMBER: Final = "member-1"
 
@@ -67,6 +69,8 @@ class Brokers:
         self.view = {FIRST: (1, 0), SECOND: (count, 0)}
         self.brokers = {number: Broker(number, self.view) for number in range(1, count + 1)}
         self.codes: defaultdict[str, list[int]] = defaultdict(list)
+        self.lasting: dict[str, int] = {}
+        # Requests whose code is that of the whole answer, where each of its parts may have one, too.
         self.whole: set[str] = set()
         self.asked: list[tuple[int, str]] = []
         self.left: float = float("inf")
@@ -109,6 +113,11 @@ class Brokers:
         if self.coordinator in numbers:
             self.coordinator = successor
 
+    def heal(self) -> None:
+        """Have all brokers in the cluster again."""
+        for broker in self.brokers.values():
+            broker.view, broker.cut_off = self.view, False
+
     def count(self, name: str, broker: int | None = None) -> int:
         """Return the number of requests of a name, to one broker or to all."""
         return sum(asked == name and broker in (None, number) for number, asked in self.asked)
@@ -129,9 +138,8 @@ class Brokers:
         """Return the answer of a broker."""
         name = name_of(request)
         self.asked.append((broker.number, name))
-        answered: Any = getattr(self, "_on" + re.sub("(?=[A-Z])", "_", name).lower())(
-            broker, request, self.codes[name].pop(0) if self.codes[name] else 0
-        )
+        code = self.codes[name].pop(0) if self.codes[name] else self.lasting.get(name, 0)
+        answered: Any = getattr(self, "_on" + re.sub("(?=[A-Z])", "_", name).lower())(broker, request, code)
         if not hasattr(answered, "throttle_time_ms"):
             answered.throttle_time_ms = broker.throttle_ms
         return answered
@@ -156,18 +164,18 @@ class Brokers:
 
     def _on_create_topics(self, _: Broker, request: Any, code: int) -> Any:
         names = [topic[0] for topic in request.create_topic_requests]
-        if not code and not request.validate_only:
+        if code in {*DONE, EXISTS} and not request.validate_only:
             self.topics.update(names)
             self.view.update({TopicPartition(name, 0): (1, 0) for name in names})
         return SimpleNamespace(topic_errors=[(name, code, "why") for name in names])
 
     def _on_create_partitions(self, _: Broker, request: Any, code: int) -> Any:
-        if not code:
+        if code in DONE:
             self.view.update({TopicPartition(name, number): (1, 0) for name, (count, _) in request._topic_partitions for number in range(count)})
         return SimpleNamespace(topic_errors=[(name, code, "why") for name, _ in request._topic_partitions])
 
     def _on_delete_topics(self, _: Broker, request: Any, code: int) -> Any:
-        if not code:
+        if code in DONE:
             self.topics.difference_update(request._topics)
         return SimpleNamespace(topic_error_codes=[(name, code) for name in request._topics])
 

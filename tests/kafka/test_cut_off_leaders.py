@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ks_actors.log import IsolationLevel, OffsetAndMetadata, Outgoing
+from ks_actors.log import IsolationLevel, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._connections import COORDINATION, MAIN
 from ks_actors.log.kafka.wire import MetadataRequest
@@ -173,6 +174,41 @@ def test_the_next_coordinator_is_found(brokers: Brokers) -> None:
         assert brokers.count("OffsetCommit", 2) == 1
 
     connected(brokers, 1, test=test)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_the_leaders_are_known_in_the_end(brokers: Brokers, seed: int) -> None:
+    """Whoever looks at them only when told has the right ones within the age of metadata after the last of any changes."""
+    random = Random(seed)
+
+    async def test(log: KafkaLog) -> None:
+        client, seen = log._client, dict[TopicPartition, int | None]()
+
+        def look() -> None:
+            seen.update({partition: client.leader(partition) for partition in (FIRST, SECOND)})
+
+        look()
+        client.watch_leaders(look)
+        for _ in range(random.randint(1, 12)):
+            await asyncio.sleep(random.choice([0, 1, 100]))
+            change = random.randrange(5)
+            if change == 0:
+                brokers.heal()
+                brokers.cut_off(*random.sample(range(1, 6), random.choice([1, 2])))
+            elif change == 1:
+                brokers.heal()
+            elif change == 2:
+                partition = random.choice([FIRST, SECOND])
+                whole = [number for number, broker in brokers.brokers.items() if not broker.cut_off]
+                brokers.view[partition] = random.choice(whole), brokers.view[partition][1] + 1
+            elif change == 3:
+                await client.look_for([TOPIC])
+            else:
+                await client.metadata([TOPIC])
+        await asyncio.sleep(AGE_S + 1)
+        assert seen == {partition: leader for partition, (leader, _) in brokers.view.items()}
+
+    connected(brokers, *random.sample(range(1, 6), random.choice([1, 2])), test=test)
 
 
 def test_the_age_of_metadata_is_positive() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ks_actors.log import MemberInfo
+    from ks_actors.log.kafka.group import KafkaMembership
 
 # Of a whole call; and what it may wait beyond that for brokers to hear of a new topic.
 CALL_S: Final = 20
@@ -75,6 +76,12 @@ async def within(limit_s: float, call: Awaitable[Any], slack_s: float = 0.01) ->
 def keep(members: Sequence[MemberInfo], _: object) -> dict[str, MemberAssignment]:
     """Assign nothing."""
     return {member.member_id: MemberAssignment(()) for member in members}
+
+
+async def member_of(log: KafkaLog) -> KafkaMembership:
+    """Return a new member of a group."""
+    new = NewMember(client_id="m", topics=[TOPIC], user_data=b"", assignor=keep, session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
+    return await log.join("g", new)
 
 
 def with_log(brokers: Brokers, test: Callable[[KafkaLog], Awaitable[None]]) -> None:
@@ -141,9 +148,7 @@ def test_closing_holds_its_deadline(brokers: Brokers, state: str) -> None:
     async def test(log: KafkaLog) -> None:
         fetcher, producer = log.fetcher(client_id="r", isolation=UNCOMMITTED), await log.producer(client_id="p")
         fetcher.assign({FIRST: 0, SECOND: 0})
-        member = await log.join(
-            "g", NewMember(client_id="m", topics=[TOPIC], user_data=b"", assignor=keep, session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
-        )
+        member = await member_of(log)
         assert isinstance(await member.event(), Assigned)
         await fetcher.fetch(max_wait_ms=600)
         assert brokers.sessions

@@ -107,8 +107,9 @@ def test_a_response_is_read_as_aiokafka_would(
     found = _MetadataResponse.decode(BytesIO(raw))
     assert found.brokers == [(node, host, port) for node, host, port, *_ in brokers]
     assert found.controller_id == 3
+    epochs = [{number: epoch for _, number, _, epoch, *_ in partitions} for *_, partitions, _ in topics]
     leaders = [{number: leader for _, number, leader, *_ in partitions} for *_, partitions, _ in topics]
-    assert found.topics == [(*topic[:4], its) for topic, its in zip(topics, leaders, strict=True)]
+    assert found.topics == [(*topic[:4], *its) for topic, *its in zip(topics, epochs, leaders, strict=True)]
     # The last fields are the cluster's operations and tags, which nobody reads.
     for cut in range(3, len(raw) - len(Tags.encode(tags)) - 4, max(1, len(raw) // 20)):
         with pytest.raises((struct.error, UnicodeDecodeError)):

@@ -24,6 +24,7 @@ from ks_actors.log.kafka.wire import (
     INVALID_TOPIC_EXCEPTION,
     NOT_CONTROLLER,
     OFFSET_OUT_OF_RANGE,
+    REQUEST_TIMED_OUT,
     RETRIABLE,
     TOPIC,
     TOPIC_ALREADY_EXISTS,
@@ -85,22 +86,13 @@ class Admin:
         listed = set(await self._client.metadata(wanted))
         failed: dict[str, LogError] = {}
         left = dict(wanted)
-        lost = False
-
-        async def attempt() -> None:
-            nonlocal lost
-            try:
-                response = await self._client.ask_controller(self._creation(left.values()))
-            except LogError:
-                lost = True
-                raise
-            again = self._sort_out(
-                response.topic_errors, left, failed, done={TOPIC_ALREADY_EXISTS} if lost else set()
-            )
-            if again:
-                raise Unavailable(again)
-
-        await self._client.retry(f"to create {', '.join(left)}", attempt)
+        lost = await self._change(
+            f"to create {', '.join(left)}",
+            lambda: self._creation(left.values()),
+            left,
+            failed,
+            dict.fromkeys(left, TOPIC_ALREADY_EXISTS),
+        )
         existing = {
             name
             for name, error in failed.items()
@@ -135,15 +127,15 @@ class Admin:
         left = {name: topic for name, topic in wanted.items() if name not in existing}
         failed: dict[str, LogError] = {}
 
-        async def attempt() -> None:
-            request = self._creation(left.values(), only_check=True)
-            response = await self._client.ask_controller(request)
-            again = self._sort_out(response.topic_errors, left, failed, done={TOPIC_ALREADY_EXISTS})
-            if again:
-                raise Unavailable(again)
-
         if left:
-            await self._client.retry(f"to check {', '.join(left)}", attempt)
+            await self._change(
+                f"to check {', '.join(left)}",
+                lambda: self._creation(left.values(), only_check=True),
+                left,
+                failed,
+                dict.fromkeys(left, TOPIC_ALREADY_EXISTS),
+                lost=True,
+            )
         for error in failed.values():
             raise error
 
@@ -161,24 +153,45 @@ class Admin:
         ]
         return CreateTopicsRequest(asked, options.request_timeout_ms, only_check)
 
-    @staticmethod
-    def _sort_out(
-        codes: Sequence[Any], left: dict[str, Any], failed: dict[str, LogError], done: set[int]
-    ) -> str | None:
-        """Remove decided topics from `left`; return the reason to retry, if any."""
-        again: str | None = None
-        for name, code, *detail in codes:
-            if code == NOT_CONTROLLER or (code in RETRIABLE and code != UNKNOWN):
-                again = f"the controller answered {name_of(code)} for {name}"
-                continue
-            left.pop(name, None)
-            if code and code not in done:
-                text = detail[0] if detail else None
-                error: Any = error_of(code, f"topic {name}", text)
-                if code == INVALID_CONFIG:
-                    error = ConfigError(f"topic {name}: {text}")
-                failed[name] = error
-        return again
+    async def _change(
+        self,
+        what: str,
+        request: Callable[[], Any],
+        left: dict[str, Any],
+        failed: dict[str, LogError],
+        done: Mapping[str, int],
+        *,
+        lost: bool = False,
+    ) -> bool:
+        """Have the controller change topics until each is done or `failed`.
+
+        After an answer that was `lost`, or said that the time was up, a topic's code of `done`
+        means that an earlier request has changed it. Returns whether there was such an answer.
+        """
+
+        async def attempt() -> None:
+            nonlocal lost
+            try:
+                answer = await self._client.ask_controller(request())
+            except LogError:
+                lost = True
+                raise
+            again: str | None = None
+            late = False
+            for name, code, *detail in _rows(answer):
+                if code == NOT_CONTROLLER or (code in RETRIABLE and code != UNKNOWN):
+                    again = f"the controller answered {name_of(code)} for {name}"
+                    late = late or code == REQUEST_TIMED_OUT
+                    continue
+                left.pop(name, None)
+                if code and not (lost and done.get(name) == code):
+                    failed[name] = _refusal(name, code, detail[0] if detail else None)
+            lost = lost or late
+            if again:
+                raise Unavailable(again)
+
+        await self._client.retry(what, attempt)
+        return lost
 
     async def _until_led(self, counts: Mapping[str, int]) -> None:
         """Wait until topics have leaders for so many partitions, and the brokers know them."""
@@ -223,28 +236,15 @@ class Admin:
             name: len(topic.leaders) for name, topic in (await self._client.metadata(left)).items()
         }
         failed: dict[str, LogError] = {}
-        lost = False
+        timeout_ms = self._client.options.request_timeout_ms
 
-        async def attempt() -> None:
-            nonlocal lost
+        def request() -> Any:
             asked: list[Any] = [(name, (count, None)) for name, count in left.items()]
-            try:
-                response = await self._client.ask_controller(
-                    CreatePartitionsRequest(asked, self._client.options.request_timeout_ms, False)
-                )
-            except LogError:
-                lost = True
-                raise
-            done = (
-                {INVALID_PARTITIONS}
-                if lost and all(before.get(name, count) < count for name, count in left.items())
-                else set[int]()
-            )
-            again = self._sort_out(response.topic_errors, left, failed, done=done)
-            if again:
-                raise Unavailable(again)
+            return CreatePartitionsRequest(asked, timeout_ms, False)
 
-        await self._client.retry(f"to add partitions to {', '.join(counts)}", attempt)
+        grow = [name for name, count in counts.items() if before.get(name, count) < count]
+        done = dict.fromkeys(grow, INVALID_PARTITIONS)
+        await self._change(f"to add partitions to {', '.join(counts)}", request, left, failed, done)
         await self._until_led({name: count for name, count in counts.items() if name not in failed})
         for error in failed.values():
             raise error
@@ -261,27 +261,20 @@ class Admin:
             return
         failed: dict[str, LogError] = {}
         there = await self._client.metadata(wanted)
-        lost = False
-
-        async def attempt() -> None:
-            nonlocal lost
-            request = DeleteTopicsRequest(list(left), self._client.options.request_timeout_ms)
-            try:
-                response = await self._client.ask_controller(request)
-            except LogError:
-                lost = True
-                raise
-            done = {UNKNOWN} if lost and set(left) <= set(there) else set()
-            again = self._sort_out(response.topic_error_codes, left, failed, done=done)
-            if again:
-                raise Unavailable(again)
 
         async def gone() -> None:
             found = await self._client.metadata(wanted)
             if any(name in found for name in wanted if name not in failed):
                 raise Unavailable(f"{', '.join(found)} are still listed", refresh=False)
 
-        await self._client.retry(f"to delete {', '.join(wanted)}", attempt)
+        timeout_ms = self._client.options.request_timeout_ms
+        await self._change(
+            f"to delete {', '.join(wanted)}",
+            lambda: DeleteTopicsRequest(list(left), timeout_ms),
+            left,
+            failed,
+            dict.fromkeys(there, UNKNOWN),
+        )
         await self._client.retry(f"to wait until {', '.join(wanted)} are gone", gone)
         deleted = [name for name in wanted if name not in failed]
         await self._client.young.spread(wanted, lambda found: found.keys().isdisjoint(deleted))
@@ -317,7 +310,9 @@ class Admin:
         if not topics:
             return {}
         request = DescribeConfigsRequest([(TOPIC, topic, names) for topic in topics])
-        response = await self._client.send_to_any(request)
+        response = await self._client.send_to_any(
+            request, lambda answer: [code for code, *_ in answer.resources if code != UNKNOWN]
+        )
         found: dict[str, dict[str, str]] = {}
         for code, detail, _, topic, entries in response.resources:
             error = error_of(code, f"to describe topic {topic}", detail) if code else None
@@ -574,3 +569,17 @@ class Admin:
                         raise LogTruncated(name, offsets[name], -1, -1, at)
         request = DeleteRecordsRequest(topics, self._client.options.request_timeout_ms)
         return await self._client.send(node, request)
+
+
+def _rows(answer: Any) -> Iterable[Any]:
+    """Return the outcome of each topic: its name, error code, and the reason if there is one."""
+    rows: Iterable[Any] = (
+        answer.topic_error_codes if hasattr(answer, "topic_error_codes") else answer.topic_errors
+    )
+    return rows
+
+
+def _refusal(name: str, code: int, reason: str | None) -> Any:
+    if code == INVALID_CONFIG:
+        return ConfigError(f"topic {name}: {reason}")
+    return error_of(code, f"topic {name}", reason)

@@ -258,30 +258,21 @@ class KafkaClient:
         )
 
     async def _ask_next(self, rounds: Rounds, request: Any, channel: str) -> tuple[int, Any]:
-        """Return the response of a broker that has not answered in this round, if one does."""
-        asked = rounds.answered(self._cluster.brokers)
-        node, response = await self._send_to_any(request, channel, asked)
-        rounds.note(node)
-        return node, response
-
-    async def _send_to_any(
-        self, request: Any, channel: str, asked: Collection[int] = ()
-    ) -> tuple[int, Any]:
-        """Return the first response, and the broker that gave it; try those `asked` last."""
+        """Return the first response, and the broker that gave it, in the order of the rounds."""
         brokers = self._cluster.brokers
         nodes = list(brokers)
         random.shuffle(nodes)
 
         address = {**self._bootstrap, **brokers}
 
-        def preference(node: int) -> tuple[bool, bool, bool]:
+        def preference(node: int) -> tuple[bool, float, bool]:
             return (
                 self._connections.silent(address[node]),
-                node in asked,
+                rounds.place(node),
                 not self._connections.connected(node, channel),
             )
 
-        return await ask_any(
+        node, response = await ask_any(
             # Those that owe an answer last: each may take the whole request timeout. All listed
             # addresses may be wrong if the whole cluster has moved: then try the user's.
             (*sorted(nodes, key=preference), *sorted(self._bootstrap, key=preference)),
@@ -289,6 +280,8 @@ class KafkaClient:
             name=lambda node: name_of_server(node, address[node]),
             connected=lambda node: self._connections.connected(node, channel),
         )
+        rounds.note(node)
+        return node, response
 
     async def ask_controller(self, request: Any) -> Any:
         """Send to the controller, once.
@@ -490,11 +483,13 @@ class KafkaClient:
             return await self.young.find(dict.fromkeys(names, 1), timeout_ms)
 
         rounds = self._listings if names is None else Rounds()
-        _, found = await self.retry(
-            "to list topics", lambda: self.ask_metadata(names, rounds), timeout_ms=timeout_ms
-        )
-        self._topics.raise_refused(names or ())
-        return found
+
+        async def attempt() -> Mapping[str, TopicMetadata]:
+            _, found = await self.ask_metadata(names, rounds)
+            self._topics.raise_refused(names or ())
+            return found
+
+        return await self.retry("to list topics", attempt, timeout_ms=timeout_ms)
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
         """Look up again the leaders of all topics tracked so far, and of these.

@@ -22,7 +22,10 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
-from aiokafka.protocol.admin import SaslAuthenticateRequest  # type: ignore[import-untyped]
+from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
+    ApiVersionRequest,
+    SaslAuthenticateRequest,
+)
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
@@ -36,6 +39,7 @@ from ks_actors.log.kafka.client._tls import (
     tls_remedy,
 )
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
+from ks_actors.log.kafka.wire import name_of
 
 if TYPE_CHECKING:
     import socket
@@ -160,6 +164,13 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
             self.close()
             raise
         return self
+
+    async def _do_version_lookup(self) -> None:
+        """Learn which requests the broker takes; aiokafka's own ignores the error code."""
+        answer = await self.send(ApiVersionRequest())
+        if answer.error_code:
+            raise KafkaConnectionError(f"it answered {name_of(answer.error_code)} to ApiVersions")
+        self._versions = {key: (low, high) for key, low, high in answer.api_versions}
 
     def be_named(self, client_id: str) -> None:
         """Use another client id in the next requests."""

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from ks_actors._errors import LogError, UnknownTopicOrPartition
 from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.wire import INVALID_TOPIC_EXCEPTION, RETRIABLE, error_of, topics_of
+from ks_actors.log.kafka.wire import (
+    INVALID_TOPIC_EXCEPTION,
+    RETRIABLE,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_of,
+    topics_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})
+# A topic with such a name does not exist.
+_MISSING: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION})
 
 
 class TopicMetadata(NamedTuple):
@@ -100,7 +109,7 @@ class KnownTopics:
                 self.found[name] = existing[name]
                 before = None if known is None else known.leaders
                 moved |= name in self.tracked and before != existing[name].leaders
-            elif code not in RETRIABLE and code != INVALID_TOPIC_EXCEPTION:
+            elif code not in _MISSING:
                 self._refused[name] = code
         if moved:
             for tell in tuple(self.watchers):
@@ -133,7 +142,7 @@ class KnownTopics:
         """
         code = self._refused.get(partition.topic)
         if code is not None:
-            return error_of(code, f"failed to look up topic {partition.topic}")
+            return self._refusal(partition.topic, code)
         if partition.topic not in self._answered:
             # The cluster may have been unreachable since before the first lookup.
             return Unavailable(f"no broker has answered yet whether {partition} exists")
@@ -144,12 +153,18 @@ class KnownTopics:
             )
         return Unavailable(f"{partition} has no leader at this time")
 
-    def refuses(self, name: str) -> bool:
-        """Return whether the brokers refuse to tell about a topic."""
-        return name in self._refused
-
     def raise_refused(self, names: Iterable[str]) -> None:
-        """Raise the error of the first topic that the brokers refuse to tell about, if any."""
+        """Raise the error of the first topic that the brokers refuse to tell about, if any.
+
+        Unavailable means that this may change.
+        """
         for name in names:
             if name in self._refused:
-                raise error_of(self._refused[name], f"failed to look up topic {name}")
+                raise self._refusal(name, self._refused[name])
+
+    @staticmethod
+    def _refusal(name: str, code: int) -> LogError:
+        error = error_of(code, f"failed to look up topic {name}")
+        # A fault of the broker may be gone by the next request, as for Kafka's consumer.
+        temporary = code in RETRIABLE or code == UNKNOWN_SERVER_ERROR
+        return Unavailable(str(error)) if temporary else error

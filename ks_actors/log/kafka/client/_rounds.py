@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, final
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from typing import final
 
 
 @final
 class Rounds:
-    """The brokers that have answered a question in this round; others are preferred next time.
+    """The order in which to ask brokers the same question again: who has answered last comes last.
 
     A broker that is cut off from its cluster goes on with its old answers, and it may be the only
-    one with a connection. A round has at most `most` brokers: each may be one more connection.
+    one with a connection. When `most` brokers have answered, no further ones are asked, as each may
+    be one more connection.
     """
 
-    __slots__ = ("_answered", "_most")
+    __slots__ = ("_answered", "_count", "_most")
 
     def __init__(self, most: float = math.inf) -> None:
         self._most: float = most
-        self._answered: set[int] = set()
+        self._answered: dict[int, int] = {}
+        self._count: int = 0
 
-    def answered(self, brokers: Collection[int]) -> Collection[int]:
-        """Return those of the brokers to ask last; when that is all of them, a round begins."""
-        if len(self._answered) >= self._most or self._answered.issuperset(brokers):
-            self._answered.clear()
-        return self._answered
+    def place(self, broker: int) -> float:
+        """Return the place of a broker in the order; those that have not answered share one."""
+        others = math.inf if len(self._answered) >= self._most else -1
+        return self._answered.get(broker, others)
 
     def note(self, broker: int) -> None:
         """Note that a broker has answered."""
-        self._answered.add(broker)
+        self._count += 1
+        self._answered[broker] = self._count

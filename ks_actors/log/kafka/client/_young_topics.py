@@ -82,14 +82,14 @@ class YoungTopics:
                     return
                 raise
             found.update(topics)
-            left = [name for name in lacking() if not self._topics.refuses(name)]
+            self._topics.raise_refused(wanted)
+            left = lacking()
             if left and turns.go_on(self._client.nodes):
                 text = f"no broker that was asked knows {', '.join(left)}"
                 raise Unavailable(text, refresh=False, soon=True, reported=True)
 
         if wanted:
             await self._client.retry("to list topics", attempt, timeout_ms=timeout_ms)
-        self._topics.raise_refused(wanted)
         return found
 
     async def spread(

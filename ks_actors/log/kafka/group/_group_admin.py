@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.log._groups import GroupMember
 from ks_actors.log._types import AllowedOperations, GroupMetadata
@@ -119,9 +119,9 @@ class GroupAdmin:
         """Remove members from a group. Raises NotAuthorized."""
         request = leave_groups(group_id, [member.member_id for member in members])
         response = await self._client.send_to_coordinator(
-            GROUP, group_id, request, lambda answer: (answer.error_code,)
+            GROUP, group_id, request, _codes_of_leaves
         )
-        for code in (response.error_code, *(code for *_, code in response.members)):
+        for code in _codes_of_leaves(response):
             if code not in (NONE, UNKNOWN_MEMBER_ID):
                 raise error_of(code, f"failed to remove members of group {group_id!r}")
 
@@ -137,3 +137,7 @@ class GroupAdmin:
         A coordinator accepts that only for a group without members.
         """
         await send_offsets(self._client, GroupMetadata(group_id, -1, ""), None, offsets)
+
+
+def _codes_of_leaves(response: Any) -> list[int]:
+    return [response.error_code, *(code for *_, code in response.members)]
