@@ -178,7 +178,7 @@ def test_the_next_coordinator_is_found(brokers: Brokers) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_happens_the_leaders_are_known_in_the_end(brokers: Brokers, seed: int) -> None:
-    """Whoever looks at them only when told has the right ones within the age of metadata after the last of any changes."""
+    """A reader that looks at them only when told has the right ones within the age of metadata after the last of any changes."""
     random = Random(seed)
 
     async def test(log: KafkaLog) -> None:

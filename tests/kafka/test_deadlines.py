@@ -78,9 +78,11 @@ def keep(members: Sequence[MemberInfo], _: object) -> dict[str, MemberAssignment
     return {member.member_id: MemberAssignment(()) for member in members}
 
 
-async def member_of(log: KafkaLog) -> KafkaMembership:
+async def member_of(log: KafkaLog, *, takes_over: bool = False) -> KafkaMembership:
     """Return a new member of a group."""
-    new = NewMember(client_id="m", topics=[TOPIC], user_data=b"", assignor=keep, session_timeout_ms=6_000, rebalance_timeout_ms=60_000)
+    new = NewMember(
+        client_id="m", topics=[TOPIC], user_data=b"", assignor=keep, session_timeout_ms=6_000, rebalance_timeout_ms=60_000, takes_over=takes_over
+    )
     return await log.join("g", new)
 
 
@@ -159,6 +161,10 @@ def test_closing_holds_its_deadline(brokers: Brokers, state: str) -> None:
         else:
             brokers.turn(state)
         await within(0.5, fetcher.close())
+        # Nor is a connection of it left, or an attempt to make one, which may take much longer.
+        connections = log._client._connections
+        await asyncio.sleep(0.01)
+        assert not [channel for _, channel in (*connections._ready, *connections._opening) if channel.startswith("fetch")]
         await within(0.0, producer.close())
         await within(3.0, member.close())
         await within(0.0, log.close())

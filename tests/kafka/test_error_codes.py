@@ -77,7 +77,7 @@ async def truncated(log: KafkaLog) -> None:
 async def next_event(member: KafkaMembership) -> Any:
     """Return the next event of a member, or None if there is none for a while."""
     with suppress(TimeoutError):
-        return await asyncio.wait_for(member.event(), 8)
+        return await asyncio.wait_for(member.event(), 2)
 
 
 async def joined(log: KafkaLog) -> Any:
@@ -88,6 +88,11 @@ async def assigned(log: KafkaLog) -> KafkaMembership:
     member = await member_of(log)
     assert isinstance(await next_event(member), Assigned)
     return member
+
+
+async def succeeding(log: KafkaLog) -> Any:
+    """Join in the place of a process that has died."""
+    return await next_event(await member_of(log, takes_over=True))
 
 
 async def itself(log: KafkaLog) -> KafkaLog:
@@ -149,6 +154,9 @@ TABLE: Final[dict[str, Line]] = {
     "OffsetFetch": Line(
         "OffsetFetch", lambda log: log.group_offsets("g"), tell("3", TAKEN) | tell("88", AGAIN) | tell("29", NotAuthorized), {3: TAKEN}
     ),
+    "OffsetFetch of a member": Line(
+        "OffsetFetch", lambda member: member.committed([FIRST]), tell("3", TAKEN) | tell("88", AGAIN) | tell("29", NotAuthorized), before=assigned
+    ),
     "OffsetFetch as a whole": Line(
         "OffsetFetch",
         lambda log: log.group_offsets("g"),
@@ -164,6 +172,17 @@ TABLE: Final[dict[str, Line]] = {
         | tell("10 18", RecordTooLarge)
         | tell("12 24 28 35 69 113 -1", LogError),
         {3: UnknownTopicOrPartition},
+    ),
+    "OffsetCommit of a member": Line(
+        "OffsetCommit",
+        lambda member: member.commit({FIRST: OffsetAndMetadata(1)}),
+        tell("3 7 14 15 16", AGAIN)
+        | tell("22 25 27 82", IllegalGeneration)
+        | tell("29 30", NotAuthorized)
+        | tell("10 18", RecordTooLarge)
+        | tell("12 24 28 35 69 113 -1", LogError),
+        {3: UnknownTopicOrPartition},
+        before=assigned,
     ),
     "JoinGroup": Line(
         "JoinGroup",
@@ -208,6 +227,21 @@ TABLE: Final[dict[str, Line]] = {
         "DescribeGroups",
         lambda log: log.group_members("g"),
         tell("14 15 16", AGAIN) | tell("69", TAKEN) | tell("30", NotAuthorized) | tell("24 -1", LogError),
+    ),
+    "DescribeGroups before a member takes over": Line(
+        # Who may not look joins all the same, and waits for the session of the dead member.
+        "DescribeGroups",
+        succeeding,
+        tell("14 15 16", AGAIN) | tell("24 30 69 -1", TAKEN),
+        tell("14 15 16", AGAIN),
+    ),
+    "DescribeGroups for the operations of a user": Line(
+        "DescribeGroups", lambda log: log.allowed_operations([TOPIC], "g"), tell("14 15 16", AGAIN) | tell("24 30 69 -1", TAKEN)
+    ),
+    "Metadata for the operations of a user": Line(
+        "Metadata",
+        lambda log: log.allowed_operations([TOPIC], "g"),
+        tell("5", AGAIN) | tell("3 17 29 -1", TAKEN),
     ),
     "ListGroups": Line("ListGroups", lambda log: log.group_ids(), tell("14 15 16", AGAIN) | tell("31", NotAuthorized) | tell("-1", LogError)),
     "DescribeConfigs": Line(
@@ -314,6 +348,7 @@ def test_a_code_that_lasts_is_told_of_at_the_deadline(brokers: Brokers, name: st
     line = TABLE[name]
     found, outcome = outcome_of(brokers, line, code, lasting=True), line.lasting.get(code, LogTimeout)
     assert found == outcome if isinstance(outcome, str) else type(found) is outcome, repr(found)
+    assert outcome is not LogTimeout or name_of(code) in str(found)
 
 
 @pytest.mark.parametrize("name", TABLE)

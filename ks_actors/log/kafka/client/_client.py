@@ -96,7 +96,7 @@ class KafkaClient:
         self._refreshed: frozenset[str] = frozenset()
         self._keeping_up: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
-        # For short work alone, such as decompression: what may hang gets a thread of its own.
+        # For short work alone, such as decompression: calls that may hang have their own threads.
         self.threads: ThreadLane = ThreadLane(f"{client_id} work", _THREADS)
         self._closed = False
 
@@ -536,7 +536,7 @@ class KafkaClient:
                     _log.debug("could not look up leaders: %s", error)
 
     def watch_leaders(self, tell: Callable[[], object]) -> Callable[[], None]:
-        """Have `tell` called when leaders have moved, whoever asked; return what ends that."""
+        """Call `tell` when a lookup has found other leaders; return a function that ends this."""
         self._topics.watchers.add(tell)
         return lambda: self._topics.watchers.discard(tell)
 

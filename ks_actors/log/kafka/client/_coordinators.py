@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._refused import raise_retriable
 from ks_actors.log.kafka.client._rounds import Rounds
-from ks_actors.log.kafka.wire import COORDINATOR_NOT_AVAILABLE, FindCoordinatorRequest, error_of
+from ks_actors.log.kafka.wire import (
+    COORDINATOR_NOT_AVAILABLE,
+    FindCoordinatorRequest,
+    error_of,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -53,8 +58,9 @@ class Coordinators:
         who = name_of_coordinator(kind, key)
         if answer.error_code == COORDINATOR_NOT_AVAILABLE:
             raise Unavailable(
-                f"the brokers have no coordinator of {_KINDS[kind]} {key} yet: if that lasts, "
-                f"see whether there are as many as their {_TOPICS[kind]}.replication.factor",
+                f"the brokers have no coordinator of {_KINDS[kind]} {key} yet "
+                f"({name_of(answer.error_code)}): if that lasts, see whether there are as many as "
+                f"their {_TOPICS[kind]}.replication.factor",
                 refresh=False,
             )
         raise_retriable([answer.error_code], f"a broker that was asked for {who}")

@@ -42,7 +42,7 @@ class TopicMetadata(NamedTuple):
     epochs: Mapping[int, int] = _NONE
 
     def unless_older(self, known: TopicMetadata) -> TopicMetadata:
-        """Return these metadata, with what is known of partitions of which they tell the past.
+        """Return these metadata, with the known leaders of partitions of which they tell the past.
 
         A topic that was made anew, with another id, begins with new epochs.
         """
@@ -71,7 +71,7 @@ class KnownTopics:
     """Topics with their leaders, and why others have none, as of the last metadata of each.
 
     `found` are the topics that exist, and `tracked` those whose leaders each refresh looks up. An
-    answer that is older than what is known changes nothing, unless all answers of `trust_s` seconds
+    answer that is older than the known leaders changes nothing, unless all of `trust_s` seconds
     were: then the cluster has been restored from a former state. `watchers` are called when a
     tracked topic has other leaders than before.
     """

@@ -8,7 +8,7 @@ from typing import final
 
 @final
 class Rounds:
-    """The order in which to ask brokers the same question again: who has answered last comes last.
+    """The order of the brokers for the same question: the last one to answer is the last to ask.
 
     A broker that is cut off from its cluster goes on with its old answers, and it may be the only
     one with a connection. When `most` brokers have answered, no further ones are asked, as each may

@@ -25,6 +25,7 @@ from ks_actors.log.kafka.wire import (
     operations,
     topic_operations,
 )
+from ks_actors.log.kafka.wire import UNKNOWN_TOPIC_OR_PARTITION as UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,7 +89,10 @@ class GroupAdmin:
     ) -> AllowedOperations:
         """Return operations permitted on topics, a group, a transactional id and the cluster."""
         wanted = sorted(topics)
-        found = await self._client.send_to_any(topic_operations(wanted))
+        found = await self._client.send_to_any(
+            topic_operations(wanted),
+            lambda answer: [code for code, *_ in answer.topics if code != UNKNOWN],
+        )
         described = await self._client.send_to_coordinator(
             GROUP,
             group_id,
