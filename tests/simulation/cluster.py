@@ -26,14 +26,15 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 DEFAULTS: Final = {
     "cleanup.policy": "delete", "compression.gzip.level": "-1", "compression.lz4.level": "9", "compression.type": "producer",
-    "compression.zstd.level": "3", "delete.retention.ms": "86400000", "errors.deadletterqueue.group.enable": "false", "file.delete.delay.ms": "60000",
-    "flush.messages": "9223372036854775807", "flush.ms": "9223372036854775807", "follower.replication.throttled.replicas": "",
-    "index.interval.bytes": "4096", "leader.replication.throttled.replicas": "", "local.retention.bytes": "-2", "local.retention.ms": "-2",
-    "max.compaction.lag.ms": "9223372036854775807", "max.decompressed.message.bytes": "2147483639", "max.message.bytes": "1048588",
-    "message.timestamp.after.max.ms": "3600000", "message.timestamp.before.max.ms": "9223372036854775807", "message.timestamp.type": "CreateTime",
-    "min.cleanable.dirty.ratio": "0.5", "min.compaction.lag.ms": "0", "min.insync.replicas": "1", "preallocate": "false", "remote.copy.lag.bytes": "-1",
-    "remote.copy.lag.ms": "0", "remote.log.copy.disable": "false", "remote.log.delete.on.disable": "false", "remote.storage.enable": "false",
-    "retention.bytes": "-1", "retention.ms": "604800000", "segment.bytes": "1073741824", "segment.index.bytes": "10485760", "segment.jitter.ms": "0",
+    "compression.zstd.level": "3", "delete.retention.ms": "86400000", "errors.deadletterqueue.group.enable": "false",
+    "file.delete.delay.ms": "60000", "flush.messages": "9223372036854775807", "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "", "index.interval.bytes": "4096", "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2", "local.retention.ms": "-2", "max.compaction.lag.ms": "9223372036854775807",
+    "max.decompressed.message.bytes": "2147483639", "max.message.bytes": "1048588", "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807", "message.timestamp.type": "CreateTime", "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0", "min.insync.replicas": "1", "preallocate": "false", "remote.copy.lag.bytes": "-1", "remote.copy.lag.ms": "0",
+    "remote.log.copy.disable": "false", "remote.log.delete.on.disable": "false", "remote.storage.enable": "false", "retention.bytes": "-1",
+    "retention.ms": "604800000", "segment.bytes": "1073741824", "segment.index.bytes": "10485760", "segment.jitter.ms": "0",
     "segment.ms": "604800000", "unclean.leader.election.enable": "false",
 }  # fmt: skip
 """The configs of topics in Kafka 4.4."""

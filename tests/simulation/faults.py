@@ -23,17 +23,22 @@ _LATE_CODES: Final = (7, 20)
 _TRANSACTION_CODES: Final = (14, 15, 16, 51)
 _OFFSETS_CODES: Final = (14, 15, 16, 7)
 _GROUP_CODES: Final = (14, 15, 16)
+_CONTROLLER_CODES: Final = (7, 41)
 
 
 class Faults:
     """Faults of the kinds given, one after the other, until `until`."""
 
-    def __init__(self, cluster: Cluster, random: Random, kinds: Sequence[str], *, until: float, sites: Sequence[int]) -> None:
+    def __init__(
+        self, cluster: Cluster, random: Random, kinds: Sequence[str], *, until: float, sites: Sequence[int], outcast: int | None = None
+    ) -> None:  # fmt: skip
         self._cluster = cluster
         self._random = random
         self._kinds = kinds
         self._until = until
         self._sites = sites
+        # A broker that stays cut off from the others for good, though clients reach it.
+        self._outcast = outcast
         self._all: dict[str, Callable[[], None]] = {
             "move": self._move, "gather": self._gather, "kill": self._kill, "vanish": self._vanish, "freeze": self._freeze, "isolate": self._isolate,
             "cut": self._cut, "hollow": self._hollow, "reset": self._reset, "lose": self._lose, "slow": self._slow, "throttle": self._throttle,
@@ -42,6 +47,7 @@ class Faults:
             "produce codes": self._codes("Produce", _PRODUCE_CODES), "late codes": self._codes("Produce late", _LATE_CODES),
             "transaction codes": self._codes("transaction", _TRANSACTION_CODES), "offsets codes": self._codes("TxnOffsetCommit", _OFFSETS_CODES),
             "producer codes": self._codes("InitProducerId", _GROUP_CODES), "group codes": self._codes("group", _GROUP_CODES),
+            "controller codes": self._codes("controller", _CONTROLLER_CODES),
             "coordinate": self._coordinate, "limit": self._limit,
             "delete": self._delete, "compact": self._compact, "unclean": self._unclean,
         }  # fmt: skip
@@ -67,8 +73,11 @@ class Faults:
             broker.slow = 0.0
             broker.loses = 0
             broker.thaw()
-            broker.rejoin()
+            if broker.node != self._outcast:
+                broker.rejoin()
             broker.start()
+            if broker.node == self._outcast:
+                broker.isolate()
             for site in self._sites:
                 cluster.network.mend(Place(site, broker.node))
         for codes in cluster.codes.values():

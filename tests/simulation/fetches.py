@@ -25,6 +25,7 @@ _FIRST_EPOCH: Final = 0
 _LAST_EPOCH: Final = -1
 _HIGHEST_EPOCH: Final = (1 << 31) - 1
 _NO_EPOCH: Final = -1
+_CONSUMER: Final = -1
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _DIVERGING: Final = Struct(">iqx")
@@ -219,10 +220,12 @@ def _offset(broker: Broker, partition: TopicPartition, timestamp: int, call: Cal
     log = led.log
     if timestamp == _EARLIEST:
         return {"timestamp": -1, "offset": log.start}
-    if log.epochs and log.epochs[-1][0] == led.epoch and log.epochs[-1][1] > log.high:
+    consumer = call.fields["replica_id"] == _CONSUMER
+    if consumer and log.epochs and log.epochs[-1][0] == led.epoch and log.epochs[-1][1] > log.high:
         # It has just begun to lead, and does not know yet what all replicas have.
         return {"error_code": _LEADER_NOT_AVAILABLE, "timestamp": -1, "offset": -1}
-    upto = log.stable if call.fields["isolation_level"] else log.high
+    # Replicas, and debuggers, are told of what is not replicated, too.
+    upto = log.end if not consumer else log.stable if call.fields["isolation_level"] else log.high
     if timestamp == _LATEST:
         return {"timestamp": -1, "offset": upto}
     return _offset_at(log, timestamp, upto)

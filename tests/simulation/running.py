@@ -30,7 +30,7 @@ class Simulation(Protocol):
 S = TypeVar("S", bound=Simulation)
 
 
-def run_virtual(make: Callable[[], S], seed: int, layer: str) -> S:
+def run_virtual(make: Callable[[], S], seed: int, layer: str = "kafka") -> S:
     """Run a simulation; return it. Raises its error, with the plan and the last events as notes."""
 
     async def main() -> S:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from tests.simulation.threads import use_no_threads
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
@@ -77,6 +79,7 @@ def simulated(network: Network, random: Random) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         network.install(loop)
         loop.run_in_executor = Threads(random).run
+        use_no_threads(loop, patch)
         clock = Clock(random)
         for name in _MEASURING:
             patch.setattr(import_module(name), "perf_counter", clock)

@@ -47,6 +47,7 @@ class WritingPlan:
     authors: tuple[str | None, ...]
     timeout_ms: int
     limit: int
+    outcast: int | None
     healthy_at: float
     faults: tuple[str, ...]
     rough: bool
@@ -62,10 +63,11 @@ def draw_writing(seed: int) -> WritingPlan:
         if random.random() < 0.25:
             kinds += ("unclean",) * 3
     authors = random.choice([(None,), (None, None), ("one",), ("one",), ("one", "two"), ("one", None)])
+    outcast = random.randint(1, brokers) if kinds and brokers > 1 and random.random() < 0.15 else None
     return WritingPlan(
         seed=seed,
         brokers=brokers,
-        topics=tuple((name, random.choice([1, 3]), random.choice([1, brokers, brokers])) for name in "ab"),
+        topics=tuple((name, random.choice([1, 3]), brokers if outcast else random.choice([1, brokers, brokers])) for name in "ab"),
         manners=draw_manners(random),
         options={
             "batch_bytes": random.choice([90, 300, 100_000]),
@@ -76,7 +78,9 @@ def draw_writing(seed: int) -> WritingPlan:
             "connect_timeout_ms": random.choice([500, 2_000]),
             "delivery_timeout_ms": random.choice([3_000, 300_000, 300_000]),
             "api_timeout_ms": random.choice([2_000, 60_000]),
+            "metadata_max_age_ms": random.choice([2_000, 5_000]),
         },
+        outcast=outcast,
         authors=authors,
         timeout_ms=random.choice([60_000, 60_000, 1_500]),
         limit=random.choice([1_048_588, 1_048_588, 150, 400]),
@@ -267,7 +271,7 @@ class Author:
         else:
             raise Wrong(f"{self.name}: a transaction does not end")
         run.check_time("an end", began, patience=run.plan.options["api_timeout_ms"] / 1000 if began < run.plan.healthy_at else 0.0)
-        if deed.counts and began > run.plan.healthy_at + 2 * run.slack:
+        if deed.counts and (not run.plan.faults or began > run.plan.healthy_at + 2 * run.slack):
             self._check_visible(deed)
 
     async def _cancelled(self, work: Awaitable[None]) -> None:
@@ -357,6 +361,8 @@ class Writing:
         """Raise Wrong when something has taken longer than it may."""
         healthy = self.plan.healthy_at
         bound = _BOUND_S + patience
+        if self.plan.outcast is not None:
+            bound += (3 * self.plan.options["metadata_max_age_ms"] + 2 * self.plan.options["request_timeout_ms"]) / 1000
         if began < healthy + self.slack:
             bound += max(0.0, healthy - began) + 2 * self.slack + self.plan.timeout_ms / 1000 * (self.plan.timeout_ms < 10_000)
         if self.now - began > bound:
@@ -365,7 +371,7 @@ class Writing:
     async def main(self) -> None:
         """Do it. Raises Wrong, and what the client should not raise."""
         plan = self.plan
-        faults = Faults(self.cluster, Random(f"faults {plan.seed}"), plan.faults, until=plan.healthy_at, sites=range(1, 200))
+        faults = Faults(self.cluster, Random(f"faults {plan.seed}"), plan.faults, until=plan.healthy_at, sites=range(1, 200), outcast=plan.outcast)
         with simulated(self.cluster.network, Random(f"seams {plan.seed}")):
             self.cluster.begin(expire(self.cluster))
             work = [asyncio.ensure_future(author.live()) for author in self.authors]
@@ -409,6 +415,24 @@ class Writing:
         if cut:
             # An unclean election has taken records, and ends of transactions.
             return
+        must, may = self._expected(partition, author, there)
+        lost = [each for each in must if each not in there]
+        if lost:
+            raise Wrong(f"{partition} has lost records of {author.name}: {lost[:10]} of {len(must)}")
+        extra = there - set(must) - may
+        if extra:
+            raise Wrong(f"{partition} has records of {author.name} that are not to be there: {sorted(extra)[:10]}")
+        ordered = set(must)
+        if [each for each in ids if each in ordered] != must:
+            raise Wrong(f"{partition} has records of {author.name} in another order")
+        for deed in author.deeds:
+            for number, offset in deed.places.items():
+                if number in where and where[number] != offset:
+                    raise Wrong(f"{partition} has record {number} of {author.name} at {where[number]}, and the client says {offset}")
+
+    @staticmethod
+    def _expected(partition: TopicPartition, author: Author, there: set[int]) -> tuple[list[int], set[int]]:
+        """Return what has to be there of an author, in its order, and what may be."""
         must: list[int] = []
         may: set[int] = set()
         for deed in author.deeds:
@@ -425,19 +449,7 @@ class Writing:
                 may |= perhaps if author.transactional_id is None else set()
             if not counts and there & {*written, *perhaps}:
                 raise Wrong(f"{partition} has records of {author.name} that were aborted: {sorted(there & {*written, *perhaps})[:10]}")
-        lost = [each for each in must if each not in there]
-        if lost:
-            raise Wrong(f"{partition} has lost records of {author.name}: {lost[:10]} of {len(must)}")
-        extra = there - set(must) - may
-        if extra:
-            raise Wrong(f"{partition} has records of {author.name} that are not to be there: {sorted(extra)[:10]}")
-        ordered = set(must)
-        if [each for each in ids if each in ordered] != must:
-            raise Wrong(f"{partition} has records of {author.name} in another order")
-        for deed in author.deeds:
-            for number, offset in deed.places.items():
-                if number in where and where[number] != offset:
-                    raise Wrong(f"{partition} has record {number} of {author.name} at {where[number]}, and the client says {offset}")
+        return must, may
 
     def _check_offsets(self, author: Author) -> None:
         expected = [deed.offset for deed in author.deeds if deed.offset is not None and deed.counts]
@@ -452,4 +464,4 @@ class Writing:
 
 def write_seed(seed: int) -> Writing:
     """Run a seed. Raises its error, with the plan and the last events as notes."""
-    return run_virtual(lambda: Writing(draw_writing(seed)), seed, "kafka-write")
+    return run_virtual(lambda: Writing(draw_writing(seed)), seed)
