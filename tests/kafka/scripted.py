@@ -84,6 +84,13 @@ class ScriptedBroker:
     def name_channel(self, _channel: str, _client_id: str | None) -> None:
         """Have no names."""
 
+    # Threads of the loop decompress.
+    threads = None
+
+    def watch_leaders(self, _: Callable[[], object]) -> Callable[[], None]:
+        """Lead all partitions for ever."""
+        return lambda: None
+
     async def send(self, _node: int, request: Any, *, channel: str = "", **_: object) -> FetchResponse:
         assert channel not in self._busy, "a broker reads the next request of a connection when it has answered the last one"
         self._busy.add(channel)

@@ -151,8 +151,6 @@ def test_records_of_the_next_leader_are_fetched(brokers: Brokers) -> None:
 
     async def test(log: KafkaLog) -> None:
         fetcher = log.fetcher(client_id="r", isolation=IsolationLevel.READ_COMMITTED)
-        # Until the loop of fetches does so itself.
-        log._client.watch_leaders(fetcher._fetching.change_all)
         fetcher.assign({FIRST: 0})
         assert await fetcher.fetch(max_wait_ms=1_000) == []
         brokers.cut_off(1)

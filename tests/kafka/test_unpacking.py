@@ -61,7 +61,7 @@ class Partition:
     def __init__(self, *chunks: Chunk, position: int = 0) -> None:
         self.tasks: list[asyncio.Task[None]] = []
         self.on_records = asyncio.Event()
-        self.unpacking = Unpacking(self._begin)
+        self.unpacking = Unpacking(self._begin, None)
         self.budget = Budget(1 << 30)
         self.source = PartitionReader(PARTITION, position, self.budget, LeaderEpochs(), self._settle)
         for chunk in chunks:

@@ -23,8 +23,6 @@ from ks_actors.log.kafka.client._addresses import connect_to_any
 from ks_actors.log.kafka.client._client import KafkaClient
 from tests.waiting import soon
 
-# Until it uses the threads of its client.
-LATER = {"_unpacking.py"}
 VARIABLE = ContextVar[str]("VARIABLE")
 
 
@@ -55,7 +53,7 @@ def test_nothing_of_the_package_waits_for_the_users_threads() -> None:
     """No module calls `asyncio.to_thread`, or gives work to the default executor."""
     modules = list(Path(ks_actors.__file__).parent.rglob("*.py"))
     assert len(modules) > 100
-    assert [found for path in modules if path.name not in LATER for found in defaults(path)] == []
+    assert [found for path in modules for found in defaults(path)] == []
 
 
 async def test_calls_have_threads_of_their_own(busy: None, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class CalendarWindows:
     zone: str
     grace_ms: int = 0
     starts_at: time = _MIDNIGHT
-    first_weekday: int = calendar.MONDAY
+    first_weekday: int = int(calendar.MONDAY)
     _calendar: LocalCalendar = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class CalendarWindows:
         *,
         grace_ms: int = 0,
         starts_at: time = _MIDNIGHT,
-        first_weekday: int = calendar.MONDAY,
+        first_weekday: int = int(calendar.MONDAY),
     ) -> CalendarWindows:
         """Return windows of local weeks; `first_weekday` is as in `calendar`, Monday is 0."""
         return cls("week", _name(zone), grace_ms, starts_at, first_weekday)

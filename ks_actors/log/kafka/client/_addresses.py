@@ -52,11 +52,11 @@ async def connect_to_any(
     others_may: Callable[[BaseException], bool],
     unwanted: Callable[[T], object],
 ) -> T:
-    """Return what `use` makes of a socket that is connected to one of a name's addresses.
+    """Return the result of `use` on a socket that is connected to one of a name's addresses.
 
     They are tried in turn, each next one as soon as the one before it has failed, or has been
     silent for a moment: an address may swallow all that is sent to it, before or after it has
-    accepted a connection. `unwanted` closes what a slower address has led to. `tried` gets each
+    accepted a connection. `unwanted` closes the sockets of slower addresses. `tried` gets each
     address with its failure, also if this is cancelled. An error for which `others_may` is false is
     raised at once; raises the error of the only address, or NoAddress.
     """

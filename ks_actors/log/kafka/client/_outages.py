@@ -133,8 +133,8 @@ class Outages:
     def answered(self, line: Line) -> None:
         """Note that a broker answers on a line. This costs nothing as long as all brokers do.
 
-        It also ends what failed some time ago and is not tried again: other lines to this broker,
-        and lines to brokers that need no longer be asked, because others have their partitions.
+        It also ends old outages that are not tried again: other lines to this broker, and lines to
+        brokers that need no longer be asked, because others have their partitions.
         """
         if not self._away:
             return

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class NoneAnswered(Exception, Generic[C]):
-    """The failures of those asked, by the order in which they failed, and who is still silent."""
+    """The failures of those asked, by the order in which they failed, and the silent ones."""
 
     def __init__(self, failures: dict[C, Exception], silent: list[C]) -> None:
         super().__init__(f"{len(failures)} failed, {len(silent)} are silent")

@@ -18,7 +18,7 @@ from ks_actors.log.kafka.wire import RETRIABLE, UNKNOWN_SERVER_ERROR, Chunk, err
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from ks_actors.log._request_figures import RequestFigures
     from ks_actors.log.kafka.client import KafkaClient
@@ -68,6 +68,7 @@ class FetchLoop:
         for channel in self._channels:
             client.name_channel(channel, client_id)
         self._errors: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
+        self._unwatch: Callable[[], None] = client.watch_leaders(self.change_all)
         self._brokers: dict[int, FetchBroker] = {}
         # The brokers of the wanted partitions, and the partitions for which that may be outdated.
         self._nodes: dict[TopicPartition, int] = {}
@@ -117,6 +118,7 @@ class FetchLoop:
     def stop(self) -> None:
         """Stop, without waiting for the tasks."""
         self._stopped = True
+        self._unwatch()
         if self._pumping is not None:
             self._pumping.cancel()
         for task in self._tasks:

@@ -64,7 +64,7 @@ class KafkaFetcher:
             committed=committed,
             figures=self.figures,
         )
-        self._unpacking: Unpacking = Unpacking(self._fetching.begin)
+        self._unpacking: Unpacking = Unpacking(self._fetching.begin, client.threads)
         self._on_close = closed
         self._waiter: asyncio.Future[None] | None = None
         self._late = False

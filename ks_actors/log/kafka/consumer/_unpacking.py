@@ -11,6 +11,7 @@ from ks_actors.log.kafka.wire import Unpacked, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Executor
 
     from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
     from ks_actors.log.kafka.wire import Chunk
@@ -24,11 +25,14 @@ class Unpacking:
 
     Each partition has one piece to read and the one after it. A result that a seek or the end has
     made obsolete is dropped once its thread is done. `begin` runs a coroutine that ends with the
-    fetcher.
+    fetcher; `threads` are the client's, as the loop's default executor is the user's.
     """
 
-    def __init__(self, begin: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(
+        self, begin: Callable[[Coroutine[Any, Any, None]], None], threads: Executor | None
+    ) -> None:
         self._begin: Callable[[Coroutine[Any, Any, None]], None] = begin
+        self._threads: Executor | None = threads
 
     def start_next(self, source: PartitionReader) -> None:
         """Start decompressing a partition's next piece, if one is due."""
@@ -40,7 +44,7 @@ class Unpacking:
     async def _unpack(self, source: PartitionReader, chunk: Chunk) -> None:
         try:
             found = await asyncio.get_running_loop().run_in_executor(
-                None, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit)
+                self._threads, partial(unpacked, chunk.raw, chunk.unpacked_to, chunk.limit)
             )
         except Exception as error:  # noqa: BLE001 - without thread or memory, the reader does it
             _log.warning(
