@@ -22,7 +22,7 @@ from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, feed_all, in_virtual_time
 from tests.waiting import soon
 
 from .conftest import SETTINGS
@@ -46,8 +46,7 @@ def by_spark(function: Any, records: list[Record[Any, Any]], **types: str) -> li
 
 def run_through(function: Any, records: list[TestRecord[Any, Any]] = RECORDS, **config: Any) -> list[TestRecord[Any, Any]]:
     async def test(harness: AppHarness) -> list[TestRecord[Any, Any]]:
-        await harness.produce_all("in", records)
-        await harness.caught_up()
+        await feed_all(harness, "in", records)
         return await harness.read("out")
 
     builder = StreamsBuilder()
@@ -170,8 +169,7 @@ async def test_crashes_between_lose_and_double_nothing(session: SparkSession, se
             await asyncio.sleep(harness.kit.random.random())
             await harness.crash()
             await harness.restart()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
 
 def test_it_is_the_same_over_history(session: SparkSession, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ks_actors import serdes
 from ks_actors.config._exception_handlers import log_and_continue
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from tests.runtime.helpers import feed_all
 
 from .driving import Case, differences, outcome
 from .topologies import TOPOLOGIES, build
@@ -41,8 +42,7 @@ def test_an_app_that_commits_seldom_is_as_one_that_commits_behind_each_record(na
     records = [TestRecord(key, {"n": number}, time) for key, number, time in rows]
 
     async def test(harness: AppHarness) -> list[Any]:
-        await harness.produce_all("in", records)
-        await harness.caught_up()
+        await feed_all(harness, "in", records)
         return [(found.key, found.value, found.timestamp) for found in await harness.read("out", serdes.BYTES, serdes.BYTES)]
 
     found = run_app(

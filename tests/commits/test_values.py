@@ -22,6 +22,7 @@ from ks_actors.dsl import (
     UnlimitedWindows,
 )
 from ks_actors.testing import AppHarness, TestRecord, run_app
+from tests.runtime.helpers import feed_all
 
 NUMBERS = Consumed(serdes.STRING, serdes.LONG)
 MOST = (1 << 63) - 1
@@ -67,8 +68,7 @@ def test_a_sum_that_is_too_large_is_the_error_of_its_record(kind: str, store: st
     table.to_stream().map(lambda _, total: ("k", total)).to("out", Produced(serdes.STRING, serdes.LONG))
 
     async def test(harness: AppHarness) -> list[Any]:
-        await harness.produce_all("in", [TestRecord("k", value, 200) for value in (MOST - 1, 1, 5, 0)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("k", value, 200) for value in (MOST - 1, 1, 5, 0)])
         return [record.value for record in await harness.read("out")]
 
     written = run_app(

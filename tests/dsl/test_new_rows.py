@@ -11,6 +11,7 @@ from ks_actors import Materialized, Produced, SessionWindows, SlidingWindows, St
 from ks_actors.dsl import BufferConfig, CalendarWindows, Consumed, Grouped, GroupedStream, Table
 from ks_actors.serdes import LONG, STRING, json
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
+from tests.runtime.helpers import feed, feed_all
 
 if TYPE_CHECKING:
     Shape = Callable[[GroupedStream[str, str]], Table[Any, Any]]
@@ -158,10 +159,8 @@ def test_the_foreign_key_of_a_new_row_is_not_that_of_the_initial_aggregate(cache
     """The extractor gets only values that are rows."""
 
     async def joined(harness: AppHarness) -> list[tuple[Any, Any]]:
-        await harness.produce("countries", "de", "Germany")
-        await harness.caught_up()
-        await harness.produce("in", "ann", "de")
-        await harness.caught_up()
+        await feed(harness, "countries", "de", "Germany")
+        await feed(harness, "in", "ann", "de")
         return [(record.key, record.value) for record in await harness.read("out")]
 
     builder = StreamsBuilder()
@@ -182,8 +181,7 @@ def test_a_batch_of_counts_is_right_in_a_group(shape: str, cache: int) -> None:
     records = [TestRecord(*user, ()) for user in users]
 
     async def counted(harness: AppHarness) -> dict[Any, Any]:
-        await harness.produce_all("in", records)
-        await harness.caught_up()
+        await feed_all(harness, "in", records)
         return {record.key: str(record.value) for record in await harness.read("out")}
 
     builder = StreamsBuilder()

@@ -12,7 +12,7 @@ from ks_actors import LogTimeout, serdes
 from ks_actors.dsl import BufferConfig, EmitStrategy, Materialized, Produced, Stream, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, feed
 
 from .stories import GRACE, IDS, KINDS, SIZE, START, Story, expected, topology, windowed_key, wrong_in
 
@@ -93,8 +93,7 @@ def test_open_windows_close_after_a_restart_without_a_record(kind: str) -> None:
     """The silence begins anew with the task, and the windows that its store has close by it."""
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "0", START + 100)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "0", START + 100)
         await harness.app.commit()
         await harness.crash()
         await harness.kit.clock.advance(LONG)
@@ -113,8 +112,7 @@ def test_a_log_that_does_not_answer_is_no_silence(what: Any) -> None:
     window = ("a", START, START + SIZE)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "0", START + 100)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "0", START + 100)
         held = harness.log.hold(what)
         await harness.kit.clock.advance(1.1)  # beyond the fetch that waits
         await harness.produce("in", "a", "1", START + 200)
@@ -132,8 +130,7 @@ def test_a_log_that_is_away_for_long_ends_no_idle_app() -> None:
     """The end offsets are asked for again, behind `task_timeout_ms` too."""
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "0", START + 100)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "0", START + 100)
         harness.fail("end_offsets", LogTimeout("away"), 1_000)
         await harness.kit.clock.advance(LONG)
         assert await _results(harness) == {}
@@ -295,8 +292,7 @@ def test_updates_in_a_cache_reach_suppress_before_a_silence_ends(guarantee: str)
     suppressed.to_stream().to("out", Produced(windowed_key("suppress"), IDS))
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "0", START + 100)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "0", START + 100)
         await harness.produce("in", "a", "1", START + 200)
         await harness.kit.clock.advance(LONG)
         assert await _results(harness) == {("a", START, START + SIZE): [0, 1]}

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ks_actors import App, InstanceState, StreamsConfig
-from ks_actors.log import NewTopic, Outgoing, TopicPartition
+from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
+from ks_actors.runtime import StandbyUpdateListener
 from ks_actors.runtime.shared._uncaught import UncaughtHandler, shut_down
 from ks_actors.topology import Topology
 from tests.chaos.app import count_topology
 from tests.chaos.checks import Update, check_output, count_of
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
-from tests.log.helpers import Read, batch, group_name, read_until
+from tests.log.helpers import COMMITTED, Read, batch, group_name, read_all, read_until
 from tests.waiting import soon
 
 PARTITIONS = 2
@@ -45,25 +46,33 @@ def reached(fed: Mapping[bytes, int]) -> Callable[[list[Read]], bool]:
 class Counting:
     """A pair of topics, their input, and apps that count it."""
 
-    def __init__(self, log: KafkaLog, guarantee: str, directory: Path) -> None:
+    keys: Sequence[bytes] = (b"k0", b"k1")
+
+    def __init__(self, log: KafkaLog, bootstrap: str, guarantee: str, directory: Path) -> None:
         self.log = log
+        self.bootstrap = bootstrap
         self.guarantee = guarantee
         self.name = group_name()
         self.source, self.sink, self.changelog = f"in-{self.name}", f"out-{self.name}", f"{self.name}-counts-changelog"
         self.fed: Counter[bytes] = Counter()
-        self._directory = directory
+        self.directory = directory
 
     async def create(self) -> None:
         await self.log.create_topics([NewTopic(self.source, PARTITIONS), NewTopic(self.sink, PARTITIONS)])
 
     async def feed(self, count: int = 10, value: bytes = b"v") -> None:
-        """Write records to each partition."""
+        """Write so many records of each key."""
         producer = await self.log.producer(client_id="feeder")
         for number in range(PARTITIONS):
-            key = b"k%d" % number
-            await producer.send([Outgoing(TopicPartition(self.source, number), batch(*[value] * count, keys=[key] * count))])
-            self.fed[key] += count
+            keys = [key for key in self.keys if int(key[1:]) % PARTITIONS == number] * count
+            await producer.send([Outgoing(TopicPartition(self.source, number), batch(*[value] * len(keys), keys=keys))])
+            self.fed.update(keys)
         await producer.close()
+
+    async def through(self, count: int = 10, value: bytes = b"v") -> None:
+        """Write records, and wait until all are counted."""
+        await self.feed(count, value)
+        await self.counted()
 
     def app(
         self,
@@ -74,12 +83,13 @@ class Counting:
         own_log: bool = False,
         topology: Topology | None = None,
         uncaught: UncaughtHandler = shut_down,
+        listener: Any = None,
         **settings: Any,
     ) -> App:
         """Return an app with state of its own, which notes the states that it goes through; with `own_log` it finds Kafka by its settings."""
         config = StreamsConfig.of(
             {
-                "application_id": self.name, "client_id": who, "state_dir": str(self._directory / who), "processing_guarantee": self.guarantee,
+                "application_id": self.name, "client_id": who, "state_dir": str(self.directory / who), "processing_guarantee": self.guarantee,
                 "commit_interval_ms": 50, "session_timeout_ms": 30_000, **settings,
             }
         )  # fmt: skip
@@ -91,14 +101,25 @@ class Counting:
             log=given,
             on_state=lambda new, _: noted.append(new),
             uncaught_handler=uncaught,
+            restore_listener=listener,
+            standby_listener=listener if isinstance(listener, StandbyUpdateListener) else None,
         )
+
+    def words(self, who: str, **options: object) -> list[str]:
+        """Return the command line of a member in a process of its own."""
+        told = {
+            "bootstrap": self.bootstrap, "guarantee": self.guarantee, "input": self.source, "output": self.sink, "app-id": self.name,
+            "state-dir": self.directory / who, **{name.replace("_", "-"): value for name, value in options.items()},
+        }  # fmt: skip
+        return [word for name, value in told.items() for word in (f"--{name}", str(value))]
 
     def _sinks(self) -> list[TopicPartition]:
         return [TopicPartition(self.sink, number) for number in range(PARTITIONS)]
 
-    async def updates(self) -> list[Update]:
-        """Return the committed output."""
-        return await read_updates(self.log, self._sinks())
+    async def updates(self, isolation: IsolationLevel = COMMITTED) -> list[Update]:
+        """Return the output."""
+        found = [(sink.partition, row) for sink in self._sinks() for row in await read_all(self.log, sink, isolation)]
+        return [Update(number, key or b"", count_of(value), None) for number, (_, key, value) in found]
 
     async def counted(self) -> None:
         """Wait until all is counted, and committed; check that it was counted as is promised."""
@@ -106,12 +127,19 @@ class Counting:
         assert check_output({key: list(range(count)) for key, count in self.fed.items()}, updates, self.guarantee).violations == []
 
 
+C = TypeVar("C", bound=Counting)
+
+
 @asynccontextmanager
-async def counting(broker: Broker | Cluster, guarantee: str, directory: Path) -> AsyncIterator[Counting]:
+async def counting_as(kind: type[C], broker: Broker | Cluster, guarantee: str, directory: Path) -> AsyncIterator[C]:
     async with KafkaLog(broker.bootstrap) as log:
-        made = Counting(log, guarantee, directory)
+        made = kind(log, broker.bootstrap, guarantee, directory)
         await made.create()
         yield made
+
+
+def counting(broker: Broker | Cluster, guarantee: str, directory: Path) -> AbstractAsyncContextManager[Counting]:
+    return counting_as(Counting, broker, guarantee, directory)
 
 
 async def ended(app: App) -> Exception | None:

@@ -24,17 +24,14 @@ async def test_an_app_goes_on_through_a_rolling_restart_of_its_brokers(cluster: 
         counting(cluster, guarantee, tmp_path) as here,
         here.app("app", states, own_log=True, bootstrap_servers=cluster.bootstrap, replication_factor=3) as app,
     ):
-        await here.feed()
-        await here.counted()
+        await here.through()
         for node in cluster.nodes:
             await asyncio.to_thread(node.stop)
-            await here.feed()
-            await here.counted()
+            await here.through()
             await asyncio.to_thread(node.start)
             await asyncio.to_thread(cluster.wait)
             await cluster.replicated()
-            await here.feed()
-            await here.counted()
+            await here.through()
         await until(lambda: app.health().ready)
         assert InstanceState.ERROR not in states
         assert app.state is InstanceState.RUNNING
@@ -49,14 +46,12 @@ async def test_an_app_is_ready_while_one_of_its_brokers_is_away(cluster: Cluster
         counting(cluster, guarantee, tmp_path) as here,
         here.app("app", own_log=True, bootstrap_servers=cluster.bootstrap, replication_factor=3) as app,
     ):
-        await here.feed()
-        await here.counted()
+        await here.through()
         # The app notices the absence of a node that it reads from; it may have no more to do with another.
         node = await cluster.leader(here.source)
         await asyncio.to_thread(node.kill if how == "killed" else node.pause)
         await until(lambda: not app.health().ready)
         for _ in range(3):
-            await here.feed()
-            await here.counted()
+            await here.through()
         await until(lambda: app.health().ready)
         assert app.metrics()["log-unreachable-ms"] == 0

@@ -348,8 +348,7 @@ async def test_an_app_gets_on_whose_former_self_left_offsets_pending(believing_b
     """Its committed offsets would never be told else."""
     async with counting(believing_broker, EXACTLY_ONCE, tmp_path) as here:
         async with here.app("one"):
-            await here.feed()
-            await here.counted()
+            await here.through()
         directory = StateDirectory(tmp_path / "one" / here.name)
         coordination = TransactionCoordinator(here.log._client, f"{here.name}-{directory.open()}-1", 60_000)
         directory.close()
@@ -359,5 +358,4 @@ async def test_an_app_gets_on_whose_former_self_left_offsets_pending(believing_b
         await coordination.commit_offsets(last.identity, GroupMetadata(here.name, -1, ""), offsets)
         assert await fetch_unstable(here.log._client, here.name, partitions) == set(partitions)
         async with here.app("one"):
-            await here.feed()
-            await here.counted()
+            await here.through()

@@ -35,8 +35,7 @@ async def test_an_input_with_state_that_grows_ends_every_member_committed(kafka_
         apps = [here.app(who, uncaught=handle) for who in ("one", "two")]
         for app in apps:
             await app.start()
-        await here.feed()
-        await here.counted()
+        await here.through()
         await here.log.create_partitions({here.source: 3})
         errors = await asyncio.gather(*map(ended, apps))
         assert [type(error) for error in errors] == [TopologyError, TopologyError]

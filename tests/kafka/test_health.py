@@ -37,8 +37,7 @@ async def test_a_frozen_broker_shows_within_five_seconds(
 ) -> None:
     """Health, the metric and the log tell of it; the app stays live, and is ready again within five seconds of the first commit."""
     async with counting(own_broker, guarantee, tmp_path) as here, here.app("app", own_log=True, bootstrap_servers=own_broker.bootstrap) as app:
-        await here.feed()
-        await here.counted()
+        await here.through()
         await until(lambda: app.health().ready)
         own_broker.pause()
         try:
@@ -56,22 +55,19 @@ async def test_a_frozen_broker_shows_within_five_seconds(
         finally:
             own_broker.resume()
         await until(lambda: app.health().ready)
-        await here.feed()
-        await here.counted()
+        await here.through()
         assert await seconds_until(lambda: app.health().ready) < WITHIN_S
 
 
 async def test_a_stopped_broker_shows_within_five_seconds(own_broker: Broker, tmp_path: Path) -> None:
     """Its refused connections count from `outage_ms` on, so that a broker that restarts at once is no reason."""
     async with counting(own_broker, AT_LEAST_ONCE, tmp_path) as here, here.app("app", own_log=True, bootstrap_servers=own_broker.bootstrap) as app:
-        await here.feed()
-        await here.counted()
+        await here.through()
         await until(lambda: app.health().ready)
         own_broker.kill()
         took = await seconds_until(lambda: not app.health().ready)
         assert took < WITHIN_S
         assert {problem.reason for problem in app.health().problems} == {HealthReason.LOG}
         await asyncio.to_thread(own_broker.start)
-        await here.feed()
-        await here.counted()
+        await here.through()
         assert await seconds_until(lambda: app.health().ready) < WITHIN_S

@@ -5,70 +5,40 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-import uuid
-from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from ks_actors import App, Batch
-from ks_actors.log import NewTopic, Outgoing, TopicPartition
-from ks_actors.log.kafka import KafkaLog
-from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, check_output, count_of
+from ks_actors.log import Outgoing, TopicPartition
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
-from tests.kafka.counting import read_updates
+from tests.kafka.counting import PARTITIONS, Counting, counting_as
 from tests.kafka.helpers import module_process
 from tests.kafka.kinds import KINDS, config_of, topology_of
 from tests.kafka.test_standby import Heard
-from tests.log.helpers import Read
-
-PARTITIONS = 2
-
-KEYS = [b"k%d" % number for number in range(300)]
 
 
-class Stage:
-    """Topics, their input, and the counting members."""
+class Stage(Counting):
+    """Topics, their input, and the members that count it in a store of one kind."""
 
-    def __init__(self, kind: str, guarantee: str, log: KafkaLog, bootstrap: str, directory: Path) -> None:
-        self.kind = kind
-        self.guarantee = guarantee
-        self.log = log
-        self.bootstrap = bootstrap
-        self.directory = directory
-        self.name = f"app-{uuid.uuid4().hex}"
-        self.source, self.sink = f"in-{self.name}", f"out-{self.name}"
-        self.fed: Counter[bytes] = Counter()
-        self.began = time.time_ns() // 1_000_000  # brokers delete what is older than a session may be
+    keys = tuple(b"k%d" % number for number in range(300))
+    kind: str
+    began = time.time_ns() // 1_000_000  # brokers delete what is older than a session may be
 
-    async def feed(self) -> None:
+    async def feed(self, count: int = 1, value: bytes = b"v") -> None:
         """Write a record of each key, later than those before."""
         producer = await self.log.producer(client_id="feeder")
         first = self.began + self.fed.total()
         for number in range(PARTITIONS):
-            keys = [key for key in KEYS if int(key[1:]) % PARTITIONS == number]
-            batch = Batch(list(keys), [b"v"] * len(keys), list(range(first, first + len(keys))))
+            keys = [key for key in self.keys if int(key[1:]) % PARTITIONS == number] * count
+            batch = Batch(list(keys), [value] * len(keys), list(range(first, first + len(keys))))
             await producer.send([Outgoing(TopicPartition(self.source, number), batch)])
-        self.fed.update(KEYS)
+            self.fed.update(keys)
         await producer.close()
 
-    async def counted(self) -> None:
-        """Wait until all that was fed is counted, and check that it is: each once, in order, under exactly once.
-
-        At least once what a killed member had written, and not committed, is counted again: then counts are higher.
-        """
-        exact = self.guarantee == EXACTLY_ONCE
-
-        def there(found: list[Read]) -> bool:
-            last = {each.key or b"": count_of(each.value) or 0 for each in found}
-            return len(found) >= self.fed.total() and (last == self.fed if exact else self.fed <= Counter(last))
-
-        updates = await read_updates(self.log, [TopicPartition(self.sink, number) for number in range(PARTITIONS)], there)
-        inputs = {key: list(range(count)) for key, count in self.fed.items()}
-        assert check_output(inputs, updates, self.guarantee).violations == []
-
-    def app(self, heard: Heard) -> App:
+    def heir(self, heard: Heard) -> App:
         config = config_of(self.name, str(self.directory / "heir"), self.guarantee)
         return App(topology_of(self.kind, self.source, self.sink), config, log=self.log, restore_listener=heard, standby_listener=heard)
 
@@ -83,32 +53,29 @@ class Stage:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_killed_member_a_standby_and_a_lost_disk(kafka_broker: Broker, tmp_path: Path, kind: str, guarantee: str) -> None:
     """The standby goes on at its position, not at the changelog's start; a member without a disk restores all of it: nothing is lost, or doubled."""
-    async with KafkaLog(kafka_broker.bootstrap) as log:
-        stage, heard = Stage(kind, guarantee, log, kafka_broker.bootstrap, tmp_path), Heard()
-        await log.create_topics([NewTopic(name, PARTITIONS) for name in (stage.source, stage.sink)])
-        app = stage.app(heard)
+    async with counting_as(Stage, kafka_broker, guarantee, tmp_path) as stage:
+        stage.kind = kind
+        heard, each = Heard(), len(stage.keys) // PARTITIONS
+        app = stage.heir(heard)
         await app.start()
         await stage.feed()
         async with stage.victim() as victim:
             await heard.until(lambda: bool(heard.followed))
             for _ in range(3):
-                await stage.feed()
-                await stage.counted()
+                await stage.through(1)
             (moved,) = heard.followed
-            await heard.until(lambda: heard.loaded[moved] >= len(KEYS) // PARTITIONS)
+            await heard.until(lambda: heard.loaded[moved] >= each)
             heard.restored.clear()
             await stage.feed()
             victim.kill()
             await heard.until(lambda: moved in heard.restored)
         assert heard.starts[moved]
-        await stage.feed()
-        await stage.counted()
+        await stage.through(1)
         await app.close()
         shutil.rmtree(tmp_path / "heir")
         lost = Heard()
-        app = stage.app(lost)
+        app = stage.heir(lost)
         await app.start()
-        assert all(lost.restored[number] >= len(KEYS) // PARTITIONS for number in range(PARTITIONS))
-        await stage.feed()
-        await stage.counted()
+        assert all(lost.restored[number] >= each for number in range(PARTITIONS))
+        await stage.through(1)
         await app.close()

@@ -145,8 +145,7 @@ async def test_an_app_starts_beside_a_broker_that_does_not_know_its_topics_yet(k
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
         lagging.lacks(here.source, here.sink, times=SOME)
         async with here.app("app"):
-            await here.feed()
-            await here.counted()
+            await here.through()
         assert lagging.left == 0
 
 
@@ -161,15 +160,13 @@ async def test_an_app_without_its_topics_ends_with_their_names(kafka_broker: Bro
 async def test_a_group_whose_leader_asks_a_broker_that_lags_goes_on(kafka_broker: Broker, tmp_path: Path, lagging: Lagging) -> None:
     """A topic that exists ends none of its members."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here, here.app("one") as one:
-        await here.feed()
-        await here.counted()
+        await here.through()
         # Memberships ask from a thread of their own.
         loop = asyncio.get_running_loop()
         lagging.lacks(here.source, times=SOME, matches=lambda _: asyncio.get_running_loop() is not loop)
         async with here.app("two") as two:
             await until_none_is_left(lagging)
-            await here.feed()
-            await here.counted()
+            await here.through()
             assert (one.state, two.state) == (InstanceState.RUNNING, InstanceState.RUNNING)
 
 
@@ -194,13 +191,11 @@ async def test_a_topic_that_matches_is_given_up_only_when_no_broker_knows_it(
         states: list[InstanceState] = []
         topology = count_by_pattern(here.source, here.sink)
         async with here.app("app", states, topology=topology, metadata_max_age_ms=300) as app:
-            await here.feed()
-            await here.counted()
+            await here.through()
             states.clear()
             lagging.lacks(other, times=SOME, matches=lambda asked: asked.lists)
             await until_none_is_left(lagging)
-            await here.feed()
-            await here.counted()
+            await here.through()
             assert states == []
             assert "no longer exists" not in caplog.text
             caplog.set_level("INFO", "ks_actors")
@@ -213,8 +208,7 @@ async def test_a_reset_deletes_a_changelog_that_one_broker_does_not_know(kafka_b
     """It would be restored else, and its records counted twice."""
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
         async with here.app("app"):
-            await here.feed()
-            await here.counted()
+            await here.through()
         lagging.lacks(here.changelog, times=1, matches=lambda asked: asked.lists)
         plan = await here.app("app").reset(execute=True)
         assert lagging.left == 0

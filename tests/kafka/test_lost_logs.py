@@ -80,8 +80,7 @@ async def test_an_app_ends_at_its_first_write_to_a_changelog_that_was_lost(
     async with counting(fresh_broker, guarantee, tmp_path) as here:
         async with here.app("app", auto_offset_reset="earliest"):
             for _ in range(3):
-                await here.feed()
-                await here.counted()
+                await here.through()
         app = here.app("app")
         await app.start()
         await until(lambda: int(app.metrics()["active-tasks"]) == PARTITIONS)
@@ -110,8 +109,7 @@ async def test_a_standby_begins_anew_when_the_changelog_was_lost(fresh_broker: B
         here.app("two", num_standby_replicas=1, auto_offset_reset="earliest", log=other) as two,
     ):
         await until(lambda: all(int(each.metrics()[name]) == 1 for each in (one, two) for name in ("active-tasks", "standby-tasks")))
-        await here.feed()
-        await here.counted()
+        await here.through()
         await until_rows("counts", *[{b"k0": 10, b"k1": 10}] * 2, apps=(one, two))
         await lose(fresh_broker, here.changelog)
         for number in range(PARTITIONS):
@@ -184,8 +182,7 @@ async def test_an_app_goes_on_when_its_repartition_topic_was_lost(
         app = here.app("app", auto_offset_reset="earliest", **settings)
         await app.start()
         for _ in range(3):
-            await here.feed()
-            await here.counted()
+            await here.through()
         await app.commit()
         if not running:
             await app.close()
@@ -195,8 +192,7 @@ async def test_an_app_goes_on_when_its_repartition_topic_was_lost(
             app = here.app("app", auto_offset_reset="none", log=later, **settings)
             await app.start()
         await here.counted()
-        await here.feed(5)
-        await here.counted()
+        await here.through(5)
         assert app.state is InstanceState.RUNNING
         # Both keys lie in one partition.
         assert len(told(caplog, f"{topic}-1 has lost records", "continuing")) == 1
@@ -223,15 +219,12 @@ async def test_an_app_goes_on_behind_an_unclean_leader_election(
         await until(lambda: here.log.describe_topics([topic]))
         here.source = topic
         async with here.app("app", auto_offset_reset="earliest", own_log=True, bootstrap_servers=cluster.bootstrap, replication_factor=3) as app:
-            await here.feed()
-            await here.counted()
+            await here.through()
             await asyncio.to_thread(follower.kill)
-            await here.feed(7)
-            await here.counted()
+            await here.through(7)
             await asyncio.to_thread(leader.kill)
             await asyncio.to_thread(follower.start)
-            await here.feed(20)
-            await here.counted()
+            await here.through(20)
             for number in range(PARTITIONS):
                 assert told(caplog, f"{topic}-{number} has lost records from offset 10 on", "continuing at offset 10")
             assert app.state is InstanceState.RUNNING

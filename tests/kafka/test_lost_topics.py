@@ -31,8 +31,7 @@ async def test_an_input_topic_that_is_deleted_ends_the_app(kafka_broker: Broker,
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         app = here.app("app")
         await app.start()
-        await here.feed()
-        await here.counted()
+        await here.through()
         ending = asyncio.create_task(ended(app))
         feeding = asyncio.create_task(here.feed(0 if idle else 5_000))
         await here.log.delete_topics([here.source])
@@ -52,8 +51,7 @@ async def test_a_topic_that_is_written_to_and_deleted_ends_the_app(kafka_broker:
         topic = here.sink if which == "sink" else here.changelog
         app = here.app("app")
         await app.start()
-        await here.feed()
-        await here.counted()
+        await here.through()
         await app.commit()
         before = await committed(here)
         await here.log.delete_topics([topic])
@@ -85,8 +83,7 @@ async def test_a_changelog_that_is_made_anew_ends_the_app(kafka_broker: Broker, 
         app = here.app("app")
         await app.start()
         for _ in range(4):
-            await here.feed()
-            await here.counted()
+            await here.through()
         await app.commit()
         before = await committed(here)
         await here.log.delete_topics([here.changelog])

@@ -65,8 +65,7 @@ async def test_an_app_goes_on_when_the_broker_is_back(
 
     async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap, options=BRIEF) as log:
         async with here.app("app", log=log, uncaught=handler, **SETTINGS) as app:
-            await here.feed()
-            await here.counted()
+            await here.through()
             await here.feed(5_000)
             await uncommitted(app, here)
             caplog.clear()
@@ -81,8 +80,7 @@ async def test_an_app_goes_on_when_the_broker_is_back(
                 own_broker.resume()
             else:
                 await asyncio.to_thread(own_broker.start)
-            await here.feed(100)
-            await here.counted()
+            await here.through(100)
             assert app.state is InstanceState.RUNNING
         assert asked == []
 
@@ -93,8 +91,7 @@ async def test_an_app_that_has_waited_for_task_timeout_ms_ends(own_broker: Broke
     async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap, options=BRIEF) as log:
         app = here.app("app", log=log, task_timeout_ms=8_000, **SETTINGS)
         await app.start()
-        await here.feed()
-        await here.counted()
+        await here.through()
         # With all of it committed it would have nothing to wait for.
         await uncommitted(app, here)
         own_broker.kill()
@@ -113,8 +110,7 @@ async def test_an_app_that_closes_while_the_broker_is_away(
     async with counting(own_broker, guarantee, tmp_path) as here:
         app = here.app("app", session_timeout_ms=session_ms)
         await app.start()
-        await here.feed()
-        await here.counted()
+        await here.through()
         await here.feed(5_000)
         own_broker.kill()
         closing = asyncio.create_task(app.close())

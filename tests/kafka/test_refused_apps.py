@@ -93,19 +93,16 @@ async def test_a_producer_that_is_fenced(kafka_broker: Broker, tmp_path: Path) -
     async with counting(kafka_broker, EXACTLY_ONCE, tmp_path) as here:
         states: list[InstanceState] = []
         async with here.app("app", states) as app:
-            await here.feed()
-            await here.counted()
+            await here.through()
             told = json.loads((app.config.state_dir / here.name / "kafka-streams-process-metadata").read_text())
             name = f"{here.name}-{told['processId']}-1"
             for _ in range(2):
                 seen = len(states)
                 intruder = await here.log.transactional_producer(name, client_id="intruder", timeout_ms=10_000)
-                await here.feed()
-                await here.counted()
+                await here.through()
                 await intruder.close()
                 assert InstanceState.REBALANCING in states[seen:]
-            await here.feed()
-            await here.counted()
+            await here.through()
             assert app.state is InstanceState.RUNNING
 
 
@@ -124,8 +121,7 @@ async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) 
         counts = builder.stream(here.source, Consumed(BYTES, BYTES)).peek(slow).group_by_key().count(Materialized("counts", BYTES, LONG))
         counts.to_stream().to(here.sink, Produced(BYTES, LONG))
         async with here.app("app", topology=builder.build(), transaction_timeout_ms=1_000, commit_interval_ms=1_000, max_drain_ms=500) as app:
-            await here.feed()
-            await here.counted()
+            await here.through()
             # So many that some are written before the commit, and a transaction is open.
             producer = await here.log.producer(client_id="feeder")
             values = [*[b"v"] * 20_000, b"slow", *[b"v"] * 20_000]
@@ -134,8 +130,7 @@ async def test_a_transaction_that_expires(kafka_broker: Broker, tmp_path: Path) 
             await here.counted()
             assert caught.is_set()
             assert app.metrics()["rolled-back-total"] >= 1
-            await here.feed()
-            await here.counted()
+            await here.through()
             assert app.state is InstanceState.RUNNING
 
 

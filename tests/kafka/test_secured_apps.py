@@ -83,14 +83,11 @@ async def test_apps_share_tasks_behind_tls_and_passwords(secure_broker: Broker, 
     async with counting(secure_broker, EXACTLY_ONCE, tmp_path) as here, here.app("stays", own_log=True, **told) as stays:
         await here.feed()
         async with here.app("goes", own_log=True, **told) as goes:
-            await here.feed()
-            await here.counted()
+            await here.through()
             await until(lambda: len(stays._metrics.tasks) == len(goes._metrics.tasks) == 1)
             await asyncio.to_thread(secure_broker.restart, kill=True)
-            await here.feed()
-            await here.counted()
-        await here.feed()
-        await here.counted()
+            await here.through()
+        await here.through()
         assert stays.state is InstanceState.RUNNING
 
 
@@ -118,8 +115,7 @@ async def test_a_right_that_is_withdrawn_ends_the_app(
         await invite(here)
         app = here.app("app", own_log=True, **told)
         await soon(app.start())
-        await here.feed()
-        await here.counted()
+        await here.through()
         topic = getattr(here, kind)
         ending = asyncio.create_task(ended(app))
         await rule(here.log, DENY, TOPIC, topic, operation)

@@ -35,8 +35,7 @@ async def test_a_static_member_that_is_restarted_has_its_tasks_again(kafka_broke
             first = here.app("goes", log=elsewhere, group_instance_id="goes")
             await first.start()
             await shared(stays, first)
-            await here.feed()
-            await here.counted()
+            await here.through()
             mine, theirs, seen = tasks(stays), tasks(first), len(states)
             await first.close()
             await here.feed()
@@ -44,11 +43,9 @@ async def test_a_static_member_that_is_restarted_has_its_tasks_again(kafka_broke
                 await here.counted()
                 assert (tasks(stays), tasks(second)) == (mine, theirs)
                 assert states[seen:] == []
-                await here.feed()
-                await here.counted()
+                await here.through()
                 await second.close(leave_group=True)
-                await here.feed()
-                await here.counted()
+                await here.through()
                 assert tasks(stays) == mine | theirs
 
 
@@ -58,16 +55,14 @@ async def test_a_second_process_of_an_instance_id_ends_the_first(kafka_broker: B
     async with counting(kafka_broker, guarantee, tmp_path) as here, KafkaLog(kafka_broker.bootstrap) as elsewhere:
         first = here.app("first", group_instance_id="one")
         await first.start()
-        await here.feed()
-        await here.counted()
+        await here.through()
         ending = asyncio.create_task(ended(first))
         feeding = asyncio.create_task(here.feed(1_000))
         async with here.app("second", log=elsewhere, group_instance_id="one") as second:
             assert isinstance(await ending, FencedInstanceId)
             assert first.state is InstanceState.ERROR
             await feeding
-            await here.feed()
-            await here.counted()
+            await here.through()
             assert second.state is InstanceState.RUNNING
             assert len(tasks(second)) == 2
 
@@ -77,17 +72,12 @@ async def test_a_static_member_that_was_killed_has_its_tasks_again(kafka_broker:
     """Started again on the same directory, within the session timeout: the other one is not asked for anything, and nothing is lost."""
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         states: list[InstanceState] = []
-        told = {
-            "bootstrap": kafka_broker.bootstrap, "guarantee": guarantee, "input": here.source, "output": here.sink, "app-id": here.name,
-            "state-dir": str(tmp_path / "goes"), "session-timeout": "30", "instance-id": "goes",
-        }  # fmt: skip
-        words = [word for name, value in told.items() for word in (f"--{name}", value)]
+        words = here.words("goes", session_timeout=30, instance_id="goes")
         async with here.app("stays", states, group_instance_id="stays") as stays:
             process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.chaos.app", *words, stderr=asyncio.subprocess.DEVNULL)
             try:
                 await shared(stays)
-                await here.feed()
-                await here.counted()
+                await here.through()
                 mine, seen = tasks(stays), len(states)
                 await here.feed(1_000)
             finally:

@@ -124,8 +124,7 @@ async def test_an_app_restores_its_stores_from_a_changelog_that_was_made_anew(
     caplog.set_level(logging.WARNING)
     async with counting(kafka_broker, guarantee, tmp_path) as here:
         async with here.app("app"):
-            await here.feed()
-            await here.counted()
+            await here.through()
         described = (await here.log.describe_topics([here.changelog]))[here.changelog]
         await here.log.delete_topics([here.changelog])
         await here.log.create_topics([NewTopic(here.changelog, PARTITIONS, {"cleanup.policy": described.configs["cleanup.policy"]})])

@@ -495,8 +495,7 @@ async def test_an_app_processes_what_was_written_since(
     async with counting(fresh_broker, guarantee, tmp_path) as here:
         app = here.app("app", auto_offset_reset="latest" if running else "earliest")
         await app.start()
-        await here.feed()
-        await here.counted()
+        await here.through()
         await app.commit()
         if not running:
             await app.close()
@@ -517,8 +516,7 @@ async def test_an_app_without_a_policy_ends(fresh_broker: Broker, tmp_path: Path
     """It is for its owner to choose where to go on."""
     async with counting(fresh_broker, AT_LEAST_ONCE, tmp_path) as here:
         async with here.app("app") as app:
-            await here.feed()
-            await here.counted()
+            await here.through()
             await app.commit()
         fresh_broker.stop()
         lose_disk(fresh_broker, here.source)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import uuid
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,79 +15,25 @@ from typing import Any
 
 import pytest
 
-from ks_actors import App, StreamsConfig
-from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
-from ks_actors.log.kafka import KafkaLog
+from ks_actors import App
+from ks_actors.log import TopicPartition
 from ks_actors.runtime import RestoreListener
-from tests.chaos.app import count_topology
-from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, Update, check_output, count_of
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
-from tests.kafka.counting import reached, read_updates
-from tests.log.helpers import COMMITTED, UNCOMMITTED, batch, read_all
+from tests.kafka.counting import Counting, counting_as
+from tests.log.helpers import UNCOMMITTED
 from tests.waiting import PATIENCE_S, SESSION_MS, until
 
-PARTITIONS = 2
 
-KEYS = [b"k%d" % number for number in range(6)]
-
-
-class World:
+class World(Counting):
     """A pair of topics, their input, and the counting members."""
 
-    def __init__(self, log: KafkaLog, bootstrap: str, guarantee: str, directory: Path, transaction_ms: int) -> None:
-        self.log = log
-        self.guarantee = guarantee
-        self.app_id = f"app-{uuid.uuid4().hex}"
-        self.sources = [TopicPartition(f"in-{self.app_id}", number) for number in range(PARTITIONS)]
-        self.sinks = [TopicPartition(f"out-{self.app_id}", number) for number in range(PARTITIONS)]
-        self.fed: Counter[bytes] = Counter()
-        self._bootstrap = bootstrap
-        self._directory = directory
-        self._transaction_ms = transaction_ms
-
-    async def create(self) -> None:
-        await self.log.create_topics([NewTopic(self.sources[0].topic, PARTITIONS), NewTopic(self.sinks[0].topic, PARTITIONS)])
-
-    async def feed(self, each: int) -> None:
-        """Write so many records of each key."""
-        producer = await self.log.producer(client_id="feeder")
-        for partition in self.sources:
-            keys = [key for key in KEYS if int(key[1:]) % PARTITIONS == partition.partition] * each
-            await producer.send([Outgoing(partition, batch(*[b"v"] * len(keys), keys=keys))])
-            self.fed.update(keys)
-        await producer.close()
-
-    async def updates(self, isolation: IsolationLevel = COMMITTED) -> list[Update]:
-        found: list[Update] = []
-        for sink in self.sinks:
-            found += [Update(sink.partition, key or b"", count_of(value), None) for _, key, value in await read_all(self.log, sink, isolation)]
-        return found
-
-    async def counted(self) -> None:
-        """Wait until all that was fed is counted, and committed."""
-        await read_updates(self.log, self.sinks, reached(self.fed))
-
-    async def check(self) -> None:
-        """Check that the output is as expected."""
-        inputs = {key: list(range(count)) for key, count in self.fed.items()}
-        assert check_output(inputs, await self.updates(), self.guarantee).violations == []
+    keys = tuple(b"k%d" % number for number in range(6))
 
     def heir(self, listener: RestoreListener) -> App:
         """Return another member, in this process."""
-        config = StreamsConfig(
-            application_id=self.app_id, state_dir=self._directory / "heir", processing_guarantee=self.guarantee, commit_interval_ms=100,
-            session_timeout_ms=SESSION_MS, transaction_timeout_ms=10_000,
-        )  # fmt: skip
-        return App(count_topology(self.sources[0].topic, self.sinks[0].topic), config, log=self.log, restore_listener=listener)
-
-    def arguments(self, point: str) -> list[str]:
-        """Return the command line of a zombie."""
-        told = {
-            "point": point, "bootstrap": self._bootstrap, "guarantee": self.guarantee, "input": self.sources[0].topic, "output": self.sinks[0].topic,
-            "app-id": self.app_id, "session-timeout": str(SESSION_MS / 1000), "state-dir": str(self._directory / "zombie"),
-            "transaction-ms": str(self._transaction_ms),
-        }  # fmt: skip
-        return [word for name, value in told.items() for word in (f"--{name}", value)]
+        settings: dict[str, Any] = {"commit_interval_ms": 100, "session_timeout_ms": SESSION_MS, "transaction_timeout_ms": 10_000}
+        return self.app("heir", listener=listener, **settings)
 
 
 class Zombie:
@@ -146,19 +90,12 @@ class Taken(RestoreListener):
 
 
 @asynccontextmanager
-async def world(broker: Broker, guarantee: str, directory: Path, *, transaction_ms: int = 10_000) -> AsyncIterator[World]:
-    async with KafkaLog(broker.bootstrap) as log:
-        made = World(log, broker.bootstrap, guarantee, directory, transaction_ms)
-        await made.create()
-        yield made
-
-
-@asynccontextmanager
-async def zombie(where: World, point: str, directory: Path) -> AsyncIterator[Zombie]:
+async def zombie(where: World, point: str, directory: Path, transaction_ms: int = 10_000) -> AsyncIterator[Zombie]:
     path = directory / f"{point}.log"
     with path.open("ab") as log:
+        words = where.words("zombie", point=point, session_timeout=SESSION_MS / 1000, transaction_ms=transaction_ms)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.kafka.zombie", *where.arguments(point), stdout=asyncio.subprocess.PIPE, stderr=log
+            sys.executable, "-m", "tests.kafka.zombie", *words, stdout=asyncio.subprocess.PIPE, stderr=log
         )  # fmt: skip
     made = Zombie(process, path)
     try:
@@ -171,16 +108,10 @@ async def zombie(where: World, point: str, directory: Path) -> AsyncIterator[Zom
 async def frozen_at(where: World, undead: Zombie) -> None:
     """Have the zombie count for a while, and then stop at its point."""
     await undead.heard("running")
-    await where.feed(10)
-    await where.counted()
+    await where.through()
     undead.arm()
-    await where.feed(10)
+    await where.feed()
     await undead.frozen()
-
-
-async def heirs_end(app: App, starting: asyncio.Task[Any]) -> None:
-    await starting
-    await app.close()
 
 
 @pytest.mark.parametrize(
@@ -188,28 +119,25 @@ async def heirs_end(app: App, starting: asyncio.Task[Any]) -> None:
 )
 async def test_a_member_that_was_overtaken_commits_nothing_more(kafka_broker: Broker, tmp_path: Path, guarantee: str, point: str) -> None:
     """Frozen with work that is written and not committed, or committed and not stored, thawed when another one has counted on: it is refused."""
-    async with world(kafka_broker, guarantee, tmp_path, transaction_ms=3_000) as here, zombie(here, point, tmp_path) as undead:
+    async with counting_as(World, kafka_broker, guarantee, tmp_path) as here, zombie(here, point, tmp_path, 3_000) as undead:
         await frozen_at(here, undead)
         app = here.heir(Taken())
         starting = asyncio.create_task(app.start())
-        await here.feed(10)
-        await here.counted()
-        await here.check()
+        await here.through()
         await undead.thaw()
-        await here.feed(10)
-        await here.counted()
+        await here.through()
         await undead.heard("running")
-        await here.feed(10)
-        await here.counted()
+        await here.through()
         assert await undead.end() == 0
-        await heirs_end(app, starting)
-        await here.check()
+        await starting
+        await app.close()
+        await here.counted()
         assert "all tasks are given up without a commit" in undead.log()
 
 
 async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
     """Thawed while its transaction is still open: it fails by the group's generation, and the new owner has waited for that."""
-    async with world(kafka_broker, EXACTLY_ONCE, tmp_path, transaction_ms=60_000) as here, zombie(here, "commit", tmp_path) as undead:
+    async with counting_as(World, kafka_broker, EXACTLY_ONCE, tmp_path) as here, zombie(here, "commit", tmp_path, 60_000) as undead:
         await frozen_at(here, undead)
         taken = Taken()
         app = here.heir(taken)
@@ -218,58 +146,54 @@ async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Bro
             await taken.begun.wait()
         assert len(await here.updates(UNCOMMITTED)) > len(await here.updates())
         await undead.thaw()
-        await here.feed(10)
-        await here.counted()
+        await here.through()
         assert await undead.end() == 0
-        await heirs_end(app, starting)
-        await here.check()
+        await starting
+        await app.close()
+        await here.counted()
         assert "cannot be committed for group" in undead.log()
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_a_member_that_was_thrown_out_in_a_rebalance_has_lost_its_tasks(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Frozen when it had agreed to a rebalance: it comes back as another member, and commits nothing for the tasks that it had as the former one."""
-    async with world(kafka_broker, guarantee, tmp_path) as here, zombie(here, "revoked", tmp_path) as undead:
+    async with counting_as(World, kafka_broker, guarantee, tmp_path) as here, zombie(here, "revoked", tmp_path) as undead:
         await undead.heard("running")
-        await here.feed(10)
-        await here.counted()
+        await here.through()
         undead.arm()
         app = here.heir(Taken())
         starting = asyncio.create_task(app.start())
         await undead.frozen()
-        await here.feed(10)
-        await here.counted()
+        await here.through()
         await undead.thaw()
-        await here.feed(10)
+        await here.feed()
         await undead.heard("running")
-        await here.feed(10)
-        await here.counted()
+        await here.through()
         assert await undead.end() == 0
-        await heirs_end(app, starting)
-        await here.check()
+        await starting
+        await app.close()
+        await here.counted()
         assert "all tasks are given up without a commit" in undead.log()
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
 async def test_a_member_that_was_overtaken_while_it_restored_counts_nothing(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
     """Its restored state is of no use any more when it is thawed: it begins anew."""
-    async with world(kafka_broker, guarantee, tmp_path) as here:
+    async with counting_as(World, kafka_broker, guarantee, tmp_path) as here:
         app = here.heir(Taken())
         await app.start()
-        await here.feed(10)
-        await here.counted()
+        await here.through()
         await app.close()
         async with zombie(here, "restore", tmp_path) as undead:
             await undead.frozen()
             app = here.heir(Taken())
             starting = asyncio.create_task(app.start())
-            await here.feed(10)
-            await here.counted()
+            await here.through()
             await undead.thaw()
-            await here.feed(10)
+            await here.feed()
             await undead.heard("running")
-            await here.feed(10)
-            await here.counted()
+            await here.through()
             assert await undead.end() == 0
-            await heirs_end(app, starting)
-            await here.check()
+            await starting
+            await app.close()
+            await here.counted()

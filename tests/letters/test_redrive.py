@@ -12,7 +12,7 @@ from ks_actors.letters import Letter, newest_letters, read_letter, read_letters,
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, feed_all, in_app, in_virtual_time
 
 TOPICS = {"in": 2, "out": 2, "dead": 1}
 DEAD = TopicPartition("dead", 0)
@@ -63,8 +63,7 @@ async def test_a_redriven_letter_is_processed_once(guarantee: str) -> None:
     """Its record comes back in its own partition with its key, value, timestamp and headers; the letter then counts as redriven."""
     parser = Parser()
     async with AppHarness(parsing(parser), topics=TOPICS, processing_guarantee=guarantee, **SETTINGS) as harness:
-        await harness.produce_all("in", [TestRecord("a", "bad", 7, HEADERS), TestRecord("a", "fine", 8)], partition=1)
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", "bad", 7, HEADERS), TestRecord("a", "fine", 8)], partition=1)
         (letter,) = await letters(harness)
         assert (letter.key, letter.value, letter.timestamp, letter.headers) == (b"a", b"bad", 7, HEADERS)
         assert (letter.source, letter.source_offset, letter.redriven) == (TopicPartition("in", 1), 0, False)
@@ -88,8 +87,7 @@ async def test_a_redriven_letter_is_processed_once(guarantee: str) -> None:
 @in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
 async def test_a_letter_that_fails_again_is_a_new_letter(harness: AppHarness) -> None:
     """It names the letter before it once, and can be redriven in its turn."""
-    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
     await redrive(harness.log, DEAD, 0, application_id="app")
     await harness.caught_up()
     newest = max(await letters(harness), key=lambda letter: letter.offset)
@@ -107,10 +105,8 @@ def letter_at(partition: int, offset: int, timestamp: int) -> Letter:
 async def test_the_letters_written_last_are_listed_whatever_their_timestamps(harness: AppHarness) -> None:
     """Records with a wrong time, such as microseconds for milliseconds, do not stay on top for ever."""
     wrong = [TestRecord("a", f"bad{number}", 1_700_000_000_000_000 - number) for number in range(60)]
-    await harness.produce_all("in", wrong, partition=0)
-    await harness.caught_up()
-    await harness.produce_all("in", [TestRecord("b", "bad", 7)], partition=1)
-    await harness.caught_up()
+    await feed_all(harness, "in", wrong, partition=0)
+    await feed_all(harness, "in", [TestRecord("b", "bad", 7)], partition=1)
     found = await letters(harness, 50)
     assert len(found) == 50
     assert sum(letter.key == b"b" for letter in found) == 1
@@ -130,8 +126,7 @@ def test_partitions_give_their_newest_letters_in_turn() -> None:
 @in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
 async def test_two_operators_at_once_redrive_a_letter_once(harness: AppHarness) -> None:
     """The second fences the first, or finds its marker: at most one record is written."""
-    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
     tries = [redrive(harness.log, DEAD, 0, application_id="app") for _ in range(3)]
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
     assert sum(isinstance(outcome, Letter) for outcome in outcomes) == 1
@@ -143,8 +138,7 @@ async def test_two_operators_at_once_redrive_a_letter_once(harness: AppHarness) 
 @in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
 async def test_operators_with_different_ids_at_once_redrive_a_letter_once(harness: AppHarness, seed: int) -> None:
     """The topic may be shared by applications: the marker that comes first counts, the others are refused."""
-    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
     ids = ("one", "two", "three", "app")
     outcomes = await asyncio.gather(*(redrive(harness.log, DEAD, 0, application_id=each) for each in ids), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes if not isinstance(outcome, Letter)] == [RedriveRefused] * 3
@@ -155,8 +149,7 @@ async def test_operators_with_different_ids_at_once_redrive_a_letter_once(harnes
 async def test_a_redrive_that_is_given_up_lets_the_next_one_write(harness: AppHarness) -> None:
     """A marker that was aborted does not count, and a redrive that cannot wait longer for it writes nothing."""
     log = harness.log
-    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
     other = await log.transactional_producer("other-redrive", client_id="other", timeout_ms=60_000)
     await other.send([Outgoing(DEAD, Batch([None], [None], [1], [(("__ks_actors.redriven", b"0"),)]))])
     with pytest.raises(LogTimeout, match="a transaction is open in dead-0"):
@@ -175,8 +168,7 @@ async def test_an_open_transaction_hides_no_marker(*, ends: bool) -> None:
     """A redrive waits for the transactions of other writers in the topic; if they stay open it fails, and writes nothing."""
     async with AppHarness(parsing(Parser()), topics=TOPICS, **SETTINGS) as harness:
         log = harness.log
-        await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
         other = await log.transactional_producer("other", client_id="other", timeout_ms=60_000)
         await other.send([Outgoing(DEAD, Batch([None], [None], [1]))])
         # A marker behind the first record of the open transaction.
@@ -205,8 +197,7 @@ async def test_what_is_no_letter_is_refused(harness: AppHarness) -> None:
         await redrive(log, DEAD, 0, application_id="app")
     with pytest.raises(RedriveRefused, match="no dead letter at offset 5 of dead-0"):
         await redrive(log, DEAD, 5, application_id="app")
-    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
     (letter,) = [one for one in await letters(harness) if one.source is not None]
     await redrive(log, DEAD, letter.offset, application_id="app")
     marker = letter.offset + 1
@@ -220,8 +211,7 @@ async def test_what_is_no_letter_is_refused(harness: AppHarness) -> None:
 @in_app(parsing(Parser()), topics={**TOPICS, "dead": 3}, **SETTINGS)
 async def test_the_newest_letters_come_first_up_to_a_limit(harness: AppHarness) -> None:
     """Of each partition the last ones are read, and all together are cut to the limit."""
-    await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(12)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", f"bad{number}", number) for number in range(12)])
     assert [letter.value for letter in await letters(harness, 3)] == [b"bad11", b"bad10", b"bad9"]
     assert len(await letters(harness, 100)) == 12
     assert await read_letters(harness.log, "out", limit=5) == []
@@ -231,8 +221,7 @@ async def test_the_newest_letters_come_first_up_to_a_limit(harness: AppHarness) 
 @in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
 async def test_letters_before_the_markers_of_others_are_listed(harness: AppHarness, guarantee: str) -> None:
     """The limit counts letters: markers and ends of transactions behind them hide none."""
-    await harness.produce_all("in", [TestRecord("a", f"bad{number}", number) for number in range(4)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", f"bad{number}", number) for number in range(4)])
     for letter in await letters(harness, 4):
         await redrive(harness.log, letter.place, letter.offset, application_id="app")
     listed = await letters(harness, 3)
@@ -243,8 +232,7 @@ async def test_letters_before_the_markers_of_others_are_listed(harness: AppHarne
 @in_app(parsing(Parser()), topics=TOPICS, **SETTINGS)
 async def test_letters_that_cannot_be_read_in_time_are_an_error(harness: AppHarness) -> None:
     """The error names the partition and how far the reading came."""
-    await harness.produce_all("in", [TestRecord("a", "bad", 7)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
     with pytest.raises(LogTimeout, match="could not read dead letters within 0 ms: dead-0 at 0 of 1"):
         await read_letters(harness.log, "dead", timeout_ms=0)
 

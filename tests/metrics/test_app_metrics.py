@@ -20,6 +20,7 @@ from ks_actors.runtime.metrics import Watched
 from ks_actors.runtime.metrics._log import log_source
 from ks_actors.runtime.shared import Metrics
 from ks_actors.testing import AppHarness, run_app
+from tests.runtime.helpers import feed
 from tests.state.test_custom import InMemory
 from tests.waiting import until
 
@@ -191,8 +192,7 @@ def test_an_app_has_metrics_before_its_start_and_after_its_end() -> None:
     assert app.metrics()["process-total"] == 0
 
     async def run(harness: AppHarness) -> App:
-        await harness.produce("in", "key", "value")
-        await harness.caught_up()
+        await feed(harness, "in", "key", "value")
         return harness.app
 
     ended = run_app(run, counting(), topics={"in": 1, "out": 1}).metrics()
@@ -210,8 +210,7 @@ def test_the_lag_of_a_paused_app_grows_in_records_and_in_seconds() -> None:
             metrics = app.metrics()
             seen.append((numbers(metrics.find("records-lag")), numbers(metrics.find("lag-seconds"))))
 
-        await harness.produce("in", "key", "value")
-        await harness.caught_up()
+        await feed(harness, "in", "key", "value")
         look()
         await app.pause()
         for _ in range(5):
@@ -241,8 +240,7 @@ def test_the_lag_of_partitions_without_records_is_known_soon(stall_warning_ms: i
             lag = metrics.total("records-lag", group="ks-actors-input-metrics")
             seen.append((lag, numbers(metrics.find("lag-seconds"))))
             if look == 9:
-                await harness.produce("in", "key", "value")
-                await harness.caught_up()
+                await feed(harness, "in", "key", "value")
         return seen
 
     seen = run_app(run, counting(), topics={"in": 3, "out": 1}, stall_warning_ms=stall_warning_ms)

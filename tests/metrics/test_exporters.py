@@ -34,6 +34,7 @@ from ks_actors.metrics.exporters import (
 from ks_actors.metrics.families import catalogue, client, task
 from ks_actors.testing import AppHarness, run_app
 from tests.metrics.test_app_metrics import counting
+from tests.runtime.helpers import feed
 
 OWN = Group("ks-actors-some-metrics", "client-id", "task-id")
 SIZE, COUNT = OWN.gauge("size", "A size in bytes"), OWN.counter("events-total", "Events")
@@ -127,8 +128,7 @@ def test_an_app_is_scraped_over_http_from_a_thread() -> None:
     """`serve_prometheus` is one line; the values are read on the app's loop, and there are those of the app."""
 
     async def run(harness: AppHarness) -> tuple[bytes, float]:
-        await harness.produce("in", "key", "value")
-        await harness.caught_up()
+        await feed(harness, "in", "key", "value")
         collector = PrometheusCollector(harness.app)
         assert any(family.name == "kafka_stream_thread_process" for family in collector.collect())
         return prometheus_text(harness.app), harness.app.metrics()["process-total"]
@@ -186,8 +186,7 @@ def test_opentelemetry_reads_an_app() -> None:
     """By observable instruments, with tags as attributes, and without values that were not measured."""
 
     async def run(harness: AppHarness) -> list[dict[str, list[tuple[dict[str, Any], float]]]]:
-        await harness.produce("in", "key", "value")
-        await harness.caught_up()
+        await feed(harness, "in", "key", "value")
         reader = InMemoryMetricReader()
         observed = OtelMetrics(harness.app, MeterProvider([reader]))
         before = points(reader)

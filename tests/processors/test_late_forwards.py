@@ -10,7 +10,7 @@ import pytest
 from ks_actors import Processor, PunctuationType, Record, StreamsError, Topology, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
-from tests.runtime.helpers import in_app
+from tests.runtime.helpers import feed_all, in_app
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 
@@ -61,8 +61,7 @@ def test_a_plain_processor_forwards_while_it_is_called() -> None:
 @in_app(_topology(LateAsync), topics={"in": 1, "out": 1})
 async def test_an_asynchronous_call_forwards_until_it_returns(harness: AppHarness) -> None:
     """A callback or a task that it has begun is too late after that."""
-    await harness.produce_all("in", [TestRecord("k", "v", 0)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("k", "v", 0)])
     for refused in (LateAsync.kept.run, lambda forward, record: forward(record)):
         with pytest.raises(StreamsError, match="await the work in an 'async def process'"):
             refused(LateAsync.made.context.forward, Record("k", "late", 0))

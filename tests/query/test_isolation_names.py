@@ -9,7 +9,7 @@ import pytest
 from ks_actors.log import IsolationLevel
 from ks_actors.query import KeyQuery, StateQueryRequest
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import counting, in_app
+from tests.runtime.helpers import counting, feed, in_app
 
 OPTIONS: dict[str, Any] = {
     "topics": {"in": 1, "out": 1},
@@ -23,8 +23,7 @@ OPTIONS: dict[str, Any] = {
 @in_app(counting(), **OPTIONS)
 async def test_the_name_of_a_level_means_that_level(harness: AppHarness, isolation: Any, count: int) -> None:
     """As in the setting; the weaker level instead would show what a rollback takes back."""
-    await harness.produce("in", "a", "1")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "1")
     await harness.produce("in", "a", "2")
     await harness.kit.clock.advance(1)
     for given in (isolation, isolation.value):

@@ -14,7 +14,7 @@ from ks_actors.runtime import RestoreListener
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
 from tests.query.helpers import COMMITTED, STRINGS, UNCOMMITTED, processed
-from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
+from tests.runtime.helpers import GUARANTEES, feed, in_app, in_virtual_time
 from tests.runtime.standing import active, other, settled, standing
 
 STORES = ("rocksdb", "in_memory")
@@ -82,8 +82,7 @@ async def test_a_standby_knows_its_position(harness: AppHarness, store: str, gua
 @in_app(lambda store: counts(store), num_standby_replicas=1, **OPTIONS)
 async def test_a_position_is_handed_over(harness: AppHarness, store: str) -> None:
     """A standby that takes over, and a task that becomes a standby, are never behind the reported position of their last commit."""
-    await harness.produce("in", "a", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "v")
     await harness.app.commit()
     async with other(harness) as second:
         await settled(harness.kit)
@@ -157,8 +156,7 @@ async def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> Non
 @in_app(lambda store: counts(store, logging=False), **OPTIONS)
 async def test_stores_without_a_changelog_do_not_claim_lost_positions(harness: AppHarness, store: str) -> None:
     """A store on disk has its position there; one in memory has none after a restart, until it changes, with any committed offsets of the group."""
-    await harness.produce("in", "a", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "v")
     await harness.app.commit()
     at = last(await ask(harness))
     assert at is not None

@@ -36,7 +36,7 @@ from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import StoreType
 from tests.query.helpers import COMMITTED, ENGINES, SECOND, STRINGS, UNCOMMITTED, everything, put
-from tests.runtime.helpers import in_virtual_time
+from tests.runtime.helpers import feed_all, in_virtual_time
 
 HOME = partition_of(b"a", 3)
 OPTIONS: dict[str, Any] = {"topics": {"in": 3}, "commit_interval_ms": 600_000}
@@ -261,8 +261,7 @@ def test_an_app_that_closes_answers_no_request(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_scan, "GLANCES", 1)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
         asking = asyncio.ensure_future(harness.app.query(StateQueryRequest(store="plain", query=RangeQuery())))
         await harness.turns(10)
         await harness.close()

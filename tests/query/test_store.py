@@ -25,7 +25,7 @@ from ks_actors.task.calls._thread_guard import ThreadGuard
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
 from tests.query.helpers import COMMITTED, ENGINES, STRINGS, UNCOMMITTED, everything, processed, put
-from tests.runtime.helpers import GUARANTEES, Bomb, counting, in_app, in_virtual_time
+from tests.runtime.helpers import GUARANTEES, Bomb, counting, feed, feed_all, in_app, in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 TOPICS = {"in": 4, "out": 1}
@@ -33,8 +33,7 @@ TOPICS = {"in": 4, "out": 1}
 
 async def fill(harness: AppHarness, number: int = 100) -> dict[str, int]:
     """Count `number` keys, once each, and wait for the commit."""
-    await harness.produce_all("in", [TestRecord(f"k{key:04}", "v", 0) for key in range(number)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(f"k{key:04}", "v", 0) for key in range(number)])
     return {f"k{key:04}": 1 for key in range(number)}
 
 
@@ -149,8 +148,7 @@ async def test_a_key_that_another_partitioner_has_placed_is_found(harness: AppHa
     """`get` looks in the other partitions that are here too, and with `partition` in that one only."""
     home = partition_of(b"a", 4)
     elsewhere = (home + 1) % 4
-    await harness.produce("in", "a", "v", partition=elsewhere)
-    await harness.caught_up()
+    await feed(harness, "in", "a", "v", partition=elsewhere)
     assert await harness.app.store("counts").get("a") == 1
     assert await harness.app.store("counts", partition=elsewhere).get("a") == 1
     assert await harness.app.store("counts", partition=home).get("a") is None
@@ -312,8 +310,7 @@ async def test_a_scan_lets_others_have_their_turn(harness: AppHarness, engine: L
         turns += 1
         return False
 
-    await harness.produce_all("in", [TestRecord(f"k{key}", "v", 0) for key in range(6000)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(f"k{key}", "v", 0) for key in range(6000)])
     ticking = asyncio.ensure_future(until(tick))
     for _ in range(2):
         before = turns
@@ -351,8 +348,7 @@ async def test_bytes_that_no_serde_reads_are_told_of() -> None:
         return builder.build()
 
     async with AppHarness(stored(serdes.STRING), topics={"in": 1}) as harness:
-        await harness.produce("in", "a", "é", 0)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "é", 0)
         await harness.close()
         await harness.restart(topology=stored(picky))
         with pytest.raises(SerializationError, match="cannot read"):

@@ -10,7 +10,7 @@ from ks_actors import GlobalTable, QueryableStore, QueryFailed, StreamsBuilder, 
 from ks_actors.dsl import Consumed, Grouped, Materialized, TimeWindows
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, TestRecord
-from tests.runtime.helpers import in_virtual_time
+from tests.runtime.helpers import feed_all, in_virtual_time
 
 TOPICS = {"in": 1, "names": 1}
 
@@ -33,8 +33,7 @@ async def test_the_answers_of_typed_readers_have_the_types_of_the_table() -> Non
     """By serdes or by the table itself; with timestamps too; windows are asked by plain keys."""
     tables = Tables()
     async with AppHarness(tables.builder.build(), topics=TOPICS) as harness:
-        await harness.produce_all("in", [TestRecord("a", "x", 5), TestRecord("a", "y", 6)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", "x", 5), TestRecord("a", "y", 6)])
         app = harness.app
         assert assert_type(await app.store("counts", STRING, LONG).get("a"), int | None) == 2
         counts = app.store(tables.counts.queryable())

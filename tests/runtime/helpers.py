@@ -59,6 +59,18 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, object]]) -> Callable[
     return run
 
 
+async def feed(harness: AppHarness, *record: Any, **options: Any) -> None:
+    """Write a record, and wait until all are processed."""
+    await harness.produce(*record, **options)
+    await harness.caught_up()
+
+
+async def feed_all(harness: AppHarness, topic: str, records: Iterable[TestRecord[Any, Any]], **options: Any) -> None:
+    """Write records, and wait until all are processed."""
+    await harness.produce_all(topic, records, **options)
+    await harness.caught_up()
+
+
 class Bomb:
     """A function for `peek` that raises when it is armed, once per time."""
 
@@ -129,6 +141,16 @@ class Load:
         self._random = random
         self._keys = keys
         self._by_value = by_value
+
+    async def through(self, number: int) -> None:
+        """Write so many records, and wait until all are processed."""
+        await self.send(number)
+        await self._harness.caught_up()
+
+    async def check(self, guarantee: str) -> None:
+        """Check the counts when all are processed."""
+        await self._harness.caught_up()
+        check_counts(await self._harness.read("out"), self.sent, guarantee)
 
     async def send(self, number: int) -> None:
         """Write so many records."""

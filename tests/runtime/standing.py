@@ -110,3 +110,17 @@ def check_places(*harnesses: AppHarness) -> None:
 async def settled(kit: AppKit) -> None:
     """Let standbys come to the ends of their changelogs."""
     await kit.clock.advance(1)
+
+
+async def all_caught_up(harness: AppHarness) -> None:
+    """Let tasks and standbys come to the ends of what there is."""
+    await harness.caught_up()
+    await settled(harness.kit)
+
+
+async def restart_empty(harness: AppHarness, heard: Any) -> None:
+    """Start anew without local state; the listener is told of that alone."""
+    await harness.close()
+    harness.wipe_state()
+    heard.told.clear()
+    await harness.restart()

@@ -21,7 +21,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, in_app, in_virtual_time, own_threads, states
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Bomb, by_key, counting, echo, feed, in_app, in_virtual_time, own_threads, states
 from tests.waiting import until
 
 IN_AND_OUT = {"in": 2, "out": 1}
@@ -161,8 +161,7 @@ async def test_a_state_directory_that_is_in_use_is_left_alone(harness: AppHarnes
     async with harness.another(client_id="second", state_dir=harness.config.state_dir, start=False) as second:
         with pytest.raises(StateLocked, match="state_dir"):
             await second.start()
-    await harness.produce("in", "a", "1")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "1")
     assert by_key(await harness.read("out")) == {"a": ["1"]}
 
 

@@ -16,7 +16,7 @@ from ks_actors.processors import Processor, ProcessorContext, PunctuationType
 from ks_actors.processors.api._async_options import Order
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key, feed, feed_all, in_virtual_time
 
 SEEDS = range(4)
 
@@ -56,8 +56,7 @@ def through(calls: Any, **options: Any) -> Topology:
 
 def run_through(calls: Any, records: list[TestRecord[str, str]], seed: int, *, partitions: int = 1, **options: Any) -> list[TestRecord[str, str]]:
     async def test(harness: AppHarness) -> list[TestRecord[Any, Any]]:
-        await harness.produce_all("in", records)
-        await harness.caught_up()
+        await feed_all(harness, "in", records)
         return await harness.read("out")
 
     return run_app(test, through(calls, **options), seed=seed, topics={"in": partitions, "out": partitions}, commit_interval_ms=100)
@@ -80,8 +79,7 @@ def test_records_made_of_one_wait_for_room(seed: int, order: Order) -> None:
     first, second = Calls(seed), Calls(seed + 1)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", numbered(60, 9))
-        await harness.caught_up()
+        await feed_all(harness, "in", numbered(60, 9))
         out = by_key(await harness.read("out"))
         wanted = {f"k{key}-{copy}": [f"{index:04}" for index in range(60) if index % 9 == key] for key in range(9) for copy in range(20)}
         assert {key: sorted(map(str, values)) for key, values in out.items()} == wanted
@@ -244,8 +242,7 @@ def test_forwards_of_a_processor_know_their_source(seed: int) -> None:
     seen: list[tuple[str, int, RecordMetadata | None]] = []
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", numbered(100, 10))
-        await harness.caught_up()
+        await feed_all(harness, "in", numbered(100, 10))
         out = by_key(await harness.read("out"))
         assert out == {f"k{key}": [f"{index:04}-{part}" for index in range(key, 100, 10) for part in (1, 2)] for key in range(10)}
 
@@ -279,8 +276,7 @@ async def test_a_put_has_the_time_of_its_own_record() -> None:
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).process(Remember)
     async with AppHarness(builder.build(), topics={"in": 1}, commit_interval_ms=100) as harness:
-        await harness.produce_all("in", [TestRecord(f"k{index}", "v", index) for index in range(10)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"k{index}", "v", index) for index in range(10)])
         found = await harness.read("app-kept-changelog")
         assert {record.key: record.timestamp for record in found} == {b"k%d" % index: index for index in range(10)}
 
@@ -411,8 +407,7 @@ def test_dead_letters_have_the_record_as_it_came(seed: int) -> None:
         return value
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", numbered(2500, 500))
-        await harness.caught_up()
+        await feed_all(harness, "in", numbered(2500, 500))
         assert len(await harness.read("out")) == 2250
         letters = await harness.read("dead", serdes.STRING, serdes.STRING)
         assert sorted((letter.key, letter.value) for letter in letters) == sorted((f"k{i % 500}", f"{i:04}") for i in range(7, 2500, 10))
@@ -457,8 +452,7 @@ async def test_the_output_of_failed_attempts() -> None:
     builder.add_state_store(stores.key_value("attempts", serdes.STRING, serdes.STRING))
     builder.stream("in", STRINGS).process(Twice, "attempts", retry=Retry(attempts=3)).to("out", STRINGS_OUT)
     async with AppHarness(builder.build(), topics={"in": 1, "out": 1}) as harness:
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "v")
         assert by_key(await harness.read("out")) == {"a": ["attempt 3"]}
 
 

@@ -15,7 +15,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.processors import FixedKeyProcessor
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Load, by_key, check_counts, feed_all, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -253,8 +253,7 @@ async def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> N
         assert (watch.in_flight, watch.cancelled, watch.wrong) == (0, 0, [])
         assert taken <= len(await harness.read("out")) < 50
         await harness.start()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -285,8 +284,7 @@ async def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) 
         max_drain_ms=700,
         uncaught_handler=note,
     ) as harness:
-        await harness.produce_all("in", [TestRecord(f"k{index}", f"v{index}", index) for index in range(5)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"k{index}", f"v{index}", index) for index in range(5)])
         assert {key: values[-1:] for key, values in by_key(await harness.read("out")).items()} == {f"k{i}": [f"v{i}"] for i in range(5)}
         assert len(errors) == 1
         assert isinstance(errors[0], TaskTimeout)
@@ -356,8 +354,7 @@ async def test_a_task_that_moves_takes_nothing_in_flight_with_it() -> None:
         load = Load(harness, Random(3), keys=40)
         await load.send(300)
         async with harness.another(client_id="other") as other:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             assert other.app.metrics()["process-total"] > 0
         await harness.caught_up()
         assert (watch.wrong, watch.cancelled) == ([], 0)

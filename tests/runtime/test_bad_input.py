@@ -39,7 +39,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology, stores
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Bomb, Load, by_key, check_counts, counting, echo, feed, feed_all, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1, "dead": 1}
 
@@ -91,8 +91,7 @@ def test_a_malformed_record_ends_the_app() -> None:
 async def test_malformed_records_may_be_left_out(harness: AppHarness, guarantee: str) -> None:
     """With `continue` they are left out, counted, and committed over; with a dead letter queue they are there as they were, and why."""
     mixed = [TestRecord("a", number if number % 3 else b"bad", number, (("h", b"1"),)) for number in range(30)]
-    await harness.produce_all("in", mixed)
-    await harness.caught_up()
+    await feed_all(harness, "in", mixed)
     assert [record.value for record in await harness.read("out")] == [number for number in range(30) if number % 3]
     assert harness.app.metrics()["dropped-records-total"] == 10
     letters = await harness.read("dead")
@@ -110,8 +109,7 @@ async def test_malformed_records_may_be_left_out(harness: AppHarness, guarantee:
 @in_app(numbers(), topics=TOPICS, deserialization_exception_handler="continue")
 async def test_only_malformed_records(harness: AppHarness) -> None:
     """A topic with nothing but malformed records is passed over, and committed."""
-    await harness.produce_all("in", [TestRecord("a", b"bad", 0)] * 10)
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", b"bad", 0)] * 10)
     assert [one.offset for one in harness.log._groups.get("app").committed().values()] == [10]
 
 
@@ -160,8 +158,7 @@ async def test_an_extractor_may_answer_the_latest_time_and_numbers_of_other_type
 
     topology = numbers(timestamp_extractor=lambda record, _: (1 << 63) - 1 if record.value else Whole())
     async with AppHarness(topology, topics=TOPICS) as harness:
-        await harness.produce_all("in", [TestRecord("a", number, 5) for number in (0, 1)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", number, 5) for number in (0, 1)])
         assert [record.timestamp for record in await harness.read("out")] == [7, (1 << 63) - 1]
 
 
@@ -202,8 +199,7 @@ def test_a_processor_that_raises() -> None:
 @in_app(processing(Raising), topics=TOPICS, processing_exception_handler="continue", errors_dead_letter_queue_topic_name="dead")
 async def test_a_processor_that_raises_may_go_on(harness: AppHarness) -> None:
     """With `continue` the record is left out, counted, and sent to the dead letter queue."""
-    await harness.produce_all("in", [TestRecord("a", value, 0) for value in ("1", "bad", "2")])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", value, 0) for value in ("1", "bad", "2")])
     assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
     (letter,) = await harness.read("dead")
     assert letter.value == b"bad"
@@ -256,13 +252,11 @@ class BadEnd(Raising):
 @in_app(processing(BadEnd), topics=TOPICS)
 async def test_a_processor_that_cannot_be_closed(harness: AppHarness) -> None:
     """An error of `close` comes out of closing the app, after everything was committed and closed."""
-    await harness.produce("in", "a", "1")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "1")
     with pytest.raises(StreamsError, match="stuck"):
         await harness.close()
     await harness.restart()
-    await harness.produce("in", "b", "2")
-    await harness.caught_up()
+    await feed(harness, "in", "b", "2")
     assert by_key(await harness.read("out")) == {"a": ["1"], "b": ["2"]}
     with pytest.raises(StreamsError, match="stuck"):
         await harness.close()
@@ -448,8 +442,7 @@ def test_a_windowed_key_that_cannot_be_written() -> None:
 @in_app(wrong_type(), topics=TOPICS, production_exception_handler="continue")
 async def test_values_that_cannot_be_written_may_be_left_out(harness: AppHarness) -> None:
     """With `continue` they are dropped and counted."""
-    await harness.produce_all("in", [TestRecord("a", value, 0) for value in (b"1", b"bad", b"2")])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", value, 0) for value in (b"1", b"bad", b"2")])
     assert by_key(await harness.read("out")) == {"a": [1, 1]}
     assert harness.app.metrics()["dropped-records-total"] == 1
 
@@ -474,10 +467,8 @@ async def test_records_that_are_too_large_may_be_left_out() -> None:
         return Response(HandlerResponse.RESUME)
 
     async with AppHarness(echo(), topics=SMALL, production_exception_handler=handler) as harness:
-        await harness.produce("in", "a", "x" * 1000)
-        await harness.caught_up()
-        await harness.produce("in", "a", "small")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "x" * 1000)
+        await feed(harness, "in", "a", "small")
         assert by_key(await harness.read("out")) == {"a": ["small"]}
         assert harness.app.metrics()["dropped-records-total"] == 1
         assert asked == [("collector", b"x" * 1000)]
@@ -513,8 +504,7 @@ def test_a_full_disk_under_the_log(tmp_path: Path, guarantee: str) -> None:
             config: dict[str, Any] = {"processing_guarantee": guarantee, "commit_interval_ms": 1000}
             async with AppHarness(counting("in_memory"), topics={"in": 1, "out": 1}, embedded=log, uncaught_handler=handler, **config) as harness:
                 load = Load(harness, Random(1))
-                await load.send(50)
-                await harness.caught_up()
+                await load.through(50)
                 await load.send(50)
                 limit(largest(tmp_path))
                 try:
@@ -536,8 +526,7 @@ def test_a_full_disk_under_the_log(tmp_path: Path, guarantee: str) -> None:
 @in_app(counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=EOS)
 async def test_a_full_disk_under_the_state(harness: AppHarness) -> None:
     """When state cannot be written the app ends with an error that names the task and its directory; the next one restores the missing rows."""
-    await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(f"k{number}", "v", 0) for number in range(5000)])
     limit(100)
     try:
         with pytest.raises(StateError, match=r"0_0.*the disk is full"):
@@ -545,8 +534,7 @@ async def test_a_full_disk_under_the_state(harness: AppHarness) -> None:
     finally:
         limit(resource.RLIM_INFINITY)
     await harness.restart()
-    await harness.produce("in", "k1", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k1", "v")
     assert by_key(await harness.read("out"))["k1"] == [1, 2]
 
 
@@ -566,8 +554,7 @@ def test_a_position_that_is_gone_follows_the_reset_policy() -> None:
                 assert "auto_offset_reset" in str(error)
                 return []
             await harness.kit.clock.advance(1)
-            await harness.produce("in", "a", "last")
-            await harness.caught_up()
+            await feed(harness, "in", "a", "last")
             return by_key(await harness.read("out"))["a"]
 
         topics = {"in": 1, "out": 1}
@@ -602,8 +589,7 @@ def test_offsets_out_of_range_while_the_app_was_away() -> None:
                 assert isinstance(error.__cause__, OffsetOutOfRange) or "8" in str(error)
                 return []
             await harness.kit.clock.advance(1)
-            await harness.produce("in", "a", "last")
-            await harness.caught_up()
+            await feed(harness, "in", "a", "last")
             return by_key(await harness.read("out"))["a"]
 
         return run_app(test, echo(), topics={"in": 1, "out": 1}, start=False)
@@ -619,8 +605,7 @@ def test_the_start_without_a_committed_offset() -> None:
     async def latest(harness: AppHarness) -> None:
         await harness.produce("in", "a", "early")
         await harness.start()
-        await harness.produce("in", "a", "late")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "late")
         assert by_key(await harness.read("out")) == {"a": ["late"]}
 
     run_app(latest, echo(), topics={"in": 1, "out": 1}, start=False, auto_offset_reset="latest")

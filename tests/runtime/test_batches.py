@@ -15,7 +15,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, by_key, check_counts, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, by_key, feed_all, in_virtual_time
 
 Texts = list[Record[str, str]]
 
@@ -143,8 +143,7 @@ def test_a_node_in_front_that_makes_many_records_is_waited_for() -> None:
     builder.stream("in", STRINGS).flat_map_values(lambda value: [value] * 50).batch(lots, max_records=8).to("out", STRINGS_OUT)
 
     async def test(harness: AppHarness) -> int:
-        await harness.produce_all("in", numbered(10))
-        await harness.caught_up()
+        await feed_all(harness, "in", numbered(10))
         return len(await harness.read("out"))
 
     assert run_app(test, builder.build(), topics={"in": 1, "out": 1}) == 500
@@ -401,8 +400,7 @@ async def test_after_a_crash_the_lot_is_given_again(seed: int, guarantee: str) -
             await asyncio.sleep(harness.kit.random.random())
             await harness.crash()
             await harness.restart()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -415,8 +413,7 @@ def test_cached_updates_go_through_a_commit(seed: int) -> None:
     counts.to_stream().batch(asked, max_wait_ms=3_600_000, max_records=2).to("out", Produced(serdes.STRING, serdes.LONG))
 
     async def test(harness: AppHarness) -> list[TestRecord[Any, Any]]:
-        await harness.produce_all("in", numbered(60, keys=5))
-        await harness.caught_up()
+        await feed_all(harness, "in", numbered(60, keys=5))
         return await harness.read("out")
 
     out = run_app(test, builder.build(), seed=seed, topics={"in": 1, "out": 1}, statestore_cache_max_bytes=1 << 20, commit_interval_ms=1_000)

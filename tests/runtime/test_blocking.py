@@ -22,7 +22,7 @@ from ks_actors.runtime import UncaughtResponse, blocking
 from ks_actors.task.calls._blocking import needs_thread
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, check_counts, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 
@@ -371,8 +371,7 @@ async def test_crashes_with_blocking_code(seed: int, guarantee: str) -> None:
             await asyncio.sleep(harness.kit.random.random() * 0.2)
             await harness.crash()
             await harness.restart()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
 
 
 # --- other functions ------------------------------------------------------------------------------------------------------------

@@ -26,9 +26,10 @@ from tests.runtime.helpers import (
     Bomb,
     Load,
     by_key,
-    check_counts,
     counting,
     echo,
+    feed,
+    feed_all,
     in_app,
     in_virtual_time,
 )
@@ -76,8 +77,7 @@ def test_a_state_listener_that_raises_changes_nothing(caplog: pytest.LogCaptureF
         raise LookupError("listener broken")
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1")
         assert by_key(await harness.read("out")) == {"a": ["1"]}
 
     run_app(test, echo(), topics=TOPICS, on_state=broken)
@@ -171,8 +171,7 @@ async def test_a_worker_may_die_while_it_is_removed(seed: int, guarantee: str) -
         removing = [asyncio.ensure_future(harness.remove_worker()) for _ in range(2)]
         assert any([await each for each in removing])
         await harness.add_worker()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         assert harness.app.state is InstanceState.RUNNING
 
 
@@ -192,8 +191,7 @@ def test_the_app_may_be_closed_while_a_worker_dies() -> None:
                 bomb.armed = 0
             bomb.armed = 0
             await harness.restart()
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, EOS)
+            await load.check(EOS)
 
         run_app(test, counting("in_memory", bomb), seed=seed, topics=TOPICS, processing_guarantee=EOS, uncaught_handler=replace)
 
@@ -224,8 +222,7 @@ def remembering() -> Topology:
 async def test_a_store_without_a_changelog_survives_a_crash(harness: AppHarness, guarantee: str) -> None:
     """The content of a store without a changelog is on disk when the commit has ended."""
     for _ in range(3):
-        await harness.produce_all("in", [TestRecord("a", "v", 0), TestRecord("b", "v", 0)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", "v", 0), TestRecord("b", "v", 0)])
         await harness.crash()
         await harness.restart()
     assert by_key(await harness.read("out")) == {"a": ["1", "2", "3"], "b": ["1", "2", "3"]}
@@ -234,8 +231,7 @@ async def test_a_store_without_a_changelog_survives_a_crash(harness: AppHarness,
 @in_app(remembering(), topics=TOPICS, commit_interval_ms=1000, uncaught_handler=replace)
 async def test_a_store_without_a_changelog_on_a_full_disk(harness: AppHarness, guarantee: str) -> None:
     """When it cannot be written the commit fails, or, if the log has committed, the tasks begin anew from the log; nothing is doubled."""
-    await harness.produce("in", "a", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "v")
     await harness.produce("in", "b", "v")
     limit(10)
     try:
@@ -264,8 +260,7 @@ async def test_idle_time_is_used_to_write_to_disk() -> None:
             restored.append(total)
 
     async with AppHarness(counting("rocksdb"), topics=TOPICS, restore_listener=Heard(), commit_interval_ms=1000) as harness:
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(3000)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"k{number}", "v", 0) for number in range(3000)])
         await harness.kit.clock.advance(100)
         await harness.crash()
         await harness.restart()
@@ -285,34 +280,29 @@ async def test_a_disk_that_is_full_when_there_is_time_to_write() -> None:
 
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler, commit_interval_ms=1000) as harness:
         load = Load(harness, Random(1), keys=2000)
-        await load.send(5000)
-        await harness.caught_up()
+        await load.through(5000)
         limit(10)
         try:
             await harness.kit.clock.advance(100)
         finally:
             limit(resource.RLIM_INFINITY)
-        await load.send(1000)
-        await harness.caught_up()
+        await load.through(1000)
         with suppress(StateError):  # a file that was too large once stays so for RocksDB
             await harness.close()
         await harness.restart()
         await load.send(100)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
         assert all(isinstance(error, StateError) for error in asked)
 
 
 @in_app(counting("rocksdb"), topics=TOPICS)
 async def test_state_that_is_ahead_of_its_changelog_is_wiped(harness: AppHarness) -> None:
     """When the changelog was made anew the local state is not its state any more: it is deleted, and restored from the new one."""
-    await harness.produce_all("in", [TestRecord("a", "v", 0)] * 3)
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", "v", 0)] * 3)
     await harness.close()
     await harness.log.delete_topics(["app-counts-changelog"])
     await harness.restart()
-    await harness.produce("in", "a", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "v")
     assert by_key(await harness.read("out")) == {"a": [1, 2, 3, 1]}
 
 
@@ -333,8 +323,7 @@ async def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
     async with AppHarness(builder.build(), topics={"in": 1}, processing_guarantee=EOS, uncaught_handler=handler) as harness:
         await harness.log.create_topics([NewTopic("late", 3)])
         harness.fail("describe_topics", LogError("away"))
-        await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(20)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"k{number}", "v", 0) for number in range(20)])
         assert len(await harness.read("late")) == 20
         assert [str(error) for error in asked] == ["away"]
 

@@ -11,7 +11,7 @@ from ks_actors.records._batch import Batch, Headers
 from ks_actors.runtime.processing._input_budget import InputBudget
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed_all, in_app
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 
@@ -61,8 +61,7 @@ async def test_an_empty_partition_is_fetched_with_any_buffers_of_others(harness:
     """A task that waits for a partition gets it, though another of its partitions has used up input_buffer_max_bytes."""
     await harness.produce_all("left", [TestRecord("k" * 100, "v" * 100, 2 * time) for time in range(500)])
     await harness.kit.clock.advance(1)
-    await harness.produce_all("right", [TestRecord("k" * 100, "v" * 100, 2 * time + 1) for time in range(500)])
-    await harness.caught_up()
+    await feed_all(harness, "right", [TestRecord("k" * 100, "v" * 100, 2 * time + 1) for time in range(500)])
     assert [record.timestamp for record in await harness.read("out")] == list(range(1_000))
 
 

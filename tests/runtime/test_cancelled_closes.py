@@ -12,7 +12,7 @@ from ks_actors import ConfigError, Consumed, Materialized, ProcessingFailed, Pro
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import in_virtual_time
+from tests.runtime.helpers import feed, in_virtual_time
 from tests.waiting import PATIENCE_S, until
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
@@ -81,8 +81,7 @@ async def test_a_short_limit_for_the_log_is_none_for_closing_stores(guarantee: s
         "out", Produced(serdes.STRING, serdes.STRING)
     )
     async with AppHarness(builder.build(), topics=TOPICS, processing_guarantee=guarantee, task_timeout_ms=timeout_ms) as harness:
-        await harness.produce("in", "a", "x", 0)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "x", 0)
         await harness.app.close()
         assert harness.app.state is InstanceState.NOT_RUNNING
         assert [record.value for record in await harness.read("out")] == ["1"]
@@ -116,8 +115,7 @@ async def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -
     builder = StreamsBuilder()
     builder.stream("in", TEXT).map_values(fail).to("out", Produced(serdes.STRING, serdes.STRING))
     async with AppHarness(builder.build(), topics={"in": 2, "out": 1}, processing_guarantee=guarantee) as harness:
-        await harness.produce("in", "a", "good", 0, partition=1)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "good", 0, partition=1)
         await harness.produce("in", "a", "bad", 0, partition=0)
         await asyncio.to_thread(entered.wait, 20)
         closing = asyncio.create_task(harness.app.close())

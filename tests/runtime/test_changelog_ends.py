@@ -11,15 +11,14 @@ from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime.commit import ChangelogEnds
 from ks_actors.runtime.messages import Written
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import by_key, counting, feed_all, in_app, in_virtual_time
 from tests.runtime.test_restoring import records
 
 CHANGELOG = "app-counts-changelog"
 
 
 async def make_anew(harness: AppHarness) -> None:
-    await harness.produce_all("in", records("a", "a", "b"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a", "a", "b"))
     harness.delete_topics(CHANGELOG)
     await harness.log.create_topics([NewTopic(CHANGELOG, 1)])
 
@@ -47,8 +46,7 @@ async def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee
 
     async with AppHarness(counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=note) as harness:
         await make_anew(harness)
-        await harness.produce_all("in", records("a", "b"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("a", "b"))
         assert [type(error) for error in asked] == [ProductionFailed]
         assert {key: max(counts) for key, counts in by_key(await harness.read("out")).items()} == {"a": 3, "b": 2}
 
@@ -56,8 +54,7 @@ async def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee
 @in_app(counting(), topics={"in": 1, "out": 1})
 async def test_an_app_that_has_written_nothing_yet_knows_the_end_of_what_it_restored(harness: AppHarness, guarantee: str) -> None:
     """It ends as well at its first write, however many records it writes: the state is right, and the changelog is not."""
-    await harness.produce_all("in", records("a", "a", "b"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a", "a", "b"))
     await harness.restart()
     await harness.caught_up()
     harness.delete_topics(CHANGELOG)

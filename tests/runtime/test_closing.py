@@ -20,7 +20,7 @@ from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.input._start_policy import StartPolicy
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Load, counting, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 T = TypeVar("T")
@@ -83,8 +83,7 @@ def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: p
                     second.lose_membership()
                     await harness.turns(random.randrange(20))
             assert second.app.state is InstanceState.NOT_RUNNING if second._app is not None else True
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
 
     run_app(test, counting("rocksdb"), seed=seed, topics={"in": 4, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
     # What has been restored may be told too late: nothing comes of it.
@@ -101,8 +100,7 @@ async def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(gua
         await leader.enter()
         await harness.start()
         load = Load(harness, Random(1))
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         leader.go_on()
         await load.send(100)
         await harness.kit.clock.advance(5)
@@ -111,8 +109,7 @@ async def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(gua
         assert harness.kit.clock.time() - began <= 2.0
         await leader.leave()
         await harness.restart()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
 
 
 # --- the poller of an app that closes -----------------------------------------------------------------------------------------------
@@ -215,5 +212,4 @@ async def test_a_close_too_late_for_its_transaction_raises_no_error(harness: App
     assert "commit failed; all work since the last commit is rolled back" in caplog.text
     assert await harness.read("out") == []
     await harness.start()
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, EOS)
+    await load.check(EOS)

@@ -24,7 +24,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.shared._state_directory import StateDirectory
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time, own_threads
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Load, check_counts, counting, feed, in_app, in_virtual_time, own_threads
 
 TOPICS = {"in": 4, "out": 1}
 BOUND_MS = 2_000
@@ -62,8 +62,7 @@ async def closed(harness: AppHarness, seconds: float, timeout_ms: int | None = N
 async def check_next(harness: AppHarness, load: Load, guarantee: str) -> None:
     """Check that the next app does the work that this one has left."""
     await harness.restart()
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, guarantee)
+    await load.check(guarantee)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -185,8 +184,7 @@ async def test_calls_in_flight_count_in_the_bound(guarantee: str, caplog: pytest
 @in_app(counting(), topics=TOPICS, commit_interval_ms=100)
 async def test_an_app_that_ends_by_an_error_ends_in_time(harness: AppHarness, guarantee: str) -> None:
     """It commits nothing any more, and waits for its log as long as one that is closed."""
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     for operation in EVERY:
         harness.log.hold(operation)
     app = harness.app

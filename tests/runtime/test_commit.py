@@ -32,7 +32,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Bomb, Load, by_key, check_counts, counting, echo, feed, in_app, in_virtual_time
 
 FOREVER = 1_000_000
 IN = TopicPartition("in", 0)
@@ -198,8 +198,7 @@ async def test_the_app_can_be_told_to_commit(harness: AppHarness) -> None:
 async def test_the_time_of_a_partition_is_committed_with_its_offset(harness: AppHarness, guarantee: str) -> None:
     """The metadata of a position is Kafka Streams': base64 of a magic byte 2 and the partition's time; the next app goes on from that time."""
     await harness.produce("in", "a", "1", 1234)
-    await harness.produce("in", "a", "2", 1000)
-    await harness.caught_up()
+    await feed(harness, "in", "a", "2", 1000)
     (position,) = harness.log._groups.get("app").committed().values()
     assert position.offset == 2
     assert struct.unpack(">bq", base64.b64decode(position.metadata)) == (2, 1234)
@@ -245,12 +244,10 @@ async def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarante
         counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=handler
     ) as harness:
         load = Load(harness, Random(1))
-        await load.send(50)
-        await harness.caught_up()
+        await load.through(50)
         harness.fail(operation, StorageFull("no room"))
         await load.send(50)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         used = operation == "send" or (operation == "commit") == (guarantee == EOS)
         assert len(asked) == (1 if used else 0)
         if used:
@@ -284,8 +281,7 @@ async def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guar
         on_state=lambda new, _: seen.append(new.name),
     ) as harness:
         load = Load(harness, Random(1))
-        await load.send(50)
-        await harness.caught_up()
+        await load.through(50)
         seen.clear()
         await load.send(50)
         while harness.app.metrics()["process-total"] < 100:
@@ -293,8 +289,7 @@ async def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guar
         harness.fail("commit" if guarantee == EOS else "commit_offsets", error)
         with pytest.raises(TaskMigrated, match="belong to another member"):
             await harness.app.commit()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         assert seen == ["REBALANCING", "RUNNING"]
 
 
@@ -302,12 +297,10 @@ async def test_tasks_that_are_somebody_elses_are_given_up(error: Exception, guar
 async def test_an_answer_that_is_lost_does_not_commit_twice(harness: AppHarness) -> None:
     """When the log has committed, but the answer does not come, only the log knows: the tasks begin anew from there, and nothing is doubled."""
     load = Load(harness, Random(1))
-    await load.send(50)
-    await harness.caught_up()
+    await load.through(50)
     harness.fail("commit", LogError("the answer is lost"), after=True)
     await load.send(50)
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, EOS)
+    await load.check(EOS)
 
 
 @pytest.mark.parametrize("times", [1, 5])
@@ -318,8 +311,7 @@ async def test_aborting_is_tried_again(harness: AppHarness, times: int) -> None:
     await load.send(50)
     harness.fail("commit", TransactionAborted("void"))
     harness.fail("abort", LogError("away"), times)
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, EOS)
+    await load.check(EOS)
 
 
 @in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, task_timeout_ms=2_000)
@@ -345,8 +337,7 @@ async def test_a_transaction_is_open_no_longer_than_it_has_to(harness: AppHarnes
     assert harness.app.metrics()["process-total"] == 50
     (transaction,) = harness.log._broker.transactions.values()
     assert not transaction.partitions
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, EOS)
+    await load.check(EOS)
 
 
 @in_app(counting(), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=1_000, uncaught_handler=replace)
@@ -358,8 +349,7 @@ async def test_a_transaction_that_takes_too_long_is_done_again(harness: AppHarne
     (transaction,) = harness.log._broker.transactions.values()
     assert transaction.partitions
     harness.log._broker._expire(transaction)  # as if its time were over
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, EOS)
+    await load.check(EOS)
     assert harness.app.metrics()["rolled-back-total"] == 1
 
 

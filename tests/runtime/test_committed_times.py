@@ -11,6 +11,7 @@ from ks_actors import BufferConfig, Consumed, EmitStrategy, Materialized, Produc
 from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
+from tests.runtime.helpers import feed
 
 TEXT = Consumed(serdes.STRING, serdes.STRING)
 TEXTS = Produced(serdes.STRING, serdes.STRING)
@@ -58,8 +59,7 @@ def test_a_record_that_was_too_late_stays_so_after_an_upgrade(guarantee: str, fi
         await harness.caught_up()
         await harness.restart(topology=counts(2, final=final))
         await harness.produce("in", "a", "late", 20)
-        await harness.produce("in", "b", "x", 700)
-        await harness.caught_up()
+        await feed(harness, "in", "b", "x", 700)
         return [(str(record.key), str(record.value)) for record in await harness.read("out")]
 
     found = run_app(test, counts(0, final=final), topics={"in": 1, "out": 1}, processing_guarantee=guarantee)
@@ -75,8 +75,7 @@ def test_the_room_that_times_take_does_not_grow_with_versions() -> None:
             if version:
                 # In the last one most of the operations are gone.
                 await harness.restart(topology=counts(version, number=5 if version < 3 else 1, final=True))
-            await harness.produce("in", "a", "x", version)
-            await harness.caught_up()
+            await feed(harness, "in", "a", "x", version)
             lengths.append(len((await committed(harness)).metadata))
         return lengths
 
@@ -89,10 +88,8 @@ def test_times_without_room_are_left_out_with_a_warning(caplog: pytest.LogCaptur
     """A broker refuses longer metadata (offset.metadata.max.bytes), and no commit would ever be made."""
 
     async def test(harness: AppHarness) -> OffsetAndMetadata:
-        await harness.produce("in", "a", "x", 5)
-        await harness.caught_up()
-        await harness.produce("in", "a", "x", 6)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "x", 5)
+        await feed(harness, "in", "a", "x", 6)
         return await committed(harness)
 
     found = run_app(test, counts(0, number=160), topics={"in": 1, "out": 1})
@@ -108,8 +105,7 @@ def test_marks_of_final_results_without_room_are_an_error_in_the_log(caplog: pyt
 
     async def test(harness: AppHarness) -> OffsetAndMetadata:
         await harness.produce("in", "a", "x", 5)
-        await harness.produce("in", "a", "x", 100_000)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "x", 100_000)
         return await committed(harness)
 
     builder = StreamsBuilder()
@@ -137,8 +133,7 @@ def test_times_that_an_earlier_version_has_committed_are_taken_over(node: str) -
     """They had the names of stores and nodes, and nodes may have other numbers by now."""
 
     async def test(harness: AppHarness) -> list[str]:
-        await harness.produce("in", "a", "x", 10)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "x", 10)
         await harness.app.commit()
         await harness.app.close()
         await harness.log.set_group_offsets(
@@ -146,8 +141,7 @@ def test_times_that_an_earlier_version_has_committed_are_taken_over(node: str) -
         )
         await harness.restart(topology=counts(0))
         await harness.produce("in", "a", "late", 20)
-        await harness.produce("in", "a", "x", 600)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "x", 600)
         assert len(base64.b64decode((await committed(harness)).metadata)) < 50
         return [str(record.key) for record in await harness.read("out")]
 
@@ -160,12 +154,10 @@ def test_streams_that_share_a_store_have_times_of_their_own(after: tuple[str, ..
 
     async def test(harness: AppHarness) -> list[tuple[str, str]]:
         await harness.produce("in", "a", "1", 1_000)
-        await harness.produce("in2", "a", "2", 10)
-        await harness.caught_up()
+        await feed(harness, "in2", "a", "2", 10)
         await harness.restart(topology=cogrouped(*after))
         await harness.produce("in", "a", "late", 20)
-        await harness.produce("in2", "a", "3", 20)
-        await harness.caught_up()
+        await feed(harness, "in2", "a", "3", 20)
         return [(str(record.key), str(record.value)) for record in await harness.read("out")]
 
     found = run_app(test, cogrouped("in", "in2"), topics={"in": 1, "in2": 1, "other": 1, "out": 1})

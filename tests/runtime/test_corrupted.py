@@ -14,7 +14,7 @@ from ks_actors.runtime import UncaughtResponse
 from ks_actors.state import SharedResources, write_checkpoint
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, by_key, counting, in_virtual_time
+from tests.runtime.helpers import EOS, by_key, counting, feed_all, in_virtual_time
 from tests.runtime.test_restoring import Heard, records
 
 TOPICS = {"in": 2, "out": 1}
@@ -32,8 +32,7 @@ async def test_a_timeout_wipes_nothing(operation: Operation, after: bool) -> Non
     """Under exactly once a write or a commit without an end costs the uncommitted work, and at most a read of the changelog's tail."""
     heard = Heard()
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, uncaught_handler=replace) as harness:
-        await harness.produce_all("in", records(*KEYS))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*KEYS))
         await harness.close()  # all of it is on disk
         await harness.restart()
         heard.told.clear()
@@ -75,14 +74,12 @@ async def test_untrusted_stores_are_restored_alone(harm: Callable[[Path], None])
     """No offset, one that is out of range, or damage: that task is restored from the beginning of its changelog, the other one from where it is."""
     heard = Heard()
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard) as harness:
-        await harness.produce_all("in", records(*KEYS))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*KEYS))
         await harness.close()
         harm(harness.state_dir / "0_0" / "rocksdb")
         heard.told.clear()
         await harness.restart()
-        await harness.produce_all("in", records(*KEYS[:20]))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*KEYS[:20]))
         restored = {partition: total for what, partition, _, total in heard.told if what == "end"}
         assert (restored["app-counts-changelog-0"] or 0) > 50
         assert restored["app-counts-changelog-1"] == 0

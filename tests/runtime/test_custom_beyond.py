@@ -8,7 +8,7 @@ import pytest
 
 from ks_actors.state import write_checkpoint
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import in_app
+from tests.runtime.helpers import feed, in_app
 from tests.runtime.test_custom_stores import counting
 from tests.runtime.test_giving_up import given_up
 from tests.state.test_custom import OnDisk, Transactional
@@ -32,8 +32,7 @@ async def test_a_custom_store_beyond_its_changelog_is_given_up_once(
         file = directory / "custom" / "data.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"offset": BEYOND}))
     await harness.restart()
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     assert [record.value for record in await harness.read("out")] == [1, 2, 3]
     (line,) = given_up(caplog)
     assert f"the store is at {BEYOND}" in line

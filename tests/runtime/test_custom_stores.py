@@ -14,7 +14,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import ALOS, EOS, Load, by_key, check_counts, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Load, by_key, check_counts, feed, in_app, in_virtual_time
 from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
 from tests.waiting import until
 
@@ -78,8 +78,7 @@ async def test_exactly_once_holds_for_stores_of_the_users_own(seed: int, kind: t
                 harness.log._faults._before.clear()
                 await harness.restart()
         harness.log._faults._before.clear()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -192,8 +191,7 @@ async def test_only_changed_rows_are_restored() -> None:
 
     async with AppHarness(counting(Watched), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100) as harness:
         load = Load(harness, Random(1))
-        await load.send(50)
-        await harness.caught_up()
+        await load.through(50)
         await harness.app.commit()
         await harness.crash()
         restored.clear()
@@ -232,8 +230,7 @@ async def test_a_store_answers_queries_of_its_own(harness: AppHarness) -> None:
         at: int | None = answer.position.partitions("in").get(0)
         return at
 
-    await harness.produce("in", "a", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "v")
     await harness.app.commit()
     found = await ask(harness, KeyQuery(b"a"))
     at = last(found)
@@ -270,8 +267,7 @@ async def test_a_store_answers_queries_of_its_own(harness: AppHarness) -> None:
 @in_app(counting(OnDisk), topics={"in": 1, "out": 1})
 async def test_a_custom_store_cannot_be_queried(harness: AppHarness) -> None:
     """Queries say so, typed."""
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     with pytest.raises(QueryFailed) as failed:
         await harness.app.store("custom").get("k")
     assert failed.value.reason is FailureReason.UNKNOWN_QUERY_TYPE

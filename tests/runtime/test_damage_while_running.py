@@ -14,7 +14,7 @@ from ks_actors.serdes import STRING
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, by_key, counting, feed_all, in_app, in_virtual_time
 from tests.runtime.test_custom_stores import counting as counting_custom
 from tests.runtime.test_giving_up import counting as counting_in
 from tests.runtime.test_giving_up import given_up, store
@@ -26,8 +26,7 @@ KEYS = 2_000
 
 async def count(harness: AppHarness, keys: Iterable[int] = range(KEYS)) -> None:
     """Send a record of each key, and wait until all are counted."""
-    await harness.produce_all("in", [TestRecord(f"k{key}", "v", 0) for key in keys])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(f"k{key}", "v", 0) for key in keys])
 
 
 async def counts(harness: AppHarness) -> set[int]:

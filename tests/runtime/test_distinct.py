@@ -13,7 +13,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import StoreType, Topology
-from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, by_key, in_app
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, by_key, feed, feed_all, in_app
 
 WITHIN = 10_000
 
@@ -68,8 +68,7 @@ async def test_at_least_once_a_record_is_no_duplicate_of_itself(harness: AppHarn
     harness.wipe_state()
     await harness.restart()
     await harness.caught_up()
-    await harness.produce("in", "k", "v", 30)
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v", 30)
     isolation = IsolationLevel.READ_UNCOMMITTED if guarantee == ALOS else IsolationLevel.READ_COMMITTED
     assert by_key(await harness.read("out", isolation=isolation)) == {"k": ["v"] * times}
 
@@ -81,8 +80,7 @@ def test_batches_are_taken_as_single_records_are(cache_bytes: int) -> None:
     records = [TestRecord(f"k{random.randrange(3)}", f"v{random.randrange(9)}", time) for time in range(2_000)]
 
     async def test(harness: AppHarness) -> list[Any]:
-        await harness.produce_all("in", records)
-        await harness.caught_up()
+        await feed_all(harness, "in", records)
         return [(one.key, one.value, one.timestamp) for one in await harness.read("out")]
 
     found = run_app(test, _once("in_memory"), topics={"in": 1, "out": 1}, statestore_cache_max_bytes=cache_bytes)

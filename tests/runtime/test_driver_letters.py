@@ -15,7 +15,7 @@ from ks_actors.serdes import BYTES, LONG, STRING
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
 from tests.examples_of import examples
-from tests.runtime.helpers import GUARANTEES, in_app
+from tests.runtime.helpers import GUARANTEES, feed, in_app
 
 CONTINUE: dict[str, Any] = {
     "errors_dead_letter_queue_topic_name": "letters",
@@ -75,8 +75,7 @@ def test_the_driver_shows_the_output_of_an_app(guarantee: str, kinds: list[str])
     async def test(harness: AppHarness) -> None:
         found: list[tuple[int, list[bytes | None]]] = []
         for number, kind in enumerate(kinds):
-            await harness.produce("in", *RECORDS[kind], number)
-            await harness.caught_up()
+            await feed(harness, "in", *RECORDS[kind], number)
             found.append((len(await harness.read("out")), [letter.value for letter in await harness.read("letters")]))
         assert found == steps
 

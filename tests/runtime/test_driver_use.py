@@ -12,7 +12,7 @@ from ks_actors import App, Consumed, NotRunning, ProcessingFailed, Produced, Str
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import echo, in_app
+from tests.runtime.helpers import echo, feed_all, in_app
 
 
 def of_patterns() -> Topology:
@@ -92,8 +92,7 @@ def test_the_apps_of_a_harness_enter_its_services() -> None:
     service = Service()
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("a", "x", 0)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", "x", 0)])
         assert service.steps == ["in"]
         await harness.restart()
         assert service.steps == ["in", "out", "in"]

@@ -16,7 +16,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, counting, feed, in_app, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -59,8 +59,7 @@ async def test_a_part_that_dies_ends_the_app(harness: AppHarness, part: str, gua
     assert harness.kit.clock.time() - began < 1
     await harness.restart()
     await load.send(20)
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, guarantee)
+    await load.check(guarantee)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -81,8 +80,7 @@ def test_a_part_that_dies_while_the_app_closes(part: str, guarantee: str) -> Non
             assert harness.kit.clock.time() - began < 1
             await harness.restart()
             await load.send(20)
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, guarantee)
+            await load.check(guarantee)
 
         run_app(test, counting("rocksdb"), seed=seed, topics=TOPICS, processing_guarantee=guarantee)
 
@@ -163,8 +161,7 @@ async def test_state_that_cannot_be_written(guarantee: str, method: str, times: 
         counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000
     ) as harness:
         load = Load(harness, Random(1))
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         broken.left = times
         await load.send(100)
         if method in {"open", "restore"}:
@@ -186,8 +183,7 @@ async def test_state_that_cannot_be_written(guarantee: str, method: str, times: 
         if harness.app.state is InstanceState.ERROR:
             await harness.restart()
         await load.send(10)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         assert all("there is no room" in str(error) for error in asked)
         assert len(asked) <= 2 * times
 
@@ -201,8 +197,7 @@ async def test_a_changelog_record_that_is_none(guarantee: str) -> None:
         "out", Produced(serdes.STRING, serdes.LONG)
     )
     async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
-        await harness.produce("in", "a", "v", 0)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "v", 0)
         await harness.close()
         harness.wipe_state()
         await harness.produce("app-counts-changelog", b"x", b"no window")

@@ -11,7 +11,7 @@ from ks_actors import PunctuationType, serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
 from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreType, Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_app
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, feed, in_app
 
 TTL = 1_000
 
@@ -57,8 +57,7 @@ async def test_each_key_is_deleted_once_whatever_happens(harness: AppHarness, st
             await harness.produce("in", rows[-1][0], str(now), now)
         await harness.caught_up()
         await _shake(harness, random)
-    await harness.produce("in", "end", "end", now + 100_000)
-    await harness.caught_up()
+    await feed(harness, "in", "end", "end", now + 100_000)
     wanted: list[Any] = []
     last: dict[str, int] = {}
     for key, time in [*rows, ("end", now + 100_000)]:
@@ -83,8 +82,7 @@ async def test_by_the_wall_clock_a_restart_forgets_no_key(harness: AppHarness, s
     """All are deleted once when their time is over, and the table is empty."""
     random = Random(seed)
     for number in range(8):
-        await harness.produce("in", f"k{number}", "v")
-        await harness.caught_up()
+        await feed(harness, "in", f"k{number}", "v")
     await _shake(harness, random)
     await harness.kit.clock.advance(5)
     assert await harness.app.store("rows").all() == []

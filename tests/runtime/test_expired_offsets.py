@@ -7,7 +7,7 @@ import pytest
 from ks_actors.log import TopicPartition
 from ks_actors.testing import AppHarness
 from tests.log.helpers import outgoing
-from tests.runtime.helpers import ALOS, EOS, by_key, counting, in_app
+from tests.runtime.helpers import ALOS, EOS, by_key, counting, feed, in_app
 
 TOPICS = {"in": 1, "out": 1}
 
@@ -29,8 +29,7 @@ async def test_a_task_goes_on_behind_the_records_of_its_stores(harness: AppHarne
     await count_and_close(harness)
     expire_offsets(harness)
     await harness.restart()
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
     (told,) = [record.getMessage() for record in caplog.records if "no committed offset" in record.getMessage()]
     for part in (
@@ -52,8 +51,7 @@ async def test_latest_leaves_no_record_out_that_the_stores_do_not_have(harness: 
     expire_offsets(harness)
     await harness.produce("in", "k", "while nobody was there")
     await harness.restart()
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6, 7]}
 
 
@@ -76,8 +74,7 @@ async def test_changelogs_that_tell_positions_do_so_exactly_once(harness: AppHar
     expire_offsets(harness)
     harness.wipe_state()
     await harness.restart()
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 4, 5, 6]}
     assert "continuing at offset 5" in caplog.text
 

@@ -15,7 +15,7 @@ from ks_actors.processors import PunctuationType
 from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, feed, feed_all, in_app, in_virtual_time
 
 
 def merged() -> Topology:
@@ -58,8 +58,7 @@ async def test_a_task_waits_for_its_other_inputs(idle_ms: int, waits: int) -> No
         await harness.kit.clock.advance(0.3)
         assert harness.app.metrics()["process-total"] == 1
         assert (harness.app.metrics()["enforced-processing-total"] > 0) == (idle_ms >= 0)
-        await harness.produce("right", "a", "r5", 5)
-        await harness.caught_up()
+        await feed(harness, "right", "a", "r5", 5)
         assert await values(harness) == ["l10", "r5"]
 
 
@@ -68,8 +67,7 @@ async def test_a_task_that_waits_goes_on_when_the_data_comes(harness: AppHarness
     """Records within max_task_idle_ms are processed in their order."""
     await harness.produce("left", "a", "l10", 10)
     await harness.kit.clock.advance(1)
-    await harness.produce("right", "a", "r5", 5)
-    await harness.caught_up()
+    await feed(harness, "right", "a", "r5", 5)
     assert await values(harness) == ["r5", "l10"]
 
 
@@ -86,8 +84,7 @@ async def test_a_clock_that_is_set_back_does_not_make_a_task_wait_for_longer(har
 @in_app(merged(), topics=LEFT_AND_RIGHT, max_task_idle_ms=100)
 async def test_a_task_that_has_waited_for_empty_partitions_rests_when_it_has_no_records(harness: AppHarness) -> None:
     """The end of a wait wakes an app once: without records it handles few messages, with any max_task_idle_ms."""
-    await harness.produce("left", "a", "l10", 10)
-    await harness.caught_up()
+    await feed(harness, "left", "a", "l10", 10)
     before = harness.kit._dispatch.steps
     await harness.kit.clock.advance(10)
     assert harness.kit._dispatch.steps - before < 1_000
@@ -191,8 +188,7 @@ async def test_processing_waits_for_the_output(guarantee: str) -> None:
     builder.stream("in", STRINGS).flat_map_values(lambda value: [value] * 10).to("out", STRINGS_OUT)
     async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
         count = 30_000
-        await harness.produce_all("in", [TestRecord("k", "v", 0) for _ in range(count)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("k", "v", 0) for _ in range(count)])
         assert len(await harness.read("out")) == 10 * count
 
 

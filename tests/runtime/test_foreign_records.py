@@ -12,7 +12,7 @@ from ks_actors.dsl import JoinWindows, Materialized, StreamJoined, StreamsBuilde
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed, in_virtual_time
 from tests.runtime.test_origins import CLOSING, GROUPED
 
 FOREIGN: list[tuple[bytes | None, bytes | None]] = [(b"", b"v"), (b"k", b""), (b"short", bytes(7)), (b"kk", None), (b"\xff" * 40, bytes(8))]
@@ -50,8 +50,7 @@ async def test_a_record_that_is_none_of_a_store_is_named(kind: str, foreign: tup
     config: dict[str, Any] = {"num_standby_replicas": 1} if standby else {}
     async with AppHarness(build(kind), topics=dict.fromkeys(["in", "other", "out"], 1), processing_guarantee="at_least_once", **config) as harness:
         await harness.produce("in", "a", "v", 0)
-        await harness.produce("in", "b", "v", 0)
-        await harness.caught_up()
+        await feed(harness, "in", "b", "v", 0)
         if standby:
             other = harness.another()
             async with other:
@@ -94,11 +93,9 @@ async def test_no_record_of_a_repartition_topic_stops_it(foreign: tuple[bytes | 
         processing_exception_handler=handler,
         errors_dead_letter_queue_topic_name="letters",
     ) as harness:
-        await harness.produce("in", "a", "x", 0)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "x", 0)
         await harness.produce("app-counts-repartition", *foreign)
-        await harness.produce("in", "b", "x", 1)
-        await harness.caught_up()
+        await feed(harness, "in", "b", "x", 1)
         out = [(record.key, record.value) for record in await harness.read("out", key=STRING, value=STRING)]
         assert [row for row in out if row[0] == "x"] == [("x", "1"), ("x", "2")]
         offset = 1 if guarantee == "at_least_once" else 2  # behind the marker of a transaction

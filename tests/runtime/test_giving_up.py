@@ -20,7 +20,7 @@ from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreSpec, Topology
-from tests.runtime.helpers import by_key, in_app, in_virtual_time
+from tests.runtime.helpers import by_key, feed, in_app, in_virtual_time
 
 STRINGS = Consumed(STRING, STRING)
 TOPICS = {"in": 1, "out": 1}
@@ -63,8 +63,7 @@ def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def counted(harness: AppHarness, value: str = "x") -> str:
     """Send one record, and return the counts that it gives."""
-    await harness.produce("in", "k", value)
-    await harness.caught_up()
+    await feed(harness, "in", "k", value)
     return str((await harness.read("out"))[-1].value)
 
 

@@ -18,7 +18,7 @@ from ks_actors.processors import Processor, ProcessorContext, Record
 from ks_actors.testing import AppHarness, AsyncTopologyTestDriver, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology, stores
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, GUARANTEES, STRINGS, STRINGS_OUT, feed, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1, "names": 2, "letters": 2}
 GOOD, NO_KEY, NO_VALUE, RAISES = "good", "no key", "no value", "raises"
@@ -219,8 +219,7 @@ async def test_a_table_of_the_dsl_has_letters_too() -> None:
         await bad(harness, GOOD)
         await harness.start()
         assert len(await harness.read("letters")) == 1
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "v")
         assert [record.value for record in await harness.read("out")] == ["v+n"]
 
 

@@ -18,7 +18,7 @@ from ks_actors.state import SharedResources
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import StoreType
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 1, "out": 1, "names": 3}
@@ -225,8 +225,7 @@ async def test_a_global_table_of_the_dsl_is_on_disk_too() -> None:
         await harness.close()
         assert (harness.state_dir / "global" / "rocksdb").exists()
         await harness.restart()
-        await harness.produce("in", "k00007", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "k00007", "v")
         assert [record.value for record in await harness.read("out")] == ["v+n7"]
 
 
@@ -249,8 +248,7 @@ def test_the_processor_of_a_global_store_cannot_schedule_by_the_wall_clock() -> 
     told = "node keeps of a global store cannot punctuate by the wall clock"
 
     async def started(harness: AppHarness) -> None:
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "k", "v")
 
     with pytest.raises(TopologyError, match=told), TopologyTestDriver(punctuated(PunctuationType.WALL_CLOCK_TIME, [])):
         pass

@@ -13,7 +13,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, counting, echo, feed, in_app, in_virtual_time
 
 
 def handler_that_counts(asked: list[Exception]) -> Any:
@@ -113,25 +113,20 @@ async def test_state_stays_whole_when_an_input_without_a_share_in_it_grows() -> 
         return builder.build()
 
     async with AppHarness(topology(), topics={"in": 2, "out": 1}) as harness:
-        await harness.produce("in", "a", "1", partition=0)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1", partition=0)
         harness.create_partitions({"in": 4})
-        await harness.produce("in", "a", "2", partition=3)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "2", partition=3)
         await harness.restart()
-        await harness.produce("in", "a", "3", partition=2)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "3", partition=2)
         assert [record.value for record in await harness.read("out")] == [1, 2, 3]
 
 
 @in_app(counting(topics=("in", "small")), topics={"in": 2, "small": 1, "out": 1})
 async def test_a_smaller_topic_of_a_task_grows(harness: AppHarness) -> None:
     """As long as there are as many tasks as before, the state of each goes on with the partition that is added to it."""
-    await harness.produce("in", "a", "1", partition=1)
-    await harness.caught_up()
+    await feed(harness, "in", "a", "1", partition=1)
     harness.create_partitions({"small": 2})
-    await harness.produce("small", "a", "2", partition=1)
-    await harness.caught_up()
+    await feed(harness, "small", "a", "2", partition=1)
     assert [record.value for record in await harness.read("out")] == [1, 2]
 
 
@@ -164,11 +159,9 @@ async def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_tha
         ) as harness,
         harness.another() as other,
     ):
-        await harness.produce("names", "a", "anne", partition=0)
-        await harness.caught_up()
+        await feed(harness, "names", "a", "anne", partition=0)
         harness.create_partitions({"names": 3})
-        await harness.produce("names", "b", "bob", partition=2)
-        await harness.caught_up()
+        await feed(harness, "names", "b", "bob", partition=2)
         await other.crash()
         other.wipe_state()
         await other.restart()
@@ -185,8 +178,7 @@ async def test_rows_of_a_table_that_is_restored_from_its_topic_are_kept_when_tha
 async def test_an_input_that_is_deleted_ends_every_member(harness: AppHarness, guarantee: str, topic: str) -> None:
     """A deleted input topic ends every member by MissingSourceTopics, which names it."""
     async with harness.another() as second:
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1")
         harness.delete_topics(topic)
         for each in (harness, second):
             error = await each.ended()
@@ -219,6 +211,5 @@ async def test_a_global_table_whose_topic_grows_warns(caplog: pytest.LogCaptureF
         (warning,) = [record.getMessage() for record in caplog.records if "names" in record.getMessage()]
         assert "names has 3 partitions now, but the global table of this instance reads only the first 2: restart the instance" in warning
         await harness.restart()
-        await harness.produce("in", "a", "1 ")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1 ")
         assert [record.value for record in await harness.read("out")] == ["1 anne"]

@@ -17,7 +17,7 @@ from ks_actors.runtime.output import _collector
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed_all, in_app, in_virtual_time
 
 KEYS = [f"k{number}" for number in range(40)]
 MAX_AGE_MS = 60_000
@@ -50,8 +50,7 @@ async def places(harness: AppHarness, topic: str = "out") -> dict[str, set[int]]
 
 
 async def feed(harness: AppHarness, keys: Iterable[str] = KEYS) -> None:
-    await harness.produce_all("in", [TestRecord(key, "v", 0) for key in keys])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(key, "v", 0) for key in keys])
 
 
 @pytest.mark.parametrize("by_record", [False, True])

@@ -14,7 +14,7 @@ from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, explore_app, run_app
 from ks_actors.testing._disk import copy_as_is
-from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo, feed, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 2, "out": 1}
@@ -31,8 +31,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
                 await harness.turns(50)
                 await harness.crash()
                 await harness.restart()
-                await load.send(100)
-                await harness.caught_up()
+                await load.through(100)
             return harness.kit._dispatch.steps, [*await harness.read("out")]
 
         return run_app(test, counting("in_memory"), seed=seed, topics={"in": 4, "out": 1}, num_workers=2, processing_guarantee=EOS)
@@ -47,8 +46,7 @@ async def test_time_is_virtual(harness: AppHarness) -> None:
     """Hours go by in no time, and the app's wall clock is the harness's."""
     await asyncio.sleep(3600)
     assert harness.kit.wall_time_ms() == 5_000 + 3_600_000
-    await harness.produce("in", "a", "now")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "now")
     assert (await harness.read("out"))[0].timestamp == 3_605_000
 
 
@@ -56,8 +54,7 @@ async def test_time_is_virtual(harness: AppHarness) -> None:
 async def test_records_are_written_with_the_serdes_of_the_topology(harness: AppHarness) -> None:
     """Keys and values go through the serdes that the topology has for the topic; bytes and None as they are; where it has none, all is bytes."""
     await harness.produce("in", "a", "1", headers=(("h", b"x"),))
-    await harness.produce("in", b"raw", None, 7, partition=1)
-    await harness.caught_up()
+    await feed(harness, "in", b"raw", None, 7, partition=1)
     assert await harness.read("out") == [TestRecord("a", 1, 0, (("h", b"x"),))]
     assert await harness.read("in", value=serdes.BYTES) == [TestRecord("a", b"1", 0, (("h", b"x"),)), TestRecord("raw", None, 7)]
     (record,) = await harness.read("app-counts-changelog")
@@ -171,13 +168,11 @@ async def test_waiting_has_its_limits(harness: AppHarness) -> None:
 @in_app(counting(), topics={"in": 1, "out": 1})
 async def test_the_next_version_starts_on_the_same_log_and_disk(harness: AppHarness) -> None:
     """A restart with a topology, or settings, runs that version from where the last one was, which is closed first if it runs."""
-    await harness.produce("in", "a", "1")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "1")
     harness.create_topics({"more": 1})
     await harness.restart(topology=counting(topics=("in", "more")), commit_interval_ms=5)
     assert harness.config.commit_interval_ms == 5
-    await harness.produce("more", "a", "2")
-    await harness.caught_up()
+    await feed(harness, "more", "a", "2")
     assert [record.value for record in await harness.read("out")] == [1, 2]
     async with harness.another(counting(topics=("in", "more")), start=False) as other:
         await harness.close()
@@ -186,8 +181,7 @@ async def test_the_next_version_starts_on_the_same_log_and_disk(harness: AppHarn
         await other.caught_up()
     assert [record.value for record in await harness.read("out")] == [1, 2, 3]
     await harness.restart(topology=echo())
-    await harness.produce("more", b"b", b"not read any more")
-    await harness.caught_up()
+    await feed(harness, "more", b"b", b"not read any more")
 
 
 @in_app(echo(), topics=TOPICS)
@@ -196,8 +190,7 @@ async def test_topics_change_under_an_app(harness: AppHarness) -> None:
     harness.fail("create_topics", StorageFull("no room"))
     harness.create_topics({"late": NewTopic("late", 1)})
     harness.create_partitions({"late": 3, "in": 3})
-    await harness.produce("in", "a", "1", partition=2)
-    await harness.caught_up()
+    await feed(harness, "in", "a", "1", partition=2)
     harness.delete_topics("late")
     described = await harness.log.describe_topics()
     assert {name: topic.partitions for name, topic in described.items()} == {"in": 3, "out": 1}

@@ -16,7 +16,7 @@ from ks_actors.log._types import Outage
 from ks_actors.task import RecordQueue
 from ks_actors.testing import AppHarness, TestRecord, _harness
 from ks_actors.testing._connection import Connection
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, feed_all, in_app, in_virtual_time
 from tests.waiting import until
 
 IN_AND_OUT = {"in": 2, "out": 1}
@@ -122,8 +122,7 @@ async def test_a_call_that_does_not_return_makes_an_app_not_ready() -> None:
 @in_app(counting(), topics=IN_AND_OUT)
 async def test_a_task_that_restores_makes_an_app_not_ready(harness: AppHarness) -> None:
     """Each such task is named, until its stores are as of the last commit."""
-    await harness.produce_all("in", [TestRecord(f"k{number}", "v", 0) for number in range(50)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(f"k{number}", "v", 0) for number in range(50)])
     await harness.close()
     harness.wipe_state()
     seen: list[Health] = []
@@ -298,8 +297,7 @@ async def test_tasks_tell_how_far_they_are() -> None:
 @in_app(counting(), topics=IN_AND_OUT)
 async def test_restores_tell_their_positions_and_ends(harness: AppHarness) -> None:
     """While changelogs are read, the task has them with position and end; afterwards it has none."""
-    await harness.produce_all("in", [TestRecord(f"k{number % 30}", "v", 0) for number in range(300)], partition=1)
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(f"k{number % 30}", "v", 0) for number in range(300)], partition=1)
     await harness.close()
     harness.wipe_state()
     seen: set[tuple[str, int, int | None]] = set()

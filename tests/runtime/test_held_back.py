@@ -12,7 +12,7 @@ from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing, TopicPartitio
 from ks_actors.records import Batch
 from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, echo, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, echo, feed, in_virtual_time
 
 FIRST = TopicPartition("in", 0)
 IN_AND_OUT = {"in": 1, "out": 1}
@@ -35,8 +35,7 @@ async def test_records_behind_an_open_transaction_are_told(caplog: pytest.LogCap
     """After `stall_warning_ms`, then ever more rarely, with the offset and the remedy; `App.waiting` has it at once, and its end is told."""
     caplog.set_level(logging.INFO, logger="ks_actors")
     async with AppHarness(echo(), topics=IN_AND_OUT, processing_guarantee="exactly_once_v2") as harness:
-        await harness.produce("in", "a", "before", 0)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "before", 0)
         producer = await open_one(harness)
         await harness.kit.clock.advance(9)
         assert lines(caplog, "(transaction)") == []

@@ -86,8 +86,7 @@ async def test_instances_come_and_go_under_load(seed: int, guarantee: str) -> No
             group.create_task(come_and_go("third"))
         over = True
         await producing
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         assert harness.app.state is InstanceState.RUNNING
 
 
@@ -102,16 +101,14 @@ async def test_an_app_that_loses_its_membership_joins_again(harness: AppHarness,
         await asyncio.sleep(random.choice([0.0, 0.05, 0.1, 0.1001]))
         await harness.turns(random.randrange(60))
         harness.lose_membership()
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, guarantee)
+    await load.check(guarantee)
 
 
 @in_app(counting(), topics={"in": 2, "out": 1}, processing_guarantee="exactly_once_v2", commit_interval_ms=1000)
 async def test_an_app_that_is_fenced_takes_its_transactional_id_back(harness: AppHarness) -> None:
     """When another process has had the transactional id, the commit is TaskMigrated; the app gives its tasks up, rejoins, and results stay exact."""
     load = Load(harness, Random(1))
-    await load.send(50)
-    await harness.caught_up()
+    await load.through(50)
     (name,) = harness.log._broker.transactions
     await load.send(50)
     await harness.turns(40)
@@ -138,8 +135,7 @@ def test_tasks_that_are_lost_while_the_group_rebalances_are_given_out_again() ->
                     await load.send(20)
                     await harness.caught_up(60_000)
                     assert tasks(harness) | tasks(other) == {"0_0", "0_1", "0_2", "0_3"}
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, EOS)
+            await load.check(EOS)
 
         run_app(
             test, counting("in_memory"), seed=seed, topics={"in": 4, "out": 1}, processing_guarantee=EOS, commit_interval_ms=2000,
@@ -152,8 +148,7 @@ async def test_a_member_that_has_died_does_not_stop_the_others(harness: AppHarne
     """While the group waits for a member that will never answer, the others go on and commit: no transaction gets too old."""
     load = Load(harness, Random(1))
     async with harness.another(client_id="second") as second:
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         await second.crash()
         async with harness.another(client_id="third", start=False) as third:
             joining = asyncio.ensure_future(third.start())
@@ -164,8 +159,7 @@ async def test_a_member_that_has_died_does_not_stop_the_others(harness: AppHarne
             assert harness.app.metrics()["commit-total"] > (100 if guarantee == EOS else 5)
             assert harness.app.metrics()["rolled-back-total"] == 0
             await joining
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, guarantee)
+            await load.check(guarantee)
 
 
 @in_virtual_time
@@ -177,8 +171,7 @@ async def test_the_transaction_of_a_member_that_has_died_is_ended(monkeypatch: p
     ) as harness:
         load = Load(harness, Random(1), keys=40)
         async with harness.another(client_id="second") as second:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             while second.app.metrics()["produced-records-total"] < 500:
                 await load.send(100)
             await second.crash()
@@ -202,8 +195,7 @@ async def test_instances_are_named_by_themselves(tmp_path: Path) -> None:
         assert len({each.state_dir for each in every}) == 4
         load = Load(harness, Random(1))
         await load.send(100)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
 
 @pytest.mark.parametrize("seed", range(10))

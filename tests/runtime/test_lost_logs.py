@@ -16,7 +16,7 @@ from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.task import Position
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Bomb, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Bomb, counting, echo, feed_all, in_app, in_virtual_time
 
 IN = TopicPartition("in", 0)
 SETTINGS: dict[str, Any] = {
@@ -277,8 +277,7 @@ async def test_a_restore_ends_where_the_changelog_ends_now(harness: AppHarness, 
 @in_app(counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee="at_least_once", commit_interval_ms=100)
 async def test_a_store_beyond_a_changelog_that_was_lost_is_no_result_of_a_restore(harness: AppHarness) -> None:
     """Also when its end is looked up again before a fetch fails: the store is deleted, and has what the changelog has."""
-    await harness.produce_all("in", [TestRecord(f"k{number}", "v", number) for number in range(5)])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord(f"k{number}", "v", number) for number in range(5)])
     await harness.app.commit()
     await harness.close()
     changelog = TopicPartition("app-counts-changelog", 0)

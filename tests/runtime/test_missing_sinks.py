@@ -7,7 +7,7 @@ import pytest
 from ks_actors import InstanceState, MissingSinkTopics, MissingSourceTopics
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, counting, echo, feed, in_virtual_time
 
 
 @in_virtual_time
@@ -36,8 +36,7 @@ async def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None
         assert harness.log._groups.get("app")._members == {}
         harness.create_topics({"one": 1, "two": 1, "letters": 1})
         await harness.restart()
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1")
         assert [record.value for record in await harness.read("two")] == ["1"]
 
 
@@ -54,8 +53,7 @@ def test_topics_that_the_app_makes_or_a_function_names_are_not_missed() -> None:
 
     async def test(harness: AppHarness) -> None:
         harness.create_topics({"later": 1})
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1")
         assert len(await harness.read("later")) == 1
 
     run_app(test, builder.build(), topics={"in": 1})

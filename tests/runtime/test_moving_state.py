@@ -13,7 +13,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import Load, check_counts, counting, in_virtual_time
+from tests.runtime.helpers import Load, counting, feed, in_virtual_time
 from tests.runtime.test_dying_parts import Broken, Strange, child, replace
 
 pytestmark = pytest.mark.unmeasured
@@ -47,8 +47,7 @@ async def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: boo
         counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000
     ) as harness:
         load = Load(harness, Random(1), keys=500)
-        await load.send(1000)
-        await harness.caught_up()
+        await load.through(1000)
         left = 3
         await harness.kit.clock.advance(200)
         assert asked
@@ -58,8 +57,7 @@ async def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: boo
             await harness.restart()
         assert harness.app.state is InstanceState.RUNNING
         await load.send(100)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
 
 
 @in_virtual_time
@@ -79,18 +77,15 @@ async def test_a_task_that_moves_from_a_full_disk(guarantee: str, monkeypatch: p
     monkeypatch.setattr(TaskStores, "close", close)
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=replace) as harness:
         load = Load(harness, Random(1))
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         left = 1
         async with harness.another() as other:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             await harness.kit.clock.advance(1)
             assert len(other.app._metrics.tasks) == 2
         assert left == 0
         await load.send(10)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
 
 
 def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> None:
@@ -99,8 +94,7 @@ def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> N
 
         async def test(harness: AppHarness, seed: int = seed) -> None:
             load = Load(harness, Random(seed), keys=300)
-            await load.send(600)
-            await harness.caught_up()
+            await load.through(600)
             await harness.crash()
             harness.wipe_state()
             starting = asyncio.ensure_future(harness.restart())
@@ -109,8 +103,7 @@ def test_the_group_may_be_lost_while_tasks_open_and_restore(guarantee: str) -> N
                 harness.lose_membership()
             await starting
             await load.send(20)
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, guarantee)
+            await load.check(guarantee)
 
         run_app(test, counting("rocksdb"), seed=seed, topics=TOPICS, processing_guarantee=guarantee)
 
@@ -120,8 +113,7 @@ async def test_stores_that_cannot_be_closed_are_told_of(monkeypatch: pytest.Monk
     """When the owner of the stores has died they are closed at the end; errors of that are logged, and the first error counts."""
     broken = Broken(monkeypatch, "close")
     async with AppHarness(counting("rocksdb"), topics=TOPICS) as harness:
-        await harness.produce("in", "a", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "v")
         broken.left = 1
         child(harness, "state-manager").tell(Strange())
         assert isinstance(await harness.ended(1000), AssertionError)

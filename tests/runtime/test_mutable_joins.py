@@ -9,7 +9,7 @@ import pytest
 from ks_actors import Consumed, Produced, serdes
 from ks_actors.dsl import JoinWindows, StreamJoined, StreamsBuilder
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import in_virtual_time
+from tests.runtime.helpers import feed, in_virtual_time
 
 ROWS = serdes.json(dict)
 PLAIN = serdes.Serde.of(str.encode, bytes.decode)
@@ -32,16 +32,13 @@ async def test_rows_are_committed_and_met_after_a_restart(method: str, key: serd
     joined.to("out", Produced(key, ROWS))
     async with AppHarness(builder.build(), topics=dict.fromkeys(["in", "other", "out"], 1), processing_guarantee=guarantee) as harness:
         await harness.produce("in", "a", {"n": 1}, 0)
-        await harness.produce("in", "b", {"n": 2}, 0)
-        await harness.caught_up()
+        await feed(harness, "in", "b", {"n": 2}, 0)
         await harness.crash()
         harness.wipe_state()
         await harness.start()
-        await harness.produce("other", "a", {"m": 1}, 1)
-        await harness.caught_up()
+        await feed(harness, "other", "a", {"m": 1}, 1)
         await harness.produce("other", "c", {"m": 2}, 40)
-        await harness.produce("in", "c", {"n": 3}, 40)
-        await harness.caught_up()
+        await feed(harness, "in", "c", {"n": 3}, 40)
         found = [(record.key, record.value) for record in await harness.read("out", key=key, value=ROWS)]
         met = [("a", {"left": {"n": 1}, "right": {"m": 1}}), ("c", {"left": {"n": 3}, "right": {"m": 2}})]
         alone = [] if method == "join" else [("b", {"left": {"n": 2}, "right": None})]

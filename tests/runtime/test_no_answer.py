@@ -16,7 +16,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, feed, in_app, in_virtual_time
 
 TOPICS = {"in": 4, "out": 1}
 OUTAGE_S = 240
@@ -89,8 +89,7 @@ def test_calls_that_time_out_are_made_again(guarantee: str, operation: Operation
         if operation in {"abort", "committed", "begin_offsets", "end_offsets"}:
             harness.lose_membership()
         await load.send(40)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         assert asked == []
 
     run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, uncaught_handler=handler)
@@ -107,8 +106,7 @@ def test_a_start_waits_for_an_answer(operation: Operation) -> None:
         assert not starting.done()
         held.set()
         await asyncio.wait_for(starting, 5)
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "k", "v")
 
     guarantee = ALOS if operation == "producer" else EOS
     run_app(test, counting(), topics=TOPICS, start=False, processing_guarantee=guarantee)
@@ -226,15 +224,13 @@ def test_an_abort_that_is_refused_for_long_fills_no_log(caplog: pytest.LogCaptur
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
-        await load.send(10)
-        await harness.caught_up()
+        await load.through(10)
         harness.fail("commit", ValueError("refused"))
         harness.fail("abort", LogError("the coordinator refuses"), 200)
         await load.send(10)
         await harness.kit.clock.advance(250)
         assert 5 <= caplog.text.count("could not abort a transaction") <= 12
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
     settings: dict[str, Any] = {"processing_guarantee": EOS, "commit_interval_ms": 100}
     run_app(test, counting(), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER, **settings)

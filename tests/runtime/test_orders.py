@@ -13,7 +13,7 @@ import pytest
 from ks_actors import App, KsActorsError, NotRunning, TaskTimeout
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, _harness
-from tests.runtime.helpers import EOS, Bomb, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Bomb, counting, echo, feed, in_app, in_virtual_time
 from tests.runtime.outages import Line, Weather
 
 IN_AND_OUT = {"in": 1, "out": 1}
@@ -36,8 +36,7 @@ def weather(monkeypatch: pytest.MonkeyPatch) -> Weather:
 
 
 async def process(harness: AppHarness, value: str) -> None:
-    await harness.produce("in", "a", value)
-    await harness.caught_up()
+    await feed(harness, "in", "a", value)
 
 
 @ids

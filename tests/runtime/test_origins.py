@@ -27,7 +27,7 @@ from ks_actors.task import _record_queue
 from ks_actors.task.origins import _leaves
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed
 
 JOINED = StreamJoined(serdes.STRING, serdes.STRING, serdes.STRING)
 GROUPED = Grouped(serdes.STRING, serdes.STRING)
@@ -66,8 +66,7 @@ def piping(*steps: tuple[str, str, str | None, int]) -> Callable[[AppHarness], A
 
     async def test(harness: AppHarness) -> None:
         for step in steps:
-            await harness.produce(*step)
-            await harness.caught_up()
+            await feed(harness, *step)
 
     return test
 
@@ -86,11 +85,9 @@ def test_a_suppressed_row_keeps_topic_and_offset_over_a_restart(guarantee: str) 
     suppressed(builder).to_stream().map_values(fail).to("out", STRINGS_OUT)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce(*HELD[0])
-        await harness.caught_up()
+        await feed(harness, *HELD[0])
         await harness.restart()
-        await harness.produce(*HELD[1])
-        await harness.caught_up()
+        await feed(harness, *HELD[1])
         (letter,) = await harness.read("letters", key=BYTES, value=BYTES)
         told = dict(letter.headers)
         assert (letter.key, letter.value, told["__streams.errors.topic"], told["__streams.errors.offset"]) == (None, None, b"in", b"0")

@@ -220,8 +220,7 @@ async def test_a_commit_refused_while_the_app_closed_is_not_on_its_disk(fate: st
         counting("rocksdb"), topics={"in": PARTITIONS, "out": 1}, processing_guarantee=EOS, commit_interval_ms=100, transaction_timeout_ms=60_000
     ) as harness:
         load = Load(harness, Random(1), keys=40)
-        await load.send(200)
-        await harness.caught_up()
+        await load.through(200)
         weather.down_at("send")
         await load.send(100)
         await asyncio.sleep(2)

@@ -32,7 +32,7 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key, echo, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, by_key, echo, feed, feed_all, in_virtual_time
 
 P = TopicPartition("t", 0)
 
@@ -229,8 +229,7 @@ async def test_emitted_results_of_closed_windows_are_not_emitted_again(guarantee
     counts.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
     async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
         for round_, time in enumerate((500, 1500, 2500, 3500)):
-            await harness.produce("in", "a", "v", time)
-            await harness.caught_up()
+            await feed(harness, "in", "a", "v", time)
             if round_ % 2:
                 await harness.crash()
             else:
@@ -270,8 +269,7 @@ async def test_repartition_topics_have_the_size_of_their_partner_in_a_join() -> 
         assert (await harness.log.describe_topics())[name].partitions == 5
         await harness.produce("right", "k", "r", 0)
         await harness.kit.clock.advance(1)
-        await harness.produce("in", "x", "k", 1)
-        await harness.caught_up()
+        await feed(harness, "in", "x", "k", 1)
         assert by_key(await harness.read("out")) == {"k": ["k+r"]}
 
 
@@ -286,8 +284,7 @@ async def test_repartition_topics_may_follow_each_other() -> None:
     async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee="exactly_once_v2") as harness:
         sizes = {name: topic.partitions for name, topic in (await harness.log.describe_topics()).items()}
         assert sizes["app-first-repartition"] == sizes["app-second-repartition"] == sizes["app-counts-changelog"] == 3
-        await harness.produce_all("in", [TestRecord(f"x{number}", f"k{number % 5}", 0) for number in range(50)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"x{number}", f"k{number % 5}", 0) for number in range(50)])
         assert by_key(await harness.read("out")) == {f"k{number}": list(range(1, 11)) for number in range(5)}
 
 
@@ -308,8 +305,7 @@ async def test_records_without_a_time_may_be_left_out() -> None:
     builder = StreamsBuilder()
     builder.stream("in", Consumed(serdes.STRING, serdes.STRING, timestamp_extractor=LogAndSkipOnInvalidTimestamp())).to("out", STRINGS_OUT)
     async with AppHarness(builder.build(), topics={"in": 1, "out": 1}) as harness:
-        await harness.produce_all("in", [TestRecord("a", str(time), time) for time in (3, -1, 4, -1)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", str(time), time) for time in (3, -1, 4, -1)])
         assert by_key(await harness.read("out")) == {"a": ["3", "4"]}
         assert harness.app.metrics()["dropped-records-total"] == 2
 
@@ -322,10 +318,8 @@ async def test_inputs_with_nothing_but_bad_records_hold_nobody_up() -> None:
     builder.stream("left", numbers).merge(builder.stream("right", numbers)).to("out", Produced(serdes.STRING, serdes.INTEGER))
     async with AppHarness(builder.build(), topics={"left": 1, "right": 1, "out": 1}, deserialization_exception_handler="continue") as harness:
         await harness.produce_all("left", [TestRecord("a", b"bad", 0)] * 3)
-        await harness.produce_all("right", [TestRecord("a", b"bad", 0)] * 3)
-        await harness.caught_up()
-        await harness.produce("right", "a", 5, 1)
-        await harness.caught_up()
+        await feed_all(harness, "right", [TestRecord("a", b"bad", 0)] * 3)
+        await feed(harness, "right", "a", 5, 1)
         assert by_key(await harness.read("out")) == {"a": [5]}
         assert harness.app.metrics()["dropped-records-total"] == 6
 

@@ -15,7 +15,7 @@ from ks_actors.dsl import Consumed, GlobalTable, Materialized, Produced, Stream,
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors import Processor, ProcessorContext, PunctuationType, Record
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed_all
 
 pytestmark = pytest.mark.filterwarnings("error")
 COUNTS: Materialized[str, int] = Materialized(key=serdes.STRING, value=serdes.LONG)
@@ -132,8 +132,7 @@ def test_each_awaitable_is_an_error_of_its_record(place: str, lone: bool) -> Non
         return HandlerResponse.RESUME
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("k", value, 1, ()) for value in "abc"])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("k", value, 1, ()) for value in "abc"])
 
     topology = built(place, lone=lone).build()
     topics = {"in": 1} | ({"people": 1} if "global" in place else {})
@@ -183,8 +182,7 @@ def test_predicates_may_return_any_value(lone: bool) -> None:
     stream.to_table(Materialized(key=serdes.STRING, value=serdes.STRING)).filter(lambda _, value: answers[value]).to_stream().to("table", STRINGS_OUT)
 
     async def test(harness: AppHarness) -> dict[str, list[Any]]:
-        await harness.produce_all("in", [TestRecord(value, value, 1, ()) for value in answers])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(value, value, 1, ()) for value in answers])
         return {topic: [record.value for record in await harness.read(topic)] for topic in ("kept", "left", "branch", "table")}
 
     found = run_app(test, builder.build(), topics=dict.fromkeys(("in", "kept", "left", "branch", "table"), 1))

@@ -21,7 +21,7 @@ from ks_actors.runtime.output import RejectedRecords
 from ks_actors.runtime.shared import Metrics
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, echo, feed, feed_all, in_app, in_virtual_time
 
 SMALL: dict[str, Any] = {"in": 1, "out": NewTopic("out", 1, {"max.message.bytes": "200"}), "letters": 2}
 BIG = "x" * 1000
@@ -45,14 +45,12 @@ async def test_only_refused_records_are_left_out(guarantee: str) -> None:
     """Of a batch with records that are too large these are left out, asked about and counted once; all others are written, in order, once."""
     asked = Asked()
     async with AppHarness(echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee) as harness:
-        await harness.produce_all("in", [TestRecord("a", BIG + str(number) if number % 10 == 3 else str(number), 0) for number in range(40)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", BIG + str(number) if number % 10 == 3 else str(number), 0) for number in range(40)])
         assert by_key(await harness.read("out")) == {"a": [str(number) for number in range(40) if number % 10 != 3]}
         assert asked.values == [f"{BIG}{number}".encode() for number in (3, 13, 23, 33)]
         assert harness.app.metrics()["dropped-records-total"] == 4
         assert harness.app.state is InstanceState.RUNNING
-        await harness.produce_all("in", [TestRecord("a", value, 0) for value in ("next", BIG, "last")])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", value, 0) for value in ("next", BIG, "last")])
         assert [record.value for record in await harness.read("out")][-2:] == ["next", "last"]
         assert harness.app.metrics()["dropped-records-total"] == 5
 
@@ -63,8 +61,7 @@ async def test_equal_records_are_each_left_out(guarantee: str) -> None:
     asked = Asked()
     async with AppHarness(echo(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee) as harness:
         for _ in range(3):
-            await harness.produce_all("in", [TestRecord("a", value, 0) for value in (BIG, "small", BIG)])
-            await harness.caught_up()
+            await feed_all(harness, "in", [TestRecord("a", value, 0) for value in (BIG, "small", BIG)])
         assert by_key(await harness.read("out")) == {"a": ["small"] * 3}
         assert len(asked.values) == harness.app.metrics()["dropped-records-total"] == 6
 
@@ -72,8 +69,7 @@ async def test_equal_records_are_each_left_out(guarantee: str) -> None:
 @in_app(echo(), topics=SMALL, production_exception_handler="continue", errors_dead_letter_queue_topic_name="letters")
 async def test_refused_records_go_to_the_dead_letter_queue(harness: AppHarness, guarantee: str) -> None:
     """With `continue` and a dead letter queue each refused record is there once, with the error, committed with all the rest."""
-    await harness.produce_all("in", [TestRecord("a", value, 7) for value in ("1", BIG, "2")])
-    await harness.caught_up()
+    await feed_all(harness, "in", [TestRecord("a", value, 7) for value in ("1", BIG, "2")])
     assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
     (letter,) = await harness.read("letters")
     assert (letter.key, letter.value, letter.timestamp) == (b"a", BIG.encode(), 7)
@@ -88,8 +84,7 @@ async def test_a_letter_that_is_refused_too(guarantee: str) -> None:
     async with AppHarness(
         echo(), topics=topics, production_exception_handler="continue", errors_dead_letter_queue_topic_name="letters", processing_guarantee=guarantee
     ) as harness:
-        await harness.produce_all("in", [TestRecord("a", value, 7) for value in ("1", BIG, "2")])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", value, 7) for value in ("1", BIG, "2")])
         assert by_key(await harness.read("out")) == {"a": ["1", "2"]}
         assert await harness.read("letters") == []
         assert harness.app.metrics()["dropped-records-total"] == 2
@@ -100,8 +95,7 @@ async def test_a_record_without_a_key_for_a_compacted_topic(guarantee: str) -> N
     """A record that a compacted topic cannot hold is dropped like one that is too large."""
     topics: dict[str, Any] = {"in": 1, "out": NewTopic("out", 1, {"cleanup.policy": "compact"})}
     async with AppHarness(echo(), topics=topics, production_exception_handler="continue", processing_guarantee=guarantee) as harness:
-        await harness.produce_all("in", [TestRecord(key, "v", 0) for key in ("a", None, "b", None)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(key, "v", 0) for key in ("a", None, "b", None)])
         assert by_key(await harness.read("out")) == {"a": ["v"], "b": ["v"]}
         assert harness.app.metrics()["dropped-records-total"] == 2
 
@@ -116,8 +110,7 @@ async def test_a_topic_that_is_not_there(guarantee: str) -> None:
     async with AppHarness(
         builder.build(), topics={"in": 1, "out": 1}, production_exception_handler="continue", processing_guarantee=guarantee
     ) as harness:
-        await harness.produce_all("in", [TestRecord("a", str(number), 0) for number in range(5)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("a", str(number), 0) for number in range(5)])
         assert by_key(await harness.read("out")) == {"a": [str(number) for number in range(5)]}
         assert harness.app.metrics()["dropped-records-total"] == 5
 
@@ -145,8 +138,7 @@ async def test_state_and_output_stay_exact(seed: int) -> None:
         await harness.caught_up()
         await harness.crash()
         await harness.restart()
-        await harness.produce("in", "k0", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "k0", "v")
         sent = [f"k{number % 4}" for number in range(60) if number % 9 != 4] + ["k0"]
         assert by_key(await harness.read("out")) == {key: list(range(1, sent.count(key) + 1)) for key in ("k0", "k1", "k2", "k3")}
 
@@ -159,8 +151,7 @@ async def test_letters_of_a_handler_to_the_same_topic_are_not_written() -> None:
         return Response(HandlerResponse.RESUME, (DeadLetter("out", record.key, record.value, 0),))
 
     async with AppHarness(echo(), topics=SMALL, production_exception_handler=handler) as harness:
-        await harness.produce("in", "a", BIG)
-        await harness.caught_up()
+        await feed(harness, "in", "a", BIG)
         assert await harness.read("out") == []
 
 

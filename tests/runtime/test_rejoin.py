@@ -17,7 +17,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.instance import _wiring
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, Load, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Load, check_counts, counting, echo, feed, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 2, "out": 1}
@@ -47,8 +47,7 @@ async def test_a_failure_that_stays_does_not_spin(harness: AppHarness, guarantee
     harness._options["uncaught_handler"] = handler
     await harness.start()
     load = Load(harness, Random(1))
-    await load.send(50)
-    await harness.caught_up()
+    await load.through(50)
     harness.fail("committed", LogError("away"), 100_000)
     harness.lose_membership()
     await load.send(50)
@@ -56,8 +55,7 @@ async def test_a_failure_that_stays_does_not_spin(harness: AppHarness, guarantee
     assert 5 < len(asked) < 25
     assert asked[1] - asked[0] < 0.2
     harness.log._faults._before.clear()
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, guarantee)
+    await load.check(guarantee)
 
 
 @pytest.mark.parametrize("operation", ["send", "commit"])
@@ -77,19 +75,16 @@ async def test_a_transaction_that_is_refused_again_and_again_does_not_spin(opera
         await harness.kit.clock.advance(30)
         assert 3 < len(asked) < 25
         harness.log._faults._before.clear()
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
 
 @in_app(echo(), topics=TOPICS)
 async def test_the_first_time_is_at_once(harness: AppHarness) -> None:
     """A member that is thrown out once is back without any rest."""
-    await harness.produce("in", "a", "1")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "1")
     before = harness.kit.clock.time()
     harness.lose_membership()
-    await harness.produce("in", "a", "2")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "2")
     assert harness.kit.clock.time() - before < 0.3
 
 
@@ -101,10 +96,8 @@ async def test_a_rest_ends_when_the_group_assigns_anyway(harness: AppHarness) ->
     harness.lose_membership()
     await harness.kit.clock.advance(5)
     async with harness.another(client_id="other"):
-        await load.send(50)
-        await harness.caught_up()
-        await load.send(50)
-        await harness.caught_up()
+        await load.through(50)
+        await load.through(50)
     check_counts(await harness.read("out"), load.sent, EOS)
 
 
@@ -123,8 +116,7 @@ async def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int
     async with AppHarness(counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee=EOS, seed=seed) as harness:
         poller = made[0]
         load = Load(harness, Random(seed))
-        await load.send(50)
-        await harness.caught_up()
+        await load.through(50)
         connection: Any = harness._connection
         membership = connection.memberships[-1]
         instance: Any = harness.app._instance
@@ -165,11 +157,9 @@ async def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monke
     async with AppHarness(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS) as harness:
         load = Load(harness, Random(1))
         for _ in range(3):
-            await load.send(50)
-            await harness.caught_up()
+            await load.through(50)
             harness.lose_membership()
-        await load.send(50)
-        await harness.caught_up()
+        await load.through(50)
         assert harness.app.state.name == "RUNNING"
         check_counts(await harness.read("out"), load.sent, EOS)
 

@@ -12,8 +12,8 @@ from ks_actors import StateError
 from ks_actors.runtime.snapshots import _from_snapshot
 from ks_actors.state import Ingest, SharedResources
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import in_app, in_virtual_time
-from tests.runtime.standing import active, other, settled
+from tests.runtime.helpers import feed, in_app, in_virtual_time
+from tests.runtime.standing import active, all_caught_up, other
 from tests.runtime.test_giving_up import TOPICS, counted, counting, edit, given_up, store
 from tests.snapshots.helpers import in_memory
 
@@ -72,11 +72,9 @@ async def test_directories_that_nobody_uses_are_given_up_or_kept(caplog: pytest.
     """When the delay is over, with a warning for each; one with a store that has no changelog is kept, with one warning."""
     async with AppHarness(counting(store("a", logging=logging)), topics={"in": 2, "out": 1}, state_cleanup_delay_ms=10_000) as harness:
         await harness.produce("in", "k", "v", partition=0)
-        await harness.produce("in", "k", "v", partition=1)
-        await harness.caught_up()
+        await feed(harness, "in", "k", "v", partition=1)
         async with other(harness) as second:
-            await harness.caught_up()
-            await settled(harness.kit)
+            await all_caught_up(harness)
             (gone,) = active(second)
             for _ in range(3):
                 await harness.kit.clock.advance(25)

@@ -12,7 +12,7 @@ from ks_actors.log import OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import UncaughtResponse, blocking
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed, feed_all, in_app, in_virtual_time
 
 TOPICS = {"left": 1, "right": 1, "out": 1}
 RIGHT = TopicPartition("right", 0)
@@ -69,8 +69,7 @@ async def test_a_task_goes_on_when_one_input_is_reset_to_an_empty_log(guarantee:
 @in_app(merged(), topics=TOPICS, commit_interval_ms=100)
 async def test_a_start_behind_the_beginning_of_the_log_is_committed_anew(harness: AppHarness, guarantee: str) -> None:
     """A committed position that the log does not have any more is replaced though no record ever comes, and the other input is processed."""
-    await harness.produce_all("right", [TestRecord("a", f"r{number}", number) for number in range(9)])
-    await harness.caught_up()
+    await feed_all(harness, "right", [TestRecord("a", f"r{number}", number) for number in range(9)])
     await harness.close()
     harness.log._broker.offsets["app"][RIGHT] = OffsetAndMetadata(2, "")
     await harness.log.delete_records({RIGHT: 9})
@@ -133,8 +132,7 @@ async def test_a_position_is_searched_for_again_when_the_search_has_failed(harne
     harness.log.inject("begin_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
     await harness.app.resume()
     await harness.kit.clock.advance(1)
-    await harness.produce("right", "a", "last", 60)
-    await harness.caught_up()
+    await feed(harness, "right", "a", "last", 60)
     assert (await values(harness))[-1] == "last"
 
 
@@ -164,8 +162,7 @@ async def test_an_empty_input_is_known_to_be_empty_when_the_first_look_has_faile
     await harness.close()
     harness.log.inject("end_offsets", UnknownTopicOrPartition("this broker does not lead right-0 yet"))
     await harness.restart()
-    await harness.produce_all("left", [TestRecord("a", "l", 1)])
-    await harness.caught_up()
+    await feed_all(harness, "left", [TestRecord("a", "l", 1)])
     assert await values(harness) == ["l"]
 
 
@@ -176,8 +173,7 @@ async def test_a_repartition_topic_is_read_from_its_first_record(guarantee: str,
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).repartition(Repartitioned(serdes.STRING, serdes.STRING, name="through", partitions=2)).to("out", STRINGS_OUT)
     async with AppHarness(builder.build(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee) as harness:
-        await harness.produce("in", "a", "v", partition=0)
-        await harness.caught_up()
+        await feed(harness, "in", "a", "v", partition=0)
         await harness.close()
         topic = "app-through-repartition"
         (other,) = {0, 1} - {number for number in (0, 1) if TopicPartition(topic, number) in harness.log._groups.get("app").committed()}

@@ -14,7 +14,8 @@ from ks_actors.runtime import InstanceState, RestoreListener, UncaughtResponse
 from ks_actors.state.core._memory_budget import MemoryBudget, TaskMemory
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, feed, feed_all, in_app, in_virtual_time
+from tests.runtime.standing import restart_empty
 
 TOPICS = {"in": 1, "out": 1}
 
@@ -46,16 +47,14 @@ async def test_after_a_close_the_disk_has_it_all(store: str, restored: int, guar
     heard = Heard()
     async with AppHarness(counting(store), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard) as harness:
         assert heard.told == [("start", "app-counts-changelog-0", "counts", None), ("end", "app-counts-changelog-0", "counts", 0)]
-        await harness.produce_all("in", records("a", "b", "a", "c"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("a", "b", "a", "c"))
         await harness.close()
         heard.told.clear()
         await harness.restart()
         assert heard.told[0][:3] == ("start", "app-counts-changelog-0", "counts")
         assert heard.told[-1] == ("end", "app-counts-changelog-0", "counts", restored)
         assert sum(count or 0 for what, *_, count in heard.told if what == "batch") == restored
-        await harness.produce_all("in", records("a", "c"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("a", "c"))
         assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1], "c": [1, 2]}
 
 
@@ -64,12 +63,10 @@ async def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
     """State written to disk before a crash is not restored again: only the rest of the changelog."""
     heard = Heard()
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard) as harness:
-        await harness.produce_all("in", records(*(f"k{number}" for number in range(500))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number}" for number in range(500))))
         await harness.close()
         await harness.restart()
-        await harness.produce_all("in", records("k1", "k2", "k3"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k1", "k2", "k3"))
         await harness.crash()
         heard.told.clear()
         await harness.restart()
@@ -77,8 +74,7 @@ async def test_after_a_crash_only_the_tail_is_restored(guarantee: str) -> None:
         assert heard.told[-1][3] in {0, 3}
         assert heard.told[0][3] is not None
         assert heard.told[0][3] >= 500
-        await harness.produce_all("in", records("k1"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k1"))
         assert by_key(await harness.read("out"))["k1"] == [1, 2, 3]
 
 
@@ -87,16 +83,11 @@ async def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> Non
     """Without its directory a store is restored from the beginning of its changelog."""
     heard = Heard()
     async with AppHarness(counting("rocksdb"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, restore_listener=heard) as harness:
-        await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
-        await harness.caught_up()
-        await harness.close()
-        harness.wipe_state()
-        heard.told.clear()
-        await harness.restart()
+        await feed_all(harness, "in", records(*(f"k{number % 50}" for number in range(500))))
+        await restart_empty(harness, heard)
         assert heard.told[0][3] is None
         assert (heard.told[-1][3] or 0) >= 50
-        await harness.produce_all("in", records("k1"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k1"))
         assert by_key(await harness.read("out"))["k1"] == list(range(1, 12))
 
 
@@ -104,13 +95,11 @@ async def test_a_state_directory_that_is_gone_is_restored(guarantee: str) -> Non
 @in_app(counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee="exactly_once_v2")
 async def test_many_tasks_restore_side_by_side(harness: AppHarness, seed: int) -> None:
     """However the reads of several changelogs mix, nothing of any of them is left out."""
-    await harness.produce_all("in", records(*(f"k{number % 300}" for number in range(3000))))
-    await harness.caught_up()
+    await feed_all(harness, "in", records(*(f"k{number % 300}" for number in range(3000))))
     await harness.crash()
     harness.wipe_state()
     await harness.restart()
-    await harness.produce_all("in", records(*(f"k{number}" for number in range(300))))
-    await harness.caught_up()
+    await feed_all(harness, "in", records(*(f"k{number}" for number in range(300))))
     assert set(map(tuple, by_key(await harness.read("out")).values())) == {tuple(range(1, 12))}
 
 
@@ -155,8 +144,7 @@ async def test_a_windowed_store_is_restored() -> None:
     counts.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
     async with AppHarness(builder.build(), topics=TOPICS) as harness:
         for _ in range(2):
-            await harness.produce_all("in", [TestRecord("a", "v", 100), TestRecord("a", "v", 200), TestRecord("a", "v", 1100)])
-            await harness.caught_up()
+            await feed_all(harness, "in", [TestRecord("a", "v", 100), TestRecord("a", "v", 200), TestRecord("a", "v", 1100)])
             await harness.crash()
             harness.wipe_state()
             await harness.restart()
@@ -166,22 +154,19 @@ async def test_a_windowed_store_is_restored() -> None:
 @in_app(counting("rocksdb"), topics=TOPICS)
 async def test_a_store_that_cannot_be_trusted_is_restored(harness: AppHarness) -> None:
     """When the state on disk is corrupt it is deleted and restored from the changelog, without an action of the user."""
-    await harness.produce_all("in", records("a", "a", "b"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a", "a", "b"))
     await harness.close()
     (current,) = (harness.state_dir / "0_0").rglob("CURRENT")
     current.write_text("MANIFEST-nonsense\n")
     await harness.restart()
-    await harness.produce_all("in", records("a"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a"))
     assert by_key(await harness.read("out")) == {"a": [1, 2, 3], "b": [1]}
 
 
 @in_app(counting("rocksdb"), topics=TOPICS)
 async def test_a_state_that_cannot_be_opened_is_an_error(harness: AppHarness) -> None:
     """State that cannot be opened for another reason is an error, and not deleted; the next app starts when it is mended."""
-    await harness.produce_all("in", records("a", "a"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a", "a"))
     await harness.close()
     task = harness.state_dir / "0_0"
     shutil.move(task, task.with_suffix(".away"))
@@ -193,16 +178,14 @@ async def test_a_state_that_cannot_be_opened_is_an_error(harness: AppHarness) ->
     task.unlink()
     shutil.move(task.with_suffix(".away"), task)
     await harness.restart()
-    await harness.produce_all("in", records("a"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a"))
     assert by_key(await harness.read("out")) == {"a": [1, 2, 3]}
 
 
 @in_app(counting("in_memory"), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
 async def test_restoring_that_fails_is_tried_again(harness: AppHarness) -> None:
     """When the changelog cannot be read the handler decides; with REPLACE_WORKER the tasks begin anew."""
-    await harness.produce_all("in", records(*(f"k{number}" for number in range(100))))
-    await harness.caught_up()
+    await feed_all(harness, "in", records(*(f"k{number}" for number in range(100))))
     await harness.close()
     for _ in range(2):
         harness.fail("fetch", LogError("away"))
@@ -210,8 +193,7 @@ async def test_restoring_that_fails_is_tried_again(harness: AppHarness) -> None:
         await harness.restart()
         await harness.close()
     await harness.restart()
-    await harness.produce_all("in", records("k1"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("k1"))
     assert by_key(await harness.read("out"))["k1"] == [1, 2]
 
 
@@ -224,8 +206,7 @@ async def test_a_changelog_is_restored_when_all_of_it_is_decided(
 
     Who waits for long says so.
     """
-    await harness.produce_all("in", records("a"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a"))
     await harness.close()
     harness.wipe_state()
     former = await harness.log.transactional_producer("former", client_id="former", timeout_ms=60_000)
@@ -239,8 +220,7 @@ async def test_a_changelog_is_restored_when_all_of_it_is_decided(
     await (former.commit({}, GroupMetadata("nobody", -1, "")) if ends == "commit" else former.abort())
     await starting
     await former.close()
-    await harness.produce_all("in", records("a"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a"))
     assert by_key(await harness.read("out"))["a"][-1] == counted
 
 
@@ -267,8 +247,7 @@ async def test_global_tables_are_full_before_anything_is_processed(harness: AppH
     assert by_key(await harness.read("out")) == {f"k{number}": [f"v+n{number}"] for number in range(0, 5000, 7)}
     await harness.produce("names", "k1", "other")
     await harness.kit.clock.advance(1)
-    await harness.produce("in", "k1", "w")
-    await harness.caught_up()
+    await feed(harness, "in", "k1", "w")
     assert by_key(await harness.read("out"))["k1"] == ["w+other"]
 
 
@@ -281,8 +260,7 @@ async def test_an_empty_global_topic_holds_nobody_up(harness: AppHarness) -> Non
     await harness.caught_up()
     await harness.produce("other", "a", "o")
     await harness.kit.clock.advance(1)
-    await harness.produce("in", "a", "w")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "w")
     assert by_key(await harness.read("out")) == {"a": ["v+n+None", "w+n+o"]}
 
 
@@ -293,6 +271,5 @@ async def test_global_tables_go_on_after_a_failure(harness: AppHarness) -> None:
     await harness.kit.clock.advance(1)
     await harness.produce("names", "a", "n")
     await harness.kit.clock.advance(2)
-    await harness.produce("in", "a", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "a", "v")
     assert by_key(await harness.read("out")) == {"a": ["v+n"]}

@@ -11,7 +11,7 @@ from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, TestRecord
-from tests.runtime.helpers import ALOS, EOS, echo, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, echo, feed, in_app, in_virtual_time
 
 _HIGH = 1 << 20
 # Records of the bound, by the least that one is taken for.
@@ -63,8 +63,7 @@ async def test_the_group_is_heard_while_offsets_are_committed(harness: AppHarnes
     await harness.kit.clock.advance(5)
     assert harness.app._metrics.tasks
     held.set()
-    await harness.produce("in", "k", "second")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "second")
     assert {record.value for record in await harness.read("out")} == {"first", "second"}
 
 

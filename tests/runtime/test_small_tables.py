@@ -9,7 +9,7 @@ import pytest
 from ks_actors import Grouped, Materialized, StreamsBuilder, StreamsConfig, serdes
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, in_virtual_time
+from tests.runtime.helpers import STRINGS, feed, in_virtual_time
 from tests.runtime.test_giving_up import given_up
 
 REUSE: Any = "reuse.ktable.source.topics"
@@ -30,14 +30,12 @@ async def test_an_empty_table_beyond_its_partitions_is_no_only_copy(guarantee: s
     options: dict[str, Any] = {"topics": {"small": 1, "large": 3}, "processing_guarantee": guarantee, "topology_optimization": REUSE}
     async with AppHarness(counting(), **options) as harness:
         await harness.produce("small", "k", "v", partition=0)
-        await harness.produce("large", "k", "v", partition=2)
-        await harness.caught_up()
+        await feed(harness, "large", "k", "v", partition=2)
         await harness.close()
         for number in (0, 2):
             (harness.state_dir / f"0_{number}" / "rocksdb" / "CURRENT").write_text("nonsense")
         await harness.restart()
-        await harness.produce("large", "k", "v", partition=2)
-        await harness.caught_up()
+        await feed(harness, "large", "k", "v", partition=2)
         assert [await harness.app.store("counts", partition=number).get("k") for number in (0, 2)] == [1, 2]
         assert len(given_up(caplog)) == 2
         assert await harness.app.store("rows", partition=0).get("k") == "v"

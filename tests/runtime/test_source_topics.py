@@ -16,7 +16,7 @@ from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
 from tests.query.helpers import UNCOMMITTED
-from tests.runtime.helpers import STRINGS, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, feed, feed_all, in_app, in_virtual_time
 from tests.runtime.standing import Heard, active, other, settled, standing
 
 STORES = ("rocksdb", "in_memory")
@@ -59,8 +59,7 @@ async def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) ->
     async with AppHarness(joined(store), processing_guarantee=guarantee, topology_optimization=REUSE, restore_listener=heard, **OPTIONS) as harness:
         await write(harness, {f"k{number}": f"v{number}" for number in range(40)})
         await write(harness, {f"k{number}": None for number in range(5)}, 100)
-        await harness.produce("table", None, "nobody's", 5)
-        await harness.caught_up()
+        await feed(harness, "table", None, "nobody's", 5)
         assert await topics(harness) == set(TOPICS)
         before = await rows_of(harness)
         assert before == {f"k{number}": (f"v{number}", number) for number in range(5, 40)}
@@ -73,8 +72,7 @@ async def test_a_table_is_restored_from_its_topic(store: str, guarantee: str) ->
         await harness.caught_up()
         assert await rows_of(harness) == before | {"k39": ("after", 200), "new": ("after", 201)}
         await harness.produce("in", "k39", "x", 300)
-        await harness.produce("in", "k0", "y", 301)
-        await harness.caught_up()
+        await feed(harness, "in", "k0", "y", 301)
         assert sorted(str(record.value) for record in await harness.read("out")) == ["x:after", "y:None"]
         lags = (await harness.app.store_lags())["rows"]
         assert {number: lag.offset_lag for number, lag in lags.items()} == {0: 0, 1: 0}
@@ -176,8 +174,7 @@ async def test_a_topic_with_fewer_partitions_fills_fewer_stores() -> None:
     topology = builder.build(StreamsConfig(application_id="app", topology_optimization=REUSE))
     async with AppHarness(topology, topics={"table": 1, "in": 3, "out": 1}, topology_optimization=REUSE) as harness:
         await write(harness, {"a": "1"})
-        await harness.produce_all("in", [TestRecord(f"k{number}", "x", 0) for number in range(9)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"k{number}", "x", 0) for number in range(9)])
         harness.wipe_state() if harness.app.state.name == "NOT_RUNNING" else None
         assert await rows_of(harness) == {"a": ("1", 0)}
         await harness.close()

@@ -18,8 +18,8 @@ from ks_actors.runtime.stores._restore_limits import Limits
 from ks_actors.runtime.stores._restorer import Restorer
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, Load, check_counts, counting, echo, in_app, in_virtual_time
-from tests.runtime.standing import Heard, active, check_places, contents, keeper, other, settled, standing, stores_of
+from tests.runtime.helpers import EOS, Load, counting, echo, in_app, in_virtual_time
+from tests.runtime.standing import Heard, active, all_caught_up, check_places, contents, keeper, other, settled, standing, stores_of
 
 pytestmark = pytest.mark.unmeasured
 
@@ -88,15 +88,13 @@ async def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: st
     ) as harness:
         load = Load(harness, Random(1), keys=60)
         async with other(harness) as second:
-            await load.send(300)
-            await harness.caught_up()
+            await load.through(300)
             await settled(harness.kit)
             gate.shut = restorer(harness)
             await settled(harness.kit)
             before = {task: stores_of(harness)[task] for task in standing(harness)}
             mine = {task: stores_of(harness)[task] for task in active(harness)}
-            await load.send(300)
-            await harness.caught_up()
+            await load.through(300)
             cut = min(before)
             changelog = TopicPartition("app-counts-changelog", int(cut[2:]))
             (end,) = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED)).values()
@@ -113,8 +111,7 @@ async def test_a_standby_whose_changelog_was_cut_off_starts_over_alone(store: st
             assert set(contents(after[cut]).items()) <= set(contents(stores_of(second)[cut]).items())
             assert harness.app.state is InstanceState.RUNNING
             await load.send(20)
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, EOS)
+            await load.check(EOS)
 
 
 @in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
@@ -123,12 +120,10 @@ async def test_a_store_that_its_changelog_begins_behind_starts_over(harness: App
     heard = Heard()
     load = Load(harness, Random(2), keys=60)
     async with other(harness, heard) as second:
-        await load.send(300)
-        await harness.caught_up()
+        await load.through(300)
         await settled(harness.kit)
         await second.close()
-        await load.send(300)
-        await harness.caught_up()
+        await load.through(300)
         changelog = TopicPartition("app-counts-changelog", 0)
         (end,) = (await harness.log.end_offsets([changelog], IsolationLevel.READ_UNCOMMITTED)).values()
         # Compaction would have left the last record of each key, at least.
@@ -141,14 +136,12 @@ async def test_a_store_that_its_changelog_begins_behind_starts_over(harness: App
         await producer.close()
         heard.told.clear()
         await second.restart()
-        await harness.caught_up()
-        await settled(harness.kit)
+        await all_caught_up(harness)
         starts = [(number, start) for kind, number, start in heard.told if kind in {"restore", "follow"}]
         assert (0, None) in starts
         assert all(start for number, start in starts if number != 0)
         await load.send(100)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
 
 @in_virtual_time
@@ -159,8 +152,7 @@ async def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> N
         counting("in_memory"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, restore_listener=heard, standby_listener=heard
     ) as harness:
         load = Load(harness, Random(8), keys=60)
-        await load.send(300)
-        await harness.caught_up()
+        await load.through(300)
         await harness.close()
         harness.wipe_state()
         # Somebody has left a transaction open in each changelog: restoring has to wait for its end.
@@ -184,14 +176,12 @@ async def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> N
             await former.abort()
             await starting
             await also_starting
-            await load.send(50)
-            await harness.caught_up()
+            await load.through(50)
             await settled(harness.kit)
             assert heard.count("restored") + heard.count("loaded") <= read + 50
             assert copies(harness) == originals(joining)
             check_places(harness, joining)
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         await former.close()
 
 
@@ -206,20 +196,17 @@ async def test_a_task_that_still_restores_becomes_a_standby(guarantee: str) -> N
 async def test_the_commit_before_a_task_becomes_a_standby_may_fail(harness: AppHarness, seed: int, guarantee: str) -> None:
     """The app drops uncommitted changes, from open stores too, and makes them again where the task is now."""
     load = Load(harness, Random(seed), keys=30)
-    await load.send(100)
-    await harness.caught_up()
+    await load.through(100)
     for _ in range(3):
         await load.send(40)
         await harness.turns(harness.kit.random.randrange(60))
         harness.fail("commit" if guarantee == EOS else "commit_offsets", LogError("not now"), harness.kit.random.randrange(1, 4))
         async with other(harness) as second:
-            await load.send(20)
-            await harness.caught_up()
+            await load.through(20)
             await settled(harness.kit)
             check_places(harness, second)
             assert copies(harness) == originals(second)
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, guarantee)
+    await load.check(guarantee)
 
 
 @in_app(counting(), topics=TOPICS, num_standby_replicas=1, processing_guarantee=EOS)
@@ -236,8 +223,7 @@ async def test_a_listener_that_raises_ends_the_app(harness: AppHarness) -> None:
         error = await second.ended(60_000)
         assert isinstance(error, ValueError)
         assert second.app.state is InstanceState.ERROR
-    await harness.caught_up()
-    check_counts(await harness.read("out"), load.sent, EOS)
+    await load.check(EOS)
 
 
 # --- disks ----------------------------------------------------------------------------------------------------------------------
@@ -249,8 +235,7 @@ async def test_a_standby_that_is_damaged_on_disk_is_wiped_alone(harness: AppHarn
     heard = Heard()
     load = Load(harness, Random(3), keys=60)
     async with other(harness, heard) as second:
-        await load.send(300)
-        await harness.caught_up()
+        await load.through(300)
         await settled(harness.kit)
         damaged = min(standing(second))
         await second.close()
@@ -259,8 +244,7 @@ async def test_a_standby_that_is_damaged_on_disk_is_wiped_alone(harness: AppHarn
         await harness.kit.clock.advance(1)
         heard.told.clear()
         await second.restart()
-        await harness.caught_up()
-        await settled(harness.kit)
+        await all_caught_up(harness)
         starts = {**heard.take("restore"), **heard.take("follow")}
         assert {number for number, start in starts.items() if not start} == {int(damaged[2:])}
         assert copies(second) == originals(harness)
@@ -289,8 +273,7 @@ async def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypa
     async with AppHarness(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler) as harness:
         load = Load(harness, Random(4), keys=60)
         async with other(harness) as second:
-            await load.send(300)
-            await harness.caught_up()
+            await load.through(300)
             await settled(harness.kit)
             victim = min(standing(second))
             before = stores_of(second)
@@ -329,20 +312,17 @@ async def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatc
         counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=handler
     ) as harness:
         load = Load(harness, Random(5))
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         left = 2
         async with other(harness) as second:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             await harness.kit.clock.advance(10)
             assert any(isinstance(error, StateFull) for error in asked)
             assert left == 0
             assert len(active(second) | standing(second)) == 4
             assert second.app.state is InstanceState.RUNNING
             await load.send(20)
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, guarantee)
+            await load.check(guarantee)
 
 
 # --- the log --------------------------------------------------------------------------------------------------------------------
@@ -361,13 +341,11 @@ async def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: py
     async with AppHarness(counting("in_memory"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler) as harness:
         load = Load(harness, Random(6), keys=40)
         async with other(harness) as second:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             await settled(harness.kit)
             gate.errors += [LogError("the log is away")] * 14
             await harness.kit.clock.advance(1)
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             assert gate.errors
             await harness.kit.clock.advance(60)
             assert not gate.errors
@@ -394,11 +372,9 @@ async def test_a_standby_begins_when_its_changelog_can_be_looked_at(monkeypatch:
     monkeypatch.setattr(Restorer, "_offsets_of", look)
     async with AppHarness(counting("in_memory"), topics=TOPICS, num_standby_replicas=1) as harness:
         load = Load(harness, Random(7), keys=40)
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         async with other(harness) as second:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             await harness.kit.clock.advance(30)
             assert left == 0
             assert copies(second) == originals(harness)

@@ -16,7 +16,7 @@ from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
 from tests.runtime.helpers import EOS, STRINGS, Load, check_counts, counting, echo, in_app, in_virtual_time
-from tests.runtime.standing import Heard, active, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
+from tests.runtime.standing import Heard, active, all_caught_up, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
 from tests.state.sqlite_engine import SqliteEngine
 
 pytestmark = pytest.mark.unmeasured
@@ -38,8 +38,7 @@ def replace(_: Exception) -> UncaughtResponse:
 async def test_each_task_has_a_standby_on_another_instance(harness: AppHarness, store: str, guarantee: str) -> None:
     """Committed records are soon in the standby's stores, for any owner of the task; alone, an instance has no standbys."""
     load = Load(harness, Random(1), keys=40)
-    await load.send(200)
-    await harness.caught_up()
+    await load.through(200)
     assert standing(harness) == set()
     async with other(harness) as second:
         await settled(harness.kit)
@@ -47,8 +46,7 @@ async def test_each_task_has_a_standby_on_another_instance(harness: AppHarness, 
         assert standing(harness) == active(second)
         assert standing(second) == active(harness)
         assert harness.app.metrics()["standby-tasks"] == second.app.metrics()["standby-tasks"] == 2
-        await load.send(200)
-        await harness.caught_up()
+        await load.through(200)
         await settled(harness.kit)
         check_places(harness, second)
         for one, two in ((harness, second), (second, harness)):
@@ -102,8 +100,7 @@ async def test_standbys_can_be_queried(harness: AppHarness, store: str, guarante
     await load.send(200)
     for _ in range(2):
         async with other(harness) as second:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             await settled(harness.kit)
             for one in (harness, second):
                 found = {key: value async for key, value in one.app.store("counts", stale=True).all()}
@@ -137,8 +134,7 @@ async def test_a_standby_takes_over_from_its_position(store: str, guarantee: str
     ) as harness:
         load = Load(harness, Random(2), keys=300)
         async with other(harness) as second:
-            await load.send(1500)
-            await harness.caught_up()
+            await load.through(1500)
             await settled(harness.kit)
             taken_over = active(second)
             before, engines = stores_of(harness), engines_of(harness)
@@ -161,8 +157,7 @@ async def test_a_standby_takes_over_from_its_position(store: str, guarantee: str
             assert {task: stores for task, stores in stores_of(harness).items() if task in taken_over} == {task: before[task] for task in taken_over}
             assert all(engines_of(harness)[task] is engines[task] for task in taken_over)
             await load.send(100)
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, guarantee)
+            await load.check(guarantee)
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -180,22 +175,18 @@ async def test_stores_stay_open_both_ways(store: str, guarantee: str) -> None:
         standby_listener=heard,
     ) as harness:
         load = Load(harness, Random(3), keys=200)
-        await load.send(800)
-        await harness.caught_up()
+        await load.through(800)
         heard.told.clear()
         first, engines = stores_of(harness), engines_of(harness)
         for _ in range(3):
             async with other(harness) as second:
-                await harness.caught_up()
-                await settled(harness.kit)
+                await all_caught_up(harness)
                 moved = active(second)
                 assert standing(harness) == moved
                 assert all(start is not None and start > 0 for start in heard.take("follow").values())
-                await load.send(100)
-                await harness.caught_up()
+                await load.through(100)
                 await settled(harness.kit)
-            await harness.caught_up()
-            await settled(harness.kit)
+            await all_caught_up(harness)
             assert active(harness) == ALL
             assert stores_of(harness) == first
             assert engines_of(harness) == engines
@@ -231,8 +222,7 @@ async def test_window_stores_are_recycled(harness: AppHarness, store: str) -> No
                 sent[f"{key}@{time // 1000 * 1000}"] = sent.get(f"{key}@{time // 1000 * 1000}", 0) + 1
                 await harness.produce("in", key, "v", time)
             if round_ % 2:
-                await harness.caught_up()
-                await settled(harness.kit)
+                await all_caught_up(harness)
         await harness.caught_up()
     check_counts(await harness.read("out"), sent, EOS)
 
@@ -254,8 +244,7 @@ async def test_standbys_have_committed_records_and_nothing_else(monkeypatch: pyt
     ) as harness:
         load = Load(harness, Random(5), keys=30)
         async with other(harness) as second:
-            await load.send(100)
-            await harness.caught_up()
+            await load.through(100)
             await settled(harness.kit)
 
             def copies() -> dict[Any, Any]:
@@ -271,8 +260,7 @@ async def test_standbys_have_committed_records_and_nothing_else(monkeypatch: pyt
             await second.crash()
             await harness.turns(50)
             assert copies() == before
-            await harness.caught_up()
-            check_counts(await harness.read("out"), load.sent, EOS)
+            await load.check(EOS)
 
 
 class Parting(Processor[str, str, str, str]):
@@ -301,8 +289,7 @@ async def test_uncommitted_changes_do_not_stay_in_a_standby(guarantee: str) -> N
             await harness.produce("in", f"k{number}", "v")
         await harness.caught_up()
         async with other(harness):
-            await harness.caught_up()
-            await settled(harness.kit)
+            await all_caught_up(harness)
             copies = [dict(each.store("counts").all()) for each in keeper(harness).standby_stores().values()]
             assert len(copies) == 2
             assert all(copies)
@@ -368,8 +355,7 @@ async def test_instances_with_standbys_come_and_go_under_load(seed: int, guarant
                 group.create_task(come_and_go(name))
         over = True
         await producing
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         assert harness.app.state is InstanceState.RUNNING
 
 
@@ -409,14 +395,12 @@ async def test_an_instance_that_loses_its_place_keeps_its_standbys(harness: AppH
     """They conflict with no owner: removed from the group, an instance drops its tasks, not its standbys."""
     load = Load(harness, Random(6))
     async with other(harness) as second:
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         await settled(harness.kit)
         before = {task: stores_of(harness)[task] for task in standing(harness)}
         mine = {task: stores_of(harness)[task] for task in active(harness)}
         harness.lose_membership()
-        await load.send(30)
-        await harness.caught_up()
+        await load.through(30)
         await settled(harness.kit)
         after = stores_of(harness)
         assert all(after[task] is stores for task, stores in before.items() if task in after)
@@ -432,8 +416,7 @@ async def test_state_on_disk_counts_when_tasks_are_assigned(harness: AppHarness)
     heard = Heard()
     load = Load(harness, Random(7), keys=100)
     async with other(harness, heard) as second:
-        await load.send(600)
-        await harness.caught_up()
+        await load.through(600)
         await harness.kit.clock.advance(30)  # what is committed is written, as nothing else is to do
         for end in (second.close, second.crash):
             had = active(second) | standing(second)
@@ -443,8 +426,7 @@ async def test_state_on_disk_counts_when_tasks_are_assigned(harness: AppHarness)
             await harness.kit.clock.advance(60)
             heard.told.clear()
             await second.restart()
-            await harness.caught_up()
-            await settled(harness.kit)
+            await all_caught_up(harness)
             starts = {**heard.take("restore"), **heard.take("follow")}
             assert starts.keys() == {0, 1, 2, 3}
             assert all(start for start in starts.values())

@@ -14,7 +14,7 @@ from ks_actors.records import Batch
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import OffsetReset, Topology
-from tests.runtime.helpers import EOS, STRINGS_OUT, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS_OUT, echo, feed, in_app, in_virtual_time
 
 TOPICS = {"in": 1, "out": 1}
 HOUR_MS = 3_600_000
@@ -49,8 +49,7 @@ async def test_an_app_starts_at_the_first_record_of_at_most_some_age(guarantee: 
         await harness.caught_up()
         assert await values(harness) == ["21", "22", "23", "24"]
         await harness.restart()
-        await harness.produce("in", "k", "later", NOW_MS)
-        await harness.caught_up()
+        await feed(harness, "in", "k", "later", NOW_MS)
         assert await values(harness) == ["21", "22", "23", "24", "later"]
 
 
@@ -61,8 +60,7 @@ def test_a_source_starts_by_its_own_policy() -> None:
         await produce_by_the_hour(harness)
         await harness.kit.clock.advance(1)
         await harness.start()
-        await harness.produce("in", "k", "later")
-        await harness.caught_up()
+        await feed(harness, "in", "k", "later")
 
     found: list[list[Any]] = []
 
@@ -83,8 +81,7 @@ def test_an_app_starts_at_the_end_where_all_records_are_older() -> None:
     async def old(harness: AppHarness) -> None:
         await harness.produce("in", "k", "old", 0)
         await harness.start()
-        await harness.produce("in", "k", "new", NOW_MS)
-        await harness.caught_up()
+        await feed(harness, "in", "k", "new", NOW_MS)
         assert await values(harness) == ["new"]
 
     async def all_of_them(harness: AppHarness) -> None:

@@ -115,8 +115,7 @@ async def test_a_second_process_of_an_instance_id_ends_the_first(seed: int, guar
         commit_interval_ms=100 if guarantee == EOS else 1_000,
     ) as harness:
         load = Load(harness, random)
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         await load.send(random.randrange(200))
         await harness.turns(random.randrange(60))
         async with harness.another(group_instance_id="mine") as second:

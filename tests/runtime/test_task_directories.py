@@ -16,7 +16,7 @@ from ks_actors.runtime.stores._task_directories import TaskDirectories
 from ks_actors.state import SharedResources
 from ks_actors.testing import AppHarness
 from tests.runtime.helpers import EOS, Load, check_counts, counting, in_app, in_virtual_time
-from tests.runtime.standing import Heard, active, keeper, other, settled, standing
+from tests.runtime.standing import Heard, active, all_caught_up, keeper, other, settled, standing
 
 TOPICS = {"in": 4, "out": 1}
 LATE_MS = 4_000_000_000_000  # behind the times of any file
@@ -30,20 +30,16 @@ def directories(harness: AppHarness) -> set[str]:
 async def test_directories_of_tasks_that_have_gone_are_deleted_in_time(harness: AppHarness) -> None:
     """When they were not used for the delay; those of tasks and of standbys are kept, at any age."""
     load = Load(harness, Random(1))
-    await load.send(100)
-    await harness.caught_up()
+    await load.through(100)
     assert directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
     async with other(harness) as second:
-        await harness.caught_up()
-        await settled(harness.kit)
+        await all_caught_up(harness)
         assert directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
         await harness.kit.clock.advance(25)
         assert directories(harness) == active(harness)
         assert directories(second) == active(second)
-        await load.send(100)
-        await harness.caught_up()
-    await load.send(20)
-    await harness.caught_up()
+        await load.through(100)
+    await load.through(20)
     assert active(harness) == directories(harness) == {"0_0", "0_1", "0_2", "0_3"}
     check_counts(await harness.read("out"), load.sent, EOS)
 
@@ -54,8 +50,7 @@ async def test_a_task_that_comes_back_in_time_finds_its_directory() -> None:
     heard = Heard()
     async with AppHarness(counting("rocksdb"), topics=TOPICS, state_cleanup_delay_ms=10_000, restore_listener=heard) as harness:
         load = Load(harness, Random(2), keys=100)
-        await load.send(200)
-        await harness.caught_up()
+        await load.through(200)
         for _ in range(3):
             async with other(harness):
                 await harness.caught_up()
@@ -95,8 +90,7 @@ async def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew
         real(path, **options)
 
     load = Load(harness, Random(3))
-    await load.send(100)
-    await harness.caught_up()
+    await load.through(100)
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     async with other(harness) as second:
         await harness.caught_up()
@@ -106,8 +100,7 @@ async def test_a_task_that_comes_back_while_its_directory_is_deleted_begins_anew
         assert "could not delete the directory of a task that has left: this is not yours" in caplog.text
         assert not directories(harness) & gone
     monkeypatch.setattr(shutil, "rmtree", real)
-    await load.send(100)
-    await harness.caught_up()
+    await load.through(100)
     assert directories(harness) >= gone
     assert harness.app.state is InstanceState.RUNNING
     assert {name for name in directories(harness) if name.endswith(".deleted")}
@@ -130,8 +123,7 @@ async def test_old_state_is_deleted_on_start() -> None:
         restore_listener=heard,
     ) as harness:
         load = Load(harness, Random(4), keys=100)
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         await harness.close()
         fresh = LATE_MS / 1000 - 60
         os.utime(harness.state_dir / "0_1", (fresh, fresh))
@@ -140,16 +132,14 @@ async def test_old_state_is_deleted_on_start() -> None:
         starts = heard.take("restore")
         assert {number for number, start in starts.items() if start} == {1}
         assert starts.keys() == {0, 1, 2, 3}
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, EOS)
+        await load.check(EOS)
 
 
 @in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS)
 async def test_state_on_disk_is_known_before_anything_is_opened(harness: AppHarness) -> None:
     """For each task the offsets of its stores, also after a crash; for unreadable ones, nothing."""
     load = Load(harness, Random(5), keys=100)
-    await load.send(300)
-    await harness.caught_up()
+    await load.through(300)
     expected = {task: stores.offset_sum for task, stores in keeper(harness)._stores.items()}
     await harness.close()
     await harness.restart()

@@ -15,8 +15,8 @@ from ks_actors.processors.api import ProcessorContext
 from ks_actors.records import TopicPartition
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts, counting, echo, in_app
-from tests.runtime.standing import other, settled
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, Load, check_counts, counting, echo, feed, in_app
+from tests.runtime.standing import all_caught_up, other, settled
 from tests.runtime.test_corrupted import damaged
 from tests.runtime.test_parting import PARTITIONS, SLOW, TOPICS, call_slowly, settings
 from tests.runtime.test_separate_commits import Calls, side_by_side
@@ -87,8 +87,7 @@ def test_a_task_is_where_its_processors_are() -> None:
         watched.apps.append(app)
         assert states_of(app) == {"0_0": "RUNNING"}
         assert [str(partition) for partition in shown(app)["0_0"].partitions] == ["in-0"]
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1")
         harness.lose_membership()
         await harness.kit.clock.advance(1)
         await harness.caught_up()
@@ -127,8 +126,7 @@ def test_tasks_live_through_rebalances_to_the_end(guarantee: str, caplog: pytest
         assert states_of(harness.app) == {f"0_{number}": "RUNNING" for number in range(4)}
         heard.apps.append(harness.app)
         load = Load(harness, Random(1))
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         async with harness.another(client_id="other") as second:
             await harness.kit.clock.advance(1)
             mine, others = states_of(harness.app), states_of(second.app)
@@ -188,8 +186,7 @@ def test_a_task_that_is_to_move_is_suspended_until_its_calls_have_ended(guarante
 async def test_a_standby_is_running_and_begins_again_as_an_active_task(harness: AppHarness, guarantee: str) -> None:
     """A standby that follows its changelogs is RUNNING and reads no input; promoted, it restores, and runs."""
     load = Load(harness, Random(2))
-    await load.send(100)
-    await harness.caught_up()
+    await load.through(100)
     async with other(harness) as second:
         await settled(harness.kit)
         for app in (harness.app, second.app):
@@ -209,8 +206,7 @@ def test_a_corrupted_task_is_created_again(caplog: pytest.LogCaptureFixture) -> 
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(3))
-        await load.send(100)
-        await harness.caught_up()
+        await load.through(100)
         await harness.close()
         damaged(harness.state_dir / "0_0" / "rocksdb")
         caplog.clear()
@@ -266,12 +262,10 @@ def test_any_life_is_one_of_kafka_streams(seed: int, guarantee: str, caplog: pyt
                     random.choice((harness, second)).lose_membership()
                     await asyncio.sleep(random.uniform(0.0, 1.0))
                 if random.random() < 0.5:
-                    await harness.caught_up()
-                    await settled(harness.kit)
+                    await all_caught_up(harness)
                     running = [str(task.task) for app in (harness.app, second.app) for task in app.tasks() if task.state is TaskState.RUNNING]
                     assert sorted(running) == [f"0_{partition}" for partition in range(3)]
-        await harness.caught_up()
-        await settled(harness.kit)
+        await all_caught_up(harness)
         assert states_of(harness.app) == {f"0_{partition}": "RUNNING" for partition in range(3)}
         check_counts(await harness.read("out"), load.sent, guarantee)
 

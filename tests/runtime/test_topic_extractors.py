@@ -8,7 +8,7 @@ from ks_actors import Processor, ProcessorContext, PunctuationType, Record, Reco
 from ks_actors.dsl import BufferConfig, EmitStrategy, Materialized, Produced, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.records import Headers
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed_all
 
 TYPED: Headers = (("type", b"a"),)
 WINDOWS: TimeWindows = TimeWindows.of_size_and_grace(10, 0)
@@ -48,8 +48,7 @@ def test_the_context_is_that_of_each_record() -> None:
     builder.stream("in", STRINGS).map_values(str.upper).to(contexts, STRINGS_OUT)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("k", "v", time, TYPED if time == 6 else ()) for time in (5, 6, 7)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("k", "v", time, TYPED if time == 6 else ()) for time in (5, 6, 7)])
 
     run_app(test, builder.build(), topics={"in": 1, "out": 1})
     assert contexts.seen == [
@@ -119,8 +118,7 @@ def test_rows_of_a_batch_function_have_a_context() -> None:
     builder.stream("in", STRINGS).batch(lambda records: records, max_records=2).to(contexts, STRINGS_OUT)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("k", "v", time, TYPED) for time in (5, 6)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("k", "v", time, TYPED) for time in (5, 6)])
 
     run_app(test, builder.build(), topics={"in": 1, "out": 1})
     assert contexts.seen == [RecordContext(5, TYPED, "", -1, -1), RecordContext(6, TYPED, "", -1, -1)]

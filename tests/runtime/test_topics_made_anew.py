@@ -18,7 +18,7 @@ from ks_actors.state import TopicIds
 from ks_actors.state.disk import TOPIC_IDS
 from ks_actors.testing import AppHarness
 from tests.log.helpers import COMMITTED, fetch_one
-from tests.runtime.helpers import EOS, by_key, counting, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, by_key, counting, feed, in_app, in_virtual_time
 from tests.runtime.test_custom_stores import counting as counting_in
 from tests.runtime.test_giving_up import given_up
 from tests.runtime.test_global_stores import TOPICS as NAMES
@@ -77,8 +77,7 @@ async def test_a_store_is_restored_from_a_changelog_that_was_made_anew(harness: 
     await make_anew(harness, changelog)
     await write_raw(harness, changelog, counts_of_k(*range(30, 51)))
     await harness.restart()
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51]}
     (line,) = given_up(caplog)
     now = (await harness.log.describe_topics([changelog]))[changelog].id
@@ -86,8 +85,7 @@ async def test_a_store_is_restored_from_a_changelog_that_was_made_anew(harness: 
     assert f"has id {now} now" in line
     caplog.clear()
     await harness.restart()
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     assert by_key(await harness.read("out")) == {"k": [1, 2, 3, 51, 52]}
     assert not given_up(caplog)
 
@@ -102,8 +100,7 @@ async def test_a_custom_store_is_restored_as_well(harness: AppHarness, kind: typ
     await make_anew(harness, changelog)
     await write_raw(harness, changelog, records * 9)
     await harness.restart()
-    await harness.produce("in", "k", "v")
-    await harness.caught_up()
+    await feed(harness, "in", "k", "v")
     assert [record.value for record in await harness.read("out")] == [1, 2, 3, 4]
     (line,) = given_up(caplog)
     assert "store custom of task 0_0" in line
@@ -198,8 +195,7 @@ async def test_a_snapshot_of_the_present_changelog_takes_the_place_of_former_sta
     monkeypatch.setattr(_from_snapshot, "WORTH", 0)
     async with AppHarness(counting("rocksdb"), topics=TOPICS, snapshot_uri=in_memory()) as harness:
         former, changelog = tmp_path / "former", "app-counts-changelog"
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "k", "v")
         if snapshot_of == "former":
             await harness.app.snapshot()
         await harness.close()
@@ -209,8 +205,7 @@ async def test_a_snapshot_of_the_present_changelog_takes_the_place_of_former_sta
         if snapshot_of == "present":
             harness.wipe_state()
             await harness.restart()
-            await harness.produce("in", "k", "v")
-            await harness.caught_up()
+            await feed(harness, "in", "k", "v")
             await harness.app.snapshot()
             await harness.close()
             harness.wipe_state()
@@ -220,8 +215,7 @@ async def test_a_snapshot_of_the_present_changelog_takes_the_place_of_former_sta
         assert (used, refused) == ((0, 1) if snapshot_of == "former" else (1, 0))
         assert len(given_up(caplog)) == 1
         assert ("it was deleted and created again" in caplog.text) is (snapshot_of == "former")
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "k", "v")
         assert by_key(await harness.read("out"))["k"][-1] == (51 if snapshot_of == "former" else 52)
 
 
@@ -233,8 +227,7 @@ async def test_a_source_table_is_restored_from_a_topic_that_was_made_anew() -> N
     topology = builder.build(StreamsConfig(application_id="app", topology_optimization="all"))
     async with AppHarness(topology, topics={"table": 1}, topology_optimization="all") as harness:
         await harness.produce("table", "a", "old")
-        await harness.produce("table", "b", "old")
-        await harness.caught_up()
+        await feed(harness, "table", "b", "old")
         await harness.close()
         await make_anew(harness, "table", keep_offsets=True)
         for number in range(9):

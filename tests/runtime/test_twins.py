@@ -28,8 +28,7 @@ async def test_a_twin_ends_and_has_an_id_of_its_own_at_its_next_start(harness: A
                 assert isinstance(error, StateLocked)
                 assert "copy" in str(error)
                 await each.restart()
-        await load.send(50)
-        await harness.caught_up()
+        await load.through(50)
         ids = [(each.state_dir / PROCESS_FILE).read_text() for each in (harness, second)]
         assert ids[0] != ids[1]
         assert harness.app.state is second.app.state is InstanceState.RUNNING

@@ -22,7 +22,7 @@ from ks_actors.dsl import (
 from ks_actors.serdes import STRING, Serde
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, feed
 from tests.runtime.test_origins import CLOSING, GROUPED, Asked, run
 
 
@@ -95,8 +95,7 @@ def held(name: str, reader: Reader, *, restart: bool, wipe: bool = False, **conf
         if restart:
             await harness.start()
         for key, time in (("x", 50), ("y", 100), ("z", 150)):
-            await harness.produce("in", key, "later", time)
-            await harness.caught_up()
+            await feed(harness, "in", key, "later", time)
         out.extend(record.value for record in await harness.read("out", key=STRING, value=STRING))
 
     return run(of(name, reader.serde), test, **config), out

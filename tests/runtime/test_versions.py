@@ -17,7 +17,7 @@ from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
 from tests.examples_of import examples
-from tests.runtime.helpers import GUARANTEES, in_app, in_virtual_time
+from tests.runtime.helpers import GUARANTEES, feed, in_app, in_virtual_time
 
 STRINGS = Consumed(STRING, STRING)
 PARTITIONS = 3
@@ -193,6 +193,5 @@ async def test_a_task_may_be_ready_before_the_start_goes_on(harness: AppHarness,
     async with harness.another() as second, harness.another():
         await second.crash()
         await second.restart()
-        await harness.produce("orders", "k", "v")
-        await harness.caught_up()
+        await feed(harness, "orders", "k", "v")
         assert second.app.state.name == "RUNNING"

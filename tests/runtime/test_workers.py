@@ -11,7 +11,7 @@ import pytest
 from ks_actors import ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import Bomb, Load, by_key, check_counts, counting, echo, in_app, in_virtual_time, states
+from tests.runtime.helpers import Bomb, Load, by_key, counting, echo, feed, in_app, in_virtual_time, states
 from tests.waiting import until
 
 pytestmark = pytest.mark.unmeasured
@@ -134,8 +134,7 @@ async def test_a_worker_that_is_lost_leaves_its_work_to_the_others() -> None:
     bomb = Bomb()
     async with AppHarness(echo(bomb), topics={"in": 1, "out": 1}, num_workers=2, uncaught_handler=lose) as harness:
         bomb.armed = 1
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1")
         assert by_key(await harness.read("out")) == {"a": ["1"]}
         (left,) = names(harness)
         assert await harness.add_worker() == ({"app-Worker-1", "app-Worker-2"} - {left}).pop()
@@ -162,8 +161,7 @@ async def test_the_handler_may_add_a_worker_itself(asynchronous: bool) -> None:
         harnesses.append(harness)
         bomb.armed = 1
         await harness.add_worker()
-        await harness.produce("in", "a", "1")
-        await harness.caught_up()
+        await feed(harness, "in", "a", "1")
         added.extend([await each for each in adding])
         assert added == ["app-Worker-3"] or (adding and len(added) == 1)
         assert by_key(await harness.read("out")) == {"a": ["1"]}
@@ -263,7 +261,6 @@ async def test_nothing_is_lost_or_doubled_while_the_crew_changes(seed: int, guar
             group.create_task(produce())
             group.create_task(change())
         bomb.armed = 0
-        await harness.caught_up()
-        check_counts(await harness.read("out"), load.sent, guarantee)
+        await load.check(guarantee)
         assert app.state is InstanceState.RUNNING
         assert app.metrics()["failed-workers"] == bomb.exploded

@@ -20,7 +20,8 @@ from ks_actors.snapshots import Place, Shape, SnapshotReader, SnapshotWriter, So
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 from ks_actors.topology._stores import StoreSpec
-from tests.runtime.helpers import GUARANTEES
+from tests.runtime.helpers import GUARANTEES, feed_all
+from tests.runtime.standing import restart_empty
 from tests.snapshots.helpers import in_memory
 from tests.snapshots.seeding import contents
 from tests.snapshots.test_taking import Heard
@@ -170,22 +171,16 @@ def test_a_snapshot_and_the_tail_are_as_if_nothing_had_been_lost(kind: str, engi
 
         async def test(harness: AppHarness) -> None:
             dice = Random(f"{kind} {guarantee}")
-            await harness.produce_all("in", records_of(dice, 0, 900))
-            await harness.caught_up()
+            await feed_all(harness, "in", records_of(dice, 0, 900))
             if wiped:
                 manifest = await harness.app.snapshot()
                 assert manifest.tasks["0_0"].left_out == ({"s": "custom"} if kind == "custom" else {})
                 assert (manifest.tasks["0_0"].stores["s"].rows > 0) if kind != "custom" else manifest.tasks["0_0"].stores == {}
-            await harness.produce_all("in", records_of(dice, 900, 200))
-            await harness.caught_up()
+            await feed_all(harness, "in", records_of(dice, 900, 200))
             if wiped:
-                await harness.close()
-                harness.wipe_state()
-                heard.told.clear()
-                await harness.restart()
+                await restart_empty(harness, heard)
                 assert heard.told[0][0] == ("start" if kind == "custom" else "snapshot")
-            await harness.produce_all("in", [show(0), *records_of(dice, 1_100, 200), show(0)])
-            await harness.caught_up()
+            await feed_all(harness, "in", [show(0), *records_of(dice, 1_100, 200), show(0)])
             shown.extend((record.key, record.value) for record in await harness.read("out"))
 
         run_app(

@@ -12,7 +12,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.snapshots import Place, SnapshotReader, SnapshotWriter, delete_old_snapshots, find_snapshots
 from ks_actors.snapshots._retention import ABANDONED_MS
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import counting, in_app
+from tests.runtime.helpers import counting, feed_all, in_app
 from tests.snapshots.helpers import in_memory, write
 from tests.snapshots.seeding import app_of, put, totals_of
 from tests.snapshots.test_taking import TOPICS, records
@@ -126,8 +126,7 @@ async def test_a_start_empties_only_its_own_copies(harness: AppHarness) -> None:
         path.parent.mkdir(parents=True)
         path.write_text("{}")
     await harness.start()
-    await harness.produce_all("in", records("a"))
-    await harness.caught_up()
+    await feed_all(harness, "in", records("a"))
     await harness.app.snapshot()
     assert kept.exists()
     assert not left_over.exists()

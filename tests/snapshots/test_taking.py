@@ -19,7 +19,8 @@ from ks_actors.snapshots._manifest import seal
 from ks_actors.state.disk import _rocksdb
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, GUARANTEES, STRINGS, STRINGS_OUT, by_key, counting, feed, feed_all, in_virtual_time
+from tests.runtime.standing import restart_empty
 from tests.snapshots.helpers import in_memory
 
 TOPICS = {"in": 1, "out": 1}
@@ -61,23 +62,17 @@ async def test_a_task_without_state_begins_with_a_snapshot(store: str, guarantee
     """Only the part of the changelog behind the snapshot is restored, and the listener gets the source of the rest."""
     heard, uri = Heard(), in_memory()
     async with AppHarness(counting(store), topics=TOPICS, processing_guarantee=guarantee, restore_listener=heard, snapshot_uri=uri) as harness:
-        await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number % 50}" for number in range(500))))
         manifest = await harness.app.snapshot()
         stored = manifest.tasks["0_0"].stores["counts"]
         assert stored.rows == 50
         assert [(one.topic, one.offset) for one in manifest.tasks["0_0"].positions] == [("in", 500)]
-        await harness.produce_all("in", records("k1", "k2", "new"))
-        await harness.caught_up()
-        await harness.close()
-        harness.wipe_state()
-        heard.told.clear()
-        await harness.restart()
+        await feed_all(harness, "in", records("k1", "k2", "new"))
+        await restart_empty(harness, heard)
         assert heard.told[0] == ("snapshot", "counts", manifest.name, stored.next_offset, 50)
         assert heard.told[1] == ("start", "counts", stored.next_offset)
         assert heard.told[2] == ("end", "counts", 3)
-        await harness.produce_all("in", records("k1", "new", "k3"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k1", "new", "k3"))
         found = by_key(await harness.read("out"))
         assert (found["k1"], found["new"], found["k3"]) == (list(range(1, 13)), [1, 2], list(range(1, 12)))
 
@@ -152,15 +147,11 @@ async def test_windows_come_back_from_snapshots(store: str) -> None:
         assert {name: stored.rows > 0 for name, stored in manifest.tasks["0_0"].stores.items()} == dict.fromkeys(manifest.tasks["0_0"].stores, True)
         assert len(manifest.tasks["0_0"].stores) == 3
         assert find_snapshots(uri, "app")[0][0].verify() == sum(stored.rows for stored in manifest.tasks["0_0"].stores.values())
-        await harness.close()
-        harness.wipe_state()
-        heard.told.clear()
-        await harness.restart()
+        await restart_empty(harness, heard)
         assert [told[0] for told in heard.told].count("snapshot") == 3
         assert all(told[2] == 0 for told in heard.told if told[0] == "end")
         await harness.produce("in", "k1", "late", timestamp=19_900)
-        await harness.produce("other", "k1", "later", timestamp=19_901)
-        await harness.caught_up()
+        await feed(harness, "other", "k1", "later", timestamp=19_901)
         out = by_key(await harness.read("out"))
         assert out["k1@19000"] == [1, 2, 3]
         joined = [value for value in by_key(await harness.read("joined"))["k1"] if "late" in value]
@@ -177,19 +168,14 @@ async def test_sessions_come_back_from_snapshots() -> None:
     counted = sessions.count(Materialized("sessions", serdes.STRING, serdes.LONG))
     counted.to_stream(lambda key, _: f"{key.key}@{key.window.start}").to("out", Produced(serdes.STRING, serdes.LONG))
     async with AppHarness(builder.build(), topics=TOPICS, restore_listener=heard, processing_guarantee=EOS, snapshot_uri=uri) as harness:
-        await harness.produce_all("in", [TestRecord(f"k{number % 20}", "v", number * 40) for number in range(400)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(f"k{number % 20}", "v", number * 40) for number in range(400)])
         manifest = await harness.app.snapshot()
         assert manifest.tasks["0_0"].stores["sessions"].rows == 20
-        await harness.close()
-        harness.wipe_state()
-        heard.told.clear()
-        await harness.restart()
+        await restart_empty(harness, heard)
         assert heard.told[0][:2] == ("snapshot", "sessions")
         assert heard.told[-1] == ("end", "sessions", 0)
         await harness.produce("in", "k3", "v", timestamp=16_000)
-        await harness.produce("in", "k4", "v", timestamp=600_000)
-        await harness.caught_up()
+        await feed(harness, "in", "k4", "v", timestamp=600_000)
         out = by_key(await harness.read("out"))
         assert [count for count in out["k3@120"] if count is not None][-1] == 21
         assert out["k4@600000"] == [1]
@@ -203,17 +189,12 @@ async def test_rows_become_sorted_tables_and_too_many_are_written(most: int, mon
     monkeypatch.setattr(_rocksdb, "MOST_TABLES", most)
     uri, heard = in_memory(), Heard()
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri) as harness:
-        await harness.produce_all("in", records(*(f"k{number % 2_000:04d}" for number in range(4_000))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number % 2_000:04d}" for number in range(4_000))))
         await harness.app.snapshot()
-        await harness.close()
-        harness.wipe_state()
-        heard.told.clear()
-        await harness.restart()
+        await restart_empty(harness, heard)
         assert [told[0] for told in heard.told] == ["snapshot", "start", "end"]
         assert dict(await harness.app.store("counts").all()) == {f"k{number:04d}": 2 for number in range(2_000)}
-        await harness.produce_all("in", records("k0007", "k1999"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k0007", "k1999"))
         assert {by_key(await harness.read("out"))[key][-1] for key in ("k0007", "k1999")} == {3}
 
 
@@ -224,8 +205,7 @@ async def test_mismatching_snapshots_are_refused_and_the_changelog_restores(harm
     """A broken snapshot, one of another log, or one that is too old: told, counted, and the state is right."""
     uri, heard = in_memory(), Heard()
     async with AppHarness(counting(store), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri) as harness:
-        await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number % 50}" for number in range(500))))
         manifest = await harness.app.snapshot()
         await harness.close()
         harness.wipe_state()
@@ -234,8 +214,7 @@ async def test_mismatching_snapshots_are_refused_and_the_changelog_restores(harm
         await harness.restart()
         assert [told[0] for told in heard.told] == ["start", "end"]
         assert harness.app.metrics()["snapshot-refused-total"] == 1
-        await harness.produce_all("in", records("k1"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k1"))
         assert by_key(await harness.read("out"))["k1"] == list(range(1, 12))
 
 
@@ -272,21 +251,15 @@ async def test_one_that_is_refused_leaves_the_older_one() -> None:
     """When the newest cannot be used, the one before is."""
     uri, heard = in_memory(), Heard()
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri) as harness:
-        await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number % 50}" for number in range(500))))
         older = await harness.app.snapshot()
-        await harness.produce_all("in", records("k1", "k1"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k1", "k1"))
         await asyncio.sleep(1)
         newer = await harness.app.snapshot()
         damage(uri, newer.name, "flipped")
-        await harness.close()
-        harness.wipe_state()
-        heard.told.clear()
-        await harness.restart()
+        await restart_empty(harness, heard)
         assert heard.told[0][:3] == ("snapshot", "counts", older.name)
-        await harness.produce_all("in", records("k1"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("k1"))
         assert by_key(await harness.read("out"))["k1"] == list(range(1, 14))
 
 
@@ -297,8 +270,7 @@ async def test_one_that_is_older_than_deletions_are_kept_is_refused() -> None:
     async with AppHarness(
         counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, restore_listener=heard, snapshot_uri=uri, snapshot_max_age_ms=1_000
     ) as harness:
-        await harness.produce_all("in", records("a", "b"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("a", "b"))
         await harness.app.snapshot()
         await harness.close()
         for expected in ("snapshot", "start"):
@@ -307,8 +279,7 @@ async def test_one_that_is_older_than_deletions_are_kept_is_refused() -> None:
             await asyncio.sleep(2)
             await harness.restart()
             assert heard.told[0][0] == expected
-            await harness.produce_all("in", records("a"))
-            await harness.caught_up()
+            await feed_all(harness, "in", records("a"))
             await harness.close()
         await harness.restart()
         assert by_key(await harness.read("out"))["a"] == [1, 2, 3]
@@ -332,14 +303,12 @@ async def test_a_place_that_cannot_be_written_harms_nothing(guarantee: str, tmp_
     blocked = tmp_path / "full"
     blocked.write_text("no directory")
     async with AppHarness(counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, snapshot_uri=f"file://{blocked}") as harness:
-        await harness.produce_all("in", records("a", "b"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("a", "b"))
         with pytest.raises(SnapshotFailed, match="failed"):
             await harness.app.snapshot()
         assert harness.app.metrics()["snapshot-failed-total"] == 1
         blocked.unlink()
-        await harness.produce_all("in", records("a"))
-        await harness.caught_up()
+        await feed_all(harness, "in", records("a"))
         assert by_key(await harness.read("out")) == {"a": [1, 2], "b": [1]}
         assert (await harness.app.snapshot()).tasks["0_0"].stores["counts"].rows == 2
         assert not list((harness.state_dir / ".snapshot-copies").glob("*"))
@@ -360,21 +329,16 @@ async def test_a_table_whose_topic_has_fewer_partitions_is_left_out_where_it_has
     topics = {"table": 1, "in": 3, "out": 1}
     async with AppHarness(topology, topics=topics, topology_optimization=REUSE, restore_listener=heard, snapshot_uri=uri) as harness:
         await harness.produce("table", "a", "1")
-        await harness.produce_all("in", records(*(f"k{number}" for number in range(30))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number}" for number in range(30))))
         manifest = await harness.app.snapshot()
         assert {name: (sorted(task.stores), task.left_out) for name, task in manifest.tasks.items()} == {
             "0_0": (["counts", "rows"], {}),
             "0_1": (["counts"], {"rows": "no_changelog"}),
             "0_2": (["counts"], {"rows": "no_changelog"}),
         }
-        await harness.close()
-        harness.wipe_state()
-        heard.told.clear()
-        await harness.restart()
+        await restart_empty(harness, heard)
         assert Counter(told[1] for told in heard.told if told[0] == "snapshot") == {"counts": 3, "rows": 1}
-        await harness.produce_all("in", records(*(f"k{number}" for number in range(30))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number}" for number in range(30))))
         assert by_key(await harness.read("out")) == {"a": [1]} | {f"k{number}": [1, 2] for number in range(30)}
 
 
@@ -385,8 +349,7 @@ async def test_a_standby_begins_with_a_snapshot_and_several_instances_share_a_pl
     async with AppHarness(
         counting("rocksdb"), topics={"in": 4, "out": 1}, processing_guarantee=EOS, num_standby_replicas=1, restore_listener=heard, snapshot_uri=uri
     ) as harness:
-        await harness.produce_all("in", records(*(f"k{number % 50}" for number in range(500))))
-        await harness.caught_up()
+        await feed_all(harness, "in", records(*(f"k{number % 50}" for number in range(500))))
         await harness.app.snapshot()
         heard.told.clear()
         async with harness.another() as other:

@@ -99,7 +99,11 @@ class Task:
         self.logs: dict[str, list[Record]] = {spec.name: [] for spec in specs if spec.logging}
         self.now: int = 0
         self.late: int = 0
-        self.stores: TaskStores = self.make()
+        self.stores: TaskStores
+        self.open()
+
+    def open(self) -> None:
+        self.stores = self.make()
         self.stores.open()
 
     def make(self) -> TaskStores:
@@ -167,8 +171,7 @@ class Task:
     def reopen(self, *, clean: bool = True) -> int:
         """Close, open again, and restore; return how many records that took."""
         self.stores.close(clean=clean)
-        self.stores = self.make()
-        self.stores.open()
+        self.open()
         return self.restore()
 
     def close(self) -> None:

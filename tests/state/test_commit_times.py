@@ -6,7 +6,7 @@ import asyncio
 
 from ks_actors.state._commit_times import CommitTimes
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import counting, in_app
+from tests.runtime.helpers import counting, feed, in_app
 
 
 def test_figures_are_those_of_the_last_30_seconds() -> None:
@@ -31,8 +31,7 @@ def test_figures_are_those_of_the_last_30_seconds() -> None:
 async def test_an_app_tells_them_by_task_and_store(harness: AppHarness) -> None:
     """In `App.task_metrics`, as soon as something was committed."""
     for _ in range(3):
-        await harness.produce("in", "k", "v")
-        await harness.caught_up()
+        await feed(harness, "in", "k", "v")
         await harness.app.commit()
         await asyncio.sleep(0)
     (figures,) = (await harness.app.task_metrics()).values()

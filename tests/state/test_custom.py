@@ -116,8 +116,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Task]]:
             return TaskStores("0_3", task.specs, directory=task.directory, shared=None, record_time=lambda: task.now, expired=print, exact=exact)
 
         task.make = make_stores  # type: ignore[method-assign]
-        task.stores = task.make()
-        task.stores.open()
+        task.open()
         tasks.append(task)
         return task
 
@@ -174,8 +173,7 @@ def test_a_crash(make: Callable[..., Task], kind: type[InMemory], exact: bool) -
     abandoned = task.stores._engine
     assert abandoned is not None
     abandoned.close()  # as the end of a process does
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert task.restore() == (0 if kind is Transactional or (kind is OnDisk and not exact) else 1)
     uncommitted = {b"b": b"2"} if kind is OnDisk and not exact else {}
     assert task["c"].data == {b"a": b"1"} | uncommitted
@@ -217,8 +215,7 @@ def test_the_checkpoint_file_is_written_when_it_has_to_be(make: Callable[..., Ta
         own = {} if kind is InMemory else {("c", 3): 1}
         assert read_checkpoint(task.directory) == {("s", 3): 1} | own
         write_checkpoint(task.directory, {("s", 3): 99} if kind is not OnDisk else {("s", 3): 99, ("c", 3): 1})
-        task.stores = task.make()
-        task.stores.open()
+        task.open()
         assert read_checkpoint(task.directory) == {("s", 3): 1} | own
 
 
@@ -233,8 +230,7 @@ def test_offsets_of_an_earlier_layout_are_taken_over(make: Callable[..., Task]) 
     for checkpoint, restored in (({("c", 3): 1}, 0), ({}, 1)):
         file.write_text(json.dumps({"offset": None, "data": {"a": "1"}}))
         write_checkpoint(task.directory, checkpoint)
-        task.stores = task.make()
-        task.stores.open()
+        task.open()
         assert task["c"].committed_offset(("c", 3)) == checkpoint.get(("c", 3))
         assert task.restore() == restored
         assert task["c"].data == {b"a": b"1"}

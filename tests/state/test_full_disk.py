@@ -87,8 +87,7 @@ def test_a_checkpoint_file_without_room_is_an_error_of_the_state(tmp_path: Path)
     with pytest.raises(StateFull, match="free space"):
         task.make().open()
     draft.unlink()
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert task.store.get("a") == 1
     task.close()
 

@@ -34,8 +34,7 @@ def filled(tmp_path: Path, *specs: StoreSpec) -> Path:
     task.stores.close(clean=False)
     task.specs = list(specs)
     task.logs = {spec.name: [] for spec in specs if spec.logging}
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     for spec in specs:
         store = task[spec.name]
         store.put(*((b"k", b"1") if isinstance(store, OnDisk) else ("k", 1)))

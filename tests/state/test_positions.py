@@ -74,8 +74,7 @@ def test_the_position_is_on_disk_with_its_rows(tmp_path: Path) -> None:
     commit(task, {("in", 3): 30})
     assert task.stores.positions.of("s") == SECOND
     task.stores.close(clean=False)
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert (task.stores.positions.of("s"), task.stores.next_offset("s"), task.store.get("a")) == (FIRST, 1, 1)
     commit(task, SECOND, a=3)
     task.reopen()
@@ -182,8 +181,7 @@ def test_position_files_are_taken_over(tmp_path: Path, logged: bool) -> None:
         task.stores.publish(token, {"s": 1} if logged else {})
         task.stores.close(clean=True)
         file.write_text("0\n1\nin 3 7\n" if expected == {} else "0\n1\nin 3 99\n")
-        task.stores = task.make()
-        task.stores.open()
+        task.open()
     task.close()
 
 
@@ -194,8 +192,7 @@ def test_a_position_file_that_was_taken_over_survives_a_crash(tmp_path: Path) ->
     task.stores.close(clean=True)
     (tmp_path / "0_3" / "s.position").write_text("0\n1\nin 3 7\n")
     for _ in range(2):
-        task.stores = task.make()
-        task.stores.open()
+        task.open()
         assert task.stores.positions.of("s") == FIRST
         task.stores.close(clean=False)
 
@@ -206,8 +203,7 @@ def test_a_position_file_that_cannot_be_read_is_told(tmp_path: Path, caplog: pyt
     commit(task, {}, a=1)
     task.stores.close(clean=True)
     (tmp_path / "0_3" / "s.position").write_text("1\n0\n")
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert task.stores.positions.of("s") == {}
     assert task.store.get("a") == 1
     assert "is not a position file; the position of store s is unknown until the store changes" in caplog.text

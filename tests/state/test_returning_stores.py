@@ -72,8 +72,7 @@ def begun(tmp_path: Path, spec: StoreSpec) -> Task:
 def change(task: Task, *specs: StoreSpec) -> None:
     task.stores.close(clean=True)
     task.specs = list(specs)
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
 
 
 @pytest.mark.parametrize("away", [[OTHER], [in_memory(), OTHER]])

@@ -30,8 +30,7 @@ def filled(path: Path, engine: Callable[[StoreEngineContext], Any] = SqliteEngin
     task = Task([key_value(), window("w")], path, "engine")
     task.stores.close(clean=False)
     task.specs = [key_value(type=engine), window("w", type=engine)]
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     for name in "abc":
         task.store.put(name, 1)
         task["w"].put(name, "x", 10)
@@ -79,8 +78,7 @@ def test_state_that_is_given_up_is_deleted_and_restored(tmp_path: Path) -> None:
     task.stores.close(clean=True)
     task.stores.give_up("a test")
     assert not (tmp_path / "0_3" / "engines").exists()
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert task.restore() == 6
     task.close()
 

@@ -102,8 +102,7 @@ def test_a_store_of_another_kind_is_not_read(on_disk: MakeTask, other: Any, capl
     task.commit()
     task.stores.close(clean=True)
     task.specs = [other, key_value("t", logging=False)]
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert re.search(r"store s of task 0_3, in .*0_3, is deleted, and restored from its changelog: it was .*, and is .* now", caplog.text)
     assert task.stores.next_offset("s") is None
     assert list(task["s"].all()) == []
@@ -123,8 +122,7 @@ def test_a_store_without_a_changelog_is_never_given_up(on_disk: MakeTask) -> Non
     with pytest.raises(StateError, match=r"store s of task 0_3 has no changelog.*: it is damaged"):
         task.stores.give_up("it is damaged")
     task.specs = former
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert task["s"].get("a") == 1
 
 
@@ -206,8 +204,7 @@ def test_a_block_that_cannot_be_read_is_corruption(on_disk: MakeTask) -> None:
     data = bytearray(table.read_bytes())
     data[len(data) // 4 : len(data) // 4 + 64] = bytes(64)
     table.write_bytes(data)
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     with pytest.raises(TaskCorrupted, match="deleted and restored"):
         list(task.store.all())
     with pytest.raises(TaskCorrupted, match="deleted and restored"):
@@ -246,21 +243,18 @@ def test_the_checkpoint_counts_where_a_store_has_no_offset_of_its_own(on_disk: M
     engine.write([(task.store.prefix + b"a", (5).to_bytes(8, "big"))])
     task.stores.close(clean=False)
     write_checkpoint(directory, {("s", 3): 7})
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert (task.stores.next_offset("s"), task.store.get("a")) == (7, 5)
     write_checkpoint(directory, {})
     task.stores.close(clean=False)
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert (task.stores.next_offset("s"), task.store.get("a")) == (7, 5), "it is in the store by now"
     engine = task.stores._engine
     assert engine is not None
     engine.write([(b"\0offset:s", None)])
     task.stores._written.clear()
     task.stores.close(clean=False)
-    task.stores = task.make()
-    task.stores.open()
+    task.open()
     assert (task.stores.next_offset("s"), task.store.get("a")) == (None, None)
 
 

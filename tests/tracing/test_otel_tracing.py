@@ -19,6 +19,7 @@ from ks_actors.dsl import BufferConfig, Consumed, Grouped, Materialized, Produce
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
 from ks_actors.topology import Topology
 from ks_actors.tracing import OtelTracing
+from tests.runtime.helpers import feed, feed_all
 from tests.tracing.spans import HEADER, PARENT, TRACE, UNSAMPLED, Recorded, context_in, id_of, of_trace, parent_of, trace_of
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ def test_all_spans_end_where_headers_have_no_context(propagator: TextMapPropagat
     keys = [f"k{number}" for number in range(10)]
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord(key, "value", 1, headers=(("baggage", b"who=me"),)) for key in keys])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord(key, "value", 1, headers=(("baggage", b"who=me"),)) for key in keys])
         assert len(await harness.read("out")) == 9
 
     def failing(value: str, key: str) -> str:
@@ -97,8 +97,7 @@ def test_one_trace_leads_from_the_input_through_a_call_a_repartition_and_an_aggr
     recorded = Recorded()
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "key", "value", headers=(("own", b"1"), HEADER))
-        await harness.caught_up()
+        await feed(harness, "in", "key", "value", headers=(("own", b"1"), HEADER))
         (record,) = await harness.read("out")
         assert record.value == "1"
         assert context_in(record.headers) == (TRACE, id_of(recorded.one("send out")))
@@ -220,8 +219,7 @@ def test_each_record_of_a_batch_has_its_own_spans() -> None:
     recorded = Recorded()
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("key", "value", number, of_trace(number)) for number in range(1, 101)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("key", "value", number, of_trace(number)) for number in range(1, 101)])
         records = await harness.read("out")
         assert [context_in(record.headers)[0] for record in records] == [f"{number:032x}" for number in range(1, 101)]
 
@@ -294,8 +292,7 @@ def test_a_call_that_fails_has_a_failed_span() -> None:
     builder.stream("in", READ).map_values(refuse, name="refuse").to("out", WRITE)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce("in", "key", "value", headers=(HEADER,))
-        await harness.caught_up()
+        await feed(harness, "in", "key", "value", headers=(HEADER,))
         (letter,) = await harness.read("letters")
         assert context_in(letter.headers) == (TRACE, id_of(recorded.one("send letters")))
 
@@ -324,8 +321,7 @@ def test_a_call_for_many_records_is_linked_to_each() -> None:
     builder.stream("in", READ).batch(doubled, max_records=3, max_wait_ms=50, name="double").to("out", WRITE)
 
     async def test(harness: AppHarness) -> None:
-        await harness.produce_all("in", [TestRecord("key", "value", 0, of_trace(number)) for number in range(1, 4)])
-        await harness.caught_up()
+        await feed_all(harness, "in", [TestRecord("key", "value", 0, of_trace(number)) for number in range(1, 4)])
 
     run_app(test, builder.build(), topics=BOTH, tracing=recorded.tracing)
     call = recorded.one("call double")

@@ -19,7 +19,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.testing import AppHarness, TopologyTestDriver
 from ks_actors.topology import StoreType, Topology
 from tests.batch.histories import fill, filled_back, streamed
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, in_app
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, feed, in_app
 
 from .uneven import Uneven
 
@@ -157,8 +157,7 @@ def test_reduce_and_cogroup_take_windows_of_ones_own() -> None:
 async def test_days_go_on_after_a_restart(harness: AppHarness, kind: str, guarantee: str, wipe: bool, store: StoreType) -> None:
     """From the disk, or from changelogs that keep a day for 25 hours and the grace period: one result each, with all records."""
     for key, time in [*RECORDS, ("c", SUNDAY.end + MINUTE)]:
-        await harness.produce("in", key, "x", time)
-        await harness.caught_up()
+        await feed(harness, "in", key, "x", time)
         await harness.app.commit()
         await harness.crash()
         if wipe:
