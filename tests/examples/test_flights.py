@@ -72,6 +72,7 @@ async def test_tables_are_those_of_polars_and_dead_letters_name_their_source(tmp
 
 
 @pytest.mark.extended
+@pytest.mark.heavy("it runs a year of flights")
 def test_topology_alone() -> None:
     """In the test driver, one record after the other, the first flights give the tables of polars."""
     with TopologyTestDriver(topology.build(), {"deserialization_exception_handler": "continue"}) as driver:

@@ -49,7 +49,7 @@ class TopicImage(NamedTuple):
 
 
 class Image(NamedTuple):
-    """What a broker knows of the cluster; a higher version is a newer one."""
+    """The cluster as a broker knows it; a higher version is a newer one."""
 
     version: int
     topics: Mapping[str, TopicImage]

@@ -28,7 +28,7 @@ _WORD: Final = re.compile(r"\w*:?\[|\]|\w+:\w+|\w+")
 
 
 class Message:
-    """What reads and writes a message.
+    """A reader and writer of a message.
 
     Its description has `name:type` for each field, with the types of Kafka's protocol; `str` and `bytes` may be null. An array is `name:[type]`, or
     `name:[name:type …]` if its elements have several fields. A `flexible` message has compact lengths, and tags, which come under the name `tags`.

@@ -1,4 +1,4 @@
-"""What coordinators of groups and of transactional ids have in common: a partition has their state, and its leader speaks for it."""
+"""The common part of coordinators of groups and of transactional ids: a partition has their state, and its leader speaks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a cluster, and on the way to it; `heal` ends all of it."""
+"""Faults of a cluster, and of the way to it; `heal` ends all of it."""
 
 from __future__ import annotations
 
@@ -73,15 +73,16 @@ class Faults:
             broker.slow = 0.0
             broker.loses = 0
             broker.thaw()
-            if broker.node != self._outcast:
-                broker.rejoin()
+            broker.rejoin()
             broker.start()
-            if broker.node == self._outcast:
-                broker.isolate()
             for site in self._sites:
                 cluster.network.mend(Place(site, broker.node))
         for codes in cluster.codes.values():
             codes.clear()
+        if self._outcast is not None:
+            # It knows the others: one that knows itself alone would keep clients for good, as it keeps Kafka's own.
+            await asyncio.sleep(0.5 + 20 * cluster.manners.lag)
+            cluster.brokers[self._outcast].isolate()
 
     def _later(self, low: float, high: float, end: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()

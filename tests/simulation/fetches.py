@@ -1,4 +1,4 @@
-"""What a broker answers to fetches, with their sessions (KIP-227), and to questions about offsets."""
+"""The answers of a broker to fetches, with their sessions (KIP-227), and to questions about offsets."""
 
 from __future__ import annotations
 

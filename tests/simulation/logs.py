@@ -20,7 +20,7 @@ _SEQUENCES: Final = 1 << 31
 
 @dataclass(slots=True)
 class Written:
-    """What a log remembers of a producer: the last batches (first and last sequence, base offset) of its epoch."""
+    """The state of a producer in a log: the last batches (first and last sequence, base offset) of its epoch."""
 
     epoch: int
     batches: list[tuple[int, int, int]] = field(default_factory=list)

@@ -42,7 +42,7 @@ _LONGEST_S: Final = 400.0
 
 @dataclass(frozen=True)
 class MembersPlan:
-    """What a seed stands for."""
+    """The draw of a seed."""
 
     seed: int
     brokers: int
@@ -68,6 +68,7 @@ def draw_members(seed: int) -> MembersPlan:
     kinds: tuple[str, ...] = ()
     if random.random() < 0.8:
         kinds = tuple(sorted(random.sample(FAULTS, random.choice([2, 4, 8]))))
+    session_ms = random.choice([1_500, 6_000, 10_000])
     return MembersPlan(
         seed=seed,
         brokers=random.choice([1, 2, 3]),
@@ -82,8 +83,9 @@ def draw_members(seed: int) -> MembersPlan:
         exactly_once=random.random() < 0.6,
         processes=random.choice([1, 2, 3, 4]),
         static=random.random() < 0.25,
-        session_ms=random.choice([1_500, 6_000, 10_000]),
-        rebalance_ms=random.choice([3_000, 10_000, 60_000]),
+        session_ms=session_ms,
+        # As by default, it is the longer one.
+        rebalance_ms=max(session_ms, random.choice([3_000, 10_000, 60_000])),
         transaction_ms=random.choice([3_000, 60_000]),
         records=random.choice([5, 20, 60]),
         healthy_at=random.choice([2.0, 8.0]),

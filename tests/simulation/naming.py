@@ -30,7 +30,7 @@ _BOUND_S: Final = 5.0
 
 @dataclass(frozen=True)
 class NamingPlan:
-    """What a seed stands for."""
+    """The draw of a seed."""
 
     seed: int
     brokers: int

@@ -1,4 +1,4 @@
-"""What a broker answers to record batches: each is written once, in order, by one producer of its id at a time."""
+"""The answers of a broker to record batches: each is written once, in order, by one producer of its id at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOT_ADDED: Final = "Partition was not added to the transaction"
 
 
 class Outcome(NamedTuple):
-    """What has become of a batch: an error code, or its offsets in a log."""
+    """The outcome of a batch: an error code, or its offsets in a log."""
 
     code: int = 0
     base: int = -1

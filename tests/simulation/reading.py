@@ -42,7 +42,7 @@ class Wrong(AssertionError):
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """What a seed stands for."""
+    """The draw of a seed."""
 
     seed: int
     brokers: int
@@ -328,6 +328,7 @@ class Reading:
         loop = asyncio.get_running_loop()
         now, bound = loop.time(), _BOUND_S
         if self.plan.outcast is not None:
+            bound += 1 + 20 * self.plan.manners.lag
             # It is as good as any other broker, until metadata are old.
             bound += 2 * self.plan.options["metadata_max_age_ms"] / 1000
         well_since = max(self.plan.healthy_at, self._hollow)

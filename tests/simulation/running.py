@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Simulation(Protocol):
-    """What a seed stands for."""
+    """The draw of a seed."""
 
     trace: Trace
 

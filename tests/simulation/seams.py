@@ -34,7 +34,7 @@ _SMALL_PIECES: Final = {"LITTLE": 600, "PIECE": 3_000, "GROWN": 48_000}
 
 
 class Threads:
-    """What runs in a thread takes a drawn time, and then runs in the loop's own."""
+    """Work for a thread takes a drawn time, and then runs in the loop's own."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

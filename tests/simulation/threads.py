@@ -20,7 +20,7 @@ _WHERE: ContextVar[SimulatedThread | None] = ContextVar("thread", default=None)
 
 
 class SimulatedThread:
-    """What `LoopThread` is, without a thread: the tasks that begin in it end with it. As a loop it only takes calls."""
+    """A `LoopThread` without a thread: the tasks that begin in it end with it. As a loop it only takes calls."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class SimulatedThread:
 
     @property
     def loop(self) -> SimulatedThread:
-        """What takes the place of the thread's loop."""
+        """The stand-in for the loop of the thread."""
         if self._closed:
             raise LogClosed(f"{self._name} has stopped")
         self._begun = True

@@ -1,4 +1,4 @@
-"""What the controller answers about topics; any broker forwards it. Records that are deleted are the leader's affair."""
+"""The answers of the controller about topics; any broker forwards it. Records that are deleted are the leader's affair."""
 
 from __future__ import annotations
 

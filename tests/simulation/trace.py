@@ -1,4 +1,4 @@
-"""What has happened in a run: a number that two runs of a seed have in common, and the last events in words."""
+"""The events of a run: a number that two runs of a seed have in common, and the last events in words."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _LONGEST_S: Final = 2_000.0
 
 @dataclass(frozen=True)
 class WritingPlan:
-    """What a seed stands for."""
+    """The draw of a seed."""
 
     seed: int
     brokers: int
@@ -92,7 +92,7 @@ def draw_writing(seed: int) -> WritingPlan:
 
 @dataclass
 class Deed:
-    """What an author has written between two ends: what is there if it `counts`, and what may be there; None if nobody knows."""
+    """The records of an author between two ends: those there if it `counts`, and those that may be there; None if unknown."""
 
     author: str
     written: dict[TopicPartition, list[int]] = field(default_factory=dict)
@@ -313,7 +313,7 @@ class Author:
             await old.close()
 
     def _check_visible(self, deed: Deed) -> None:
-        """Whoever reads after a commit sees it."""
+        """A reader after a commit sees it."""
         for partition in deed.written:
             found = self.run.cluster.partition(partition)
             if found is not None and deed.written[partition] and any(each.end is None for each in found.log.transactions if self._own(each.producer)):
@@ -362,7 +362,7 @@ class Writing:
         healthy = self.plan.healthy_at
         bound = _BOUND_S + patience
         if self.plan.outcast is not None:
-            bound += (3 * self.plan.options["metadata_max_age_ms"] + 2 * self.plan.options["request_timeout_ms"]) / 1000
+            bound += 20 * self.plan.manners.lag + (3 * self.plan.options["metadata_max_age_ms"] + 2 * self.plan.options["request_timeout_ms"]) / 1000
         if began < healthy + self.slack:
             bound += max(0.0, healthy - began) + 2 * self.slack + self.plan.timeout_ms / 1000 * (self.plan.timeout_ms < 10_000)
         if self.now - began > bound:
