@@ -18,6 +18,7 @@ from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, GUARANTEES
 from tests.kafka.broker import Broker
 from tests.kafka.counting import Counting, counting, ended
 from tests.log.helpers import assigned, join, revoked
+from tests.runtime.helpers import Asked
 from tests.waiting import PATIENCE_S, SESSION_MS, soon, until
 
 # An outage of minutes in seconds: each call ends several times in an outage, and not by a pause of a broker that is well.
@@ -57,14 +58,10 @@ async def test_an_app_goes_on_when_the_broker_is_back(
     own_broker: Broker, tmp_path: Path, guarantee: str, caplog: pytest.LogCaptureFixture, *, frozen: bool
 ) -> None:
     """Calls end by their timeouts, commits fail and are done again, and no handler is asked: nothing is lost, exactly once nothing is doubled."""
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.SHUTDOWN_CLIENT
+    asked = Asked(UncaughtResponse.SHUTDOWN_CLIENT)
 
     async with counting(own_broker, guarantee, tmp_path) as here, KafkaLog(own_broker.bootstrap, options=BRIEF) as log:
-        async with here.app("app", log=log, uncaught=handler, **SETTINGS) as app:
+        async with here.app("app", log=log, uncaught=asked, **SETTINGS) as app:
             await here.through()
             await here.feed(5_000)
             await uncommitted(app, here)

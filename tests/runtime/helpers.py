@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec
 from actors.testing import VirtualLoop
 from ks_actors import serdes
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
+from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 
@@ -69,6 +70,22 @@ async def feed_all(harness: AppHarness, topic: str, records: Iterable[TestRecord
     """Write records, and wait until all are processed."""
     await harness.produce_all(topic, records, **options)
     await harness.caught_up()
+
+
+def replace(_: Exception) -> UncaughtResponse:
+    return UncaughtResponse.REPLACE_WORKER
+
+
+class Asked(list[Exception]):
+    """A handler of uncaught errors, which are noted."""
+
+    def __init__(self, answer: UncaughtResponse = UncaughtResponse.REPLACE_WORKER) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def __call__(self, error: Exception) -> UncaughtResponse:
+        self.append(error)
+        return self._answer
 
 
 class Bomb:

@@ -15,7 +15,7 @@ from ks_actors.log import TopicPartition
 from ks_actors.processors import FixedKeyProcessor
 from ks_actors.testing import AppHarness, TestRecord
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Load, by_key, check_counts, feed_all, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, Asked, Load, by_key, check_counts, feed_all, in_virtual_time
 
 pytestmark = pytest.mark.unmeasured
 
@@ -261,17 +261,13 @@ async def test_the_end_of_the_app_waits_for_calls_in_flight(guarantee: str) -> N
 async def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) -> None:
     """A commit waits max_drain_ms for calls to end; then it is a TaskTimeout that names task and processor, and the next try does them again."""
     loop_times: list[float] = []
-    errors: list[Exception] = []
+    errors = Asked()
 
     async def hang_once(value: str) -> str:
         loop_times.append(asyncio.get_running_loop().time())
         if len(loop_times) <= 3:
             await asyncio.get_running_loop().create_future()
         return value
-
-    def note(error: Exception) -> UncaughtResponse:
-        errors.append(error)
-        return UncaughtResponse.REPLACE_WORKER
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(hang_once, name="stuck").to("out", STRINGS_OUT)
@@ -282,7 +278,7 @@ async def test_calls_that_do_not_end_fail_the_commit(seed: int, guarantee: str) 
         processing_guarantee=guarantee,
         commit_interval_ms=100,
         max_drain_ms=700,
-        uncaught_handler=note,
+        uncaught_handler=errors,
     ) as harness:
         await feed_all(harness, "in", [TestRecord(f"k{index}", f"v{index}", index) for index in range(5)])
         assert {key: values[-1:] for key, values in by_key(await harness.read("out")).items()} == {f"k{i}": [f"v{i}"] for i in range(5)}
@@ -328,14 +324,10 @@ async def test_calls_that_do_not_let_go_end_the_app(guarantee: str) -> None:
 async def test_an_app_may_go_on_beside_calls_that_do_not_let_go(guarantee: str) -> None:
     """When the handler decides to go on the tasks begin anew with new stores, after longer and longer rests; results of earlier calls are void."""
     topology, let_go = stubborn_calls()
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER
+    asked = Asked()
 
     async with AppHarness(
-        topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=300, uncaught_handler=handler
+        topology, topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=300, uncaught_handler=asked
     ) as harness:
         await harness.produce("in", "k", "v", 0)
         await harness.kit.clock.advance(60)

@@ -18,7 +18,7 @@ from ks_actors.records import Batch
 from ks_actors.runtime import InstanceState
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness, TopologyTestDriver, run_app
-from tests.runtime.helpers import in_app
+from tests.runtime.helpers import Asked, in_app
 from tests.waiting import soon
 
 TOPICS = {"in": 1, "out": 1}
@@ -67,16 +67,12 @@ async def ended(harness: AppHarness) -> None:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_an_error_that_is_no_exception_goes_to_the_uncaught_handler_and_names_its_record(function: Callable[[str], Any]) -> None:
     """As in Kafka Streams, where the exception handlers are not asked about a Throwable that is no Exception, and the app's end has it."""
-    asked: list[Exception] = []
+    asked = Asked(UncaughtResponse.SHUTDOWN_CLIENT)
     decided: list[Exception] = []
 
     def resume(_context: Any, _record: Any, error: Exception) -> HandlerResponse:
         decided.append(error)
         return HandlerResponse.RESUME
-
-    def shut_down(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.SHUTDOWN_CLIENT
 
     async def test(harness: AppHarness) -> None:
         await harness.produce("in", "a", "good")
@@ -92,7 +88,7 @@ def test_an_error_that_is_no_exception_goes_to_the_uncaught_handler_and_names_it
         assert decided == []
 
     with pytest.raises(ProcessingFailed, match="index out of bounds"):
-        run_app(test, mapped(function), topics=TOPICS, uncaught_handler=shut_down, processing_exception_handler=resume)
+        run_app(test, mapped(function), topics=TOPICS, uncaught_handler=asked, processing_exception_handler=resume)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -23,6 +23,7 @@ from tests.runtime.helpers import (
     EOS,
     STRINGS,
     STRINGS_OUT,
+    Asked,
     Bomb,
     Load,
     by_key,
@@ -32,14 +33,11 @@ from tests.runtime.helpers import (
     feed_all,
     in_app,
     in_virtual_time,
+    replace,
 )
 from tests.waiting import until
 
 TOPICS = {"in": 1, "out": 1}
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 def limit(size: int) -> None:
@@ -312,15 +310,11 @@ async def test_state_that_is_ahead_of_its_changelog_is_wiped(harness: AppHarness
 @in_virtual_time
 async def test_the_size_of_a_late_topic_that_cannot_be_found_out() -> None:
     """When the log cannot say how many partitions a topic has, the commit fails by that, and is repeated."""
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER
+    asked = Asked()
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to(lambda key, value, context: "late", STRINGS_OUT)
-    async with AppHarness(builder.build(), topics={"in": 1}, processing_guarantee=EOS, uncaught_handler=handler) as harness:
+    async with AppHarness(builder.build(), topics={"in": 1}, processing_guarantee=EOS, uncaught_handler=asked) as harness:
         await harness.log.create_topics([NewTopic("late", 3)])
         harness.fail("describe_topics", LogError("away"))
         await feed_all(harness, "in", [TestRecord(f"k{number}", "v", 0) for number in range(20)])

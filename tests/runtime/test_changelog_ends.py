@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors import ProductionFailed, UncaughtResponse
+from ks_actors import ProductionFailed
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.runtime.commit import ChangelogEnds
 from ks_actors.runtime.messages import Written
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import by_key, counting, feed_all, in_app, in_virtual_time
+from tests.runtime.helpers import Asked, by_key, counting, feed_all, in_app, in_virtual_time
 from tests.runtime.test_restoring import records
 
 CHANGELOG = "app-counts-changelog"
@@ -38,13 +38,9 @@ async def test_a_changelog_that_is_made_anew_ends_the_app(harness: AppHarness, g
 @in_virtual_time
 async def test_a_handler_may_go_on_with_a_changelog_that_was_made_anew(guarantee: str) -> None:
     """It is asked once, and the state of the app is as it was."""
-    asked: list[Exception] = []
+    asked = Asked()
 
-    def note(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER
-
-    async with AppHarness(counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=note) as harness:
+    async with AppHarness(counting(), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, uncaught_handler=asked) as harness:
         await make_anew(harness)
         await feed_all(harness, "in", records("a", "b"))
         assert [type(error) for error in asked] == [ProductionFailed]

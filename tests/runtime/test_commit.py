@@ -28,18 +28,14 @@ from ks_actors import (
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, TopicPartition, TransactionalProducer, TransactionScope
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.processors import PunctuationType
-from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing._connection import Connection
 from ks_actors.topology import Topology
-from tests.runtime.helpers import ALOS, EOS, Bomb, Load, by_key, check_counts, counting, echo, feed, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Asked, Bomb, Load, by_key, check_counts, counting, echo, feed, in_app, in_virtual_time, replace
 
 FOREVER = 1_000_000
 IN = TopicPartition("in", 0)
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 def committed(harness: AppHarness) -> dict[TopicPartition, int]:
@@ -234,14 +230,10 @@ async def test_a_transaction_holds_the_records_of_its_offsets() -> None:
 @in_virtual_time
 async def test_a_commit_that_fails_is_rolled_back(operation: Operation, guarantee: str) -> None:
     """The handler decides; with REPLACE_WORKER the app goes back to the last commit, does all since then again, and results are exact."""
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER
+    asked = Asked()
 
     async with AppHarness(
-        counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=handler
+        counting("in_memory"), topics={"in": 1, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=200, uncaught_handler=asked
     ) as harness:
         load = Load(harness, Random(1))
         await load.through(50)

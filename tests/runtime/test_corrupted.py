@@ -10,19 +10,14 @@ import pytest
 
 from ks_actors import LogError, LogTimeout
 from ks_actors.log.embedded._faults import Operation
-from ks_actors.runtime import UncaughtResponse
 from ks_actors.state import SharedResources, write_checkpoint
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, by_key, counting, feed_all, in_virtual_time
+from tests.runtime.helpers import EOS, by_key, counting, feed_all, in_virtual_time, replace
 from tests.runtime.test_restoring import Heard, records
 
 TOPICS = {"in": 2, "out": 1}
 KEYS = tuple(f"k{number}" for number in range(200))
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 @pytest.mark.parametrize("after", [False, True])

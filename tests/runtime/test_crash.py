@@ -9,19 +9,14 @@ import pytest
 
 from ks_actors import LogError, StorageFull, TransactionAborted
 from ks_actors.log.embedded._faults import Operation
-from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import Load, check_counts, counting, in_app, in_virtual_time, replace
 from tests.state.sqlite_engine import SqliteEngine
 
 pytestmark = pytest.mark.unmeasured
 
 STEPS: tuple[Operation, ...] = ("send", "commit", "commit_offsets", "abort", "fetch", "committed", "end_offsets", "begin_offsets", "delete_records")
 ENDS = {"send", "commit", "commit_offsets", "abort"}
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 async def crash_now_and_then(harness: AppHarness, load: Load, random: Random, *, crashes: int) -> None:

@@ -12,9 +12,8 @@ import pytest
 from ks_actors import LogError, Processor, QueryFailed, Record, Topology, TransactionAborted, serdes, stores
 from ks_actors.log import IsolationLevel
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
-from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import ALOS, EOS, Load, by_key, check_counts, feed, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Asked, Load, by_key, check_counts, feed, in_app, in_virtual_time, replace
 from tests.state.test_custom import KINDS, InMemory, OnDisk, Transactional
 from tests.waiting import until
 
@@ -50,10 +49,6 @@ def counting(kind: type[InMemory], processor: type[Counts] = Counts) -> Topology
     topology.add_state_store(stores.key_value("ours", serdes.STRING, serdes.LONG, type="rocksdb"), "counts")
     topology.add_sink("sink", "out", "counts", key=serdes.STRING, value=serdes.LONG)
     return topology
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,15 +150,11 @@ async def test_after_failures_the_app_goes_on_with_all_its_tasks(guarantee: str,
 @in_virtual_time
 async def test_a_commit_that_fails_while_records_come_is_done_again_soon(seed: int, kind: type[InMemory], replacing: bool) -> None:
     """Where a store cannot go back, its task is opened anew; no worker that stands still is waited for or asked."""
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER
+    asked = Asked()
 
     options: dict[str, Any] = {"topics": {"in": 4, "out": 1}, "num_workers": 2, "commit_interval_ms": 100}
     if replacing:
-        options["uncaught_handler"] = handler
+        options["uncaught_handler"] = asked
     async with AppHarness(counting(kind), seed=seed, processing_guarantee=EOS, **options) as harness:
         load = Load(harness, Random(seed))
         for _ in range(4):
@@ -204,7 +195,7 @@ class Count(Query[int]):
     """The number of keys."""
 
 
-class Asked(Transactional):
+class Queried(Transactional):
     """It can be asked for a key by Kafka Streams' query, and for its size by one of its own."""
 
     def query(self, query: Any, *, committed: bool) -> Any:
@@ -218,7 +209,7 @@ class Asked(Transactional):
         return NotImplemented
 
 
-@in_app(counting(Asked), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=3_600_000, transaction_timeout_ms=3_600_000)
+@in_app(counting(Queried), topics={"in": 1, "out": 1}, processing_guarantee=EOS, commit_interval_ms=3_600_000, transaction_timeout_ms=3_600_000)
 async def test_a_store_answers_queries_of_its_own(harness: AppHarness) -> None:
     """With the position of its last commit, or that of the task when it has changed since; errors and unknown queries are typed results."""
 

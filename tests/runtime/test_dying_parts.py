@@ -16,7 +16,7 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import STRINGS, STRINGS_OUT, Load, counting, feed, in_app, in_virtual_time
+from tests.runtime.helpers import STRINGS, STRINGS_OUT, Asked, Load, counting, feed, in_app, in_virtual_time, replace
 
 pytestmark = pytest.mark.unmeasured
 
@@ -29,10 +29,6 @@ def child(harness: AppHarness, name: str) -> Any:
     instance = harness.app._instance
     assert instance is not None
     return next(ref for ref in instance.ctx.children if ref.path.endswith(f"/{name}"))
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 class Strange:
@@ -151,14 +147,10 @@ class Broken:
 async def test_state_that_cannot_be_written(guarantee: str, method: str, times: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unwritable state ends the app, or its tasks begin anew from the log, as the handler says; results are those of the guarantee."""
     broken = Broken(monkeypatch, method)
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT
+    asked = Asked(UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT)
 
     async with AppHarness(
-        counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000
+        counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=asked, commit_interval_ms=1000
     ) as harness:
         load = Load(harness, Random(1))
         await load.through(100)

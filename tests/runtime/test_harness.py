@@ -14,7 +14,7 @@ from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, explore_app, run_app
 from ks_actors.testing._disk import copy_as_is
-from tests.runtime.helpers import EOS, Bomb, Load, by_key, counting, echo, feed, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Asked, Bomb, Load, by_key, counting, echo, feed, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 2, "out": 1}
@@ -107,13 +107,9 @@ async def test_ordered_failures_are_for_the_app_alone(harness: AppHarness) -> No
 @in_virtual_time
 async def test_an_ordered_failure_of_a_fetch_meets_one_that_waits() -> None:
     """A fetch that waits for records when the failure is ordered is the next call: it fails at once, and the app sees it."""
-    errors: list[Exception] = []
+    errors = Asked(UncaughtResponse.SHUTDOWN_CLIENT)
 
-    def note(error: Exception) -> UncaughtResponse:
-        errors.append(error)
-        return UncaughtResponse.SHUTDOWN_CLIENT
-
-    async with AppHarness(echo(), topics=TOPICS, uncaught_handler=note, poll_ms=60_000) as harness:
+    async with AppHarness(echo(), topics=TOPICS, uncaught_handler=errors, poll_ms=60_000) as harness:
         await harness.kit.clock.advance(10)
         before = asyncio.get_running_loop().time()
         harness.fail("fetch", StorageFull("no room"))

@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 
 from ks_actors import LogError, TaskMigrated
-from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, in_app, in_virtual_time, replace
 
 pytestmark = pytest.mark.unmeasured
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 def tasks(harness: AppHarness) -> set[str]:

@@ -13,8 +13,8 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness, run_app
 from tests.examples_of import examples
-from tests.runtime.helpers import Load, counting, feed, in_virtual_time
-from tests.runtime.test_dying_parts import Broken, Strange, child, replace
+from tests.runtime.helpers import Asked, Load, counting, feed, in_virtual_time, replace
+from tests.runtime.test_dying_parts import Broken, Strange, child
 
 pytestmark = pytest.mark.unmeasured
 
@@ -37,14 +37,10 @@ async def test_writing_to_disk_may_fail_at_any_step(guarantee: str, goes_on: boo
             yield
 
     monkeypatch.setattr(TaskStores, "flush_steps", flush_steps)
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT
+    asked = Asked(UncaughtResponse.REPLACE_WORKER if goes_on else UncaughtResponse.SHUTDOWN_CLIENT)
 
     async with AppHarness(
-        counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=handler, commit_interval_ms=1000
+        counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, uncaught_handler=asked, commit_interval_ms=1000
     ) as harness:
         load = Load(harness, Random(1), keys=500)
         await load.through(1000)

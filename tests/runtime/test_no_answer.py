@@ -16,7 +16,7 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.embedded._faults import Operation
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import ALOS, EOS, Load, check_counts, counting, feed, in_app, in_virtual_time
+from tests.runtime.helpers import ALOS, EOS, Asked, Load, check_counts, counting, feed, in_app, in_virtual_time
 
 TOPICS = {"in": 4, "out": 1}
 OUTAGE_S = 240
@@ -76,11 +76,7 @@ def test_an_app_goes_on_after_four_minutes_without_an_answer(guarantee: str, ope
 @pytest.mark.parametrize(("guarantee", "operation"), RUNNING)
 def test_calls_that_time_out_are_made_again(guarantee: str, operation: Operation) -> None:
     """For any request of an app, LogTimeout is no answer: it is repeated, and no handler gets the error."""
-    asked: list[Exception] = []
-
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.SHUTDOWN_CLIENT
+    asked = Asked(UncaughtResponse.SHUTDOWN_CLIENT)
 
     async def test(harness: AppHarness) -> None:
         load = Load(harness, Random(1))
@@ -92,7 +88,7 @@ def test_calls_that_time_out_are_made_again(guarantee: str, operation: Operation
         await load.check(guarantee)
         assert asked == []
 
-    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, uncaught_handler=handler)
+    run_app(test, counting(), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, uncaught_handler=asked)
 
 
 @pytest.mark.parametrize("operation", STARTING)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from ks_actors import NotRunning
-from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
 from ks_actors.runtime.stores import _state_manager
 from ks_actors.testing import AppHarness, TestRecord, _harness, run_app
-from tests.runtime.helpers import EOS, Load, check_counts, counting, in_virtual_time
+from tests.runtime.helpers import EOS, Load, check_counts, counting, in_virtual_time, replace
 from tests.runtime.outages import ANSWER_LATER, LATER, Line, Weather, check_disk, check_memory
 
 pytestmark = pytest.mark.unmeasured
@@ -25,10 +25,6 @@ KEYS = [f"k{number}" for number in range(24)]
 HAPPENINGS = ("nothing", "lost", "close", "close and lost", "close and lost", "kill", "kill and wipe")
 # Until all transactions that nobody ends have timed out.
 LONGEST = 120
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 class Storm:

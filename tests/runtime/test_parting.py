@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from ks_actors import UncaughtResponse
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import in_virtual_time
+from tests.runtime.helpers import Asked, in_virtual_time
 from tests.runtime.test_separate_commits import Calls, committed_after, side_by_side
 
 PARTITIONS = 4
@@ -94,7 +93,7 @@ async def test_a_membership_that_is_lost_meanwhile_loses_nothing(loses: str, gua
 @in_virtual_time
 async def test_a_call_that_does_not_end_keeps_its_task_for_max_drain_ms(guarantee: str) -> None:
     """The task fails alone after that time, and moves without the call, which the other member makes again."""
-    errors: list[Exception] = []
+    errors = Asked()
     stuck = ["slow-0", "slow-1", "slow-2", "slow-3"]
 
     async def slow(value: str) -> str:
@@ -103,12 +102,8 @@ async def test_a_call_that_does_not_end_keeps_its_task_for_max_drain_ms(guarante
             await asyncio.get_running_loop().create_future()
         return value
 
-    def note(error: Exception) -> UncaughtResponse:
-        errors.append(error)
-        return UncaughtResponse.REPLACE_WORKER
-
     async with AppHarness(
-        side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, max_drain_ms=2_000, uncaught_handler=note, **settings(guarantee)
+        side_by_side(Calls(lambda: 0.001), slow), topics=TOPICS, max_drain_ms=2_000, uncaught_handler=errors, **settings(guarantee)
     ) as harness:
         await call_slowly(harness)
         async with harness.another(client_id="other") as other:

@@ -11,9 +11,9 @@ import pytest
 from ks_actors import ProcessingFailed
 from ks_actors.lifecycle._backoff import TaskBackoff
 from ks_actors.records._task_id import TaskId
-from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime import InstanceState
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import by_key, counting, echo, in_virtual_time
+from tests.runtime.helpers import by_key, counting, echo, in_virtual_time, replace
 
 
 class Poison:
@@ -31,10 +31,6 @@ class Poison:
     def rests(self, value: str) -> list[float]:
         times = self.times[value]
         return [round(after - before, 1) for before, after in pairwise(times)]
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 @pytest.mark.parametrize("workers", [1, 3])

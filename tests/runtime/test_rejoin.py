@@ -17,7 +17,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.instance import _wiring
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, Load, check_counts, counting, echo, feed, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Asked, Load, check_counts, counting, echo, feed, in_app, in_virtual_time
 from tests.waiting import until
 
 TOPICS = {"in": 2, "out": 1}
@@ -62,13 +62,9 @@ async def test_a_failure_that_stays_does_not_spin(harness: AppHarness, guarantee
 @in_virtual_time
 async def test_a_transaction_that_is_refused_again_and_again_does_not_spin(operation: str) -> None:
     """A log that cannot end transactions has the tasks begun anew at longer and longer intervals."""
-    asked: list[Exception] = []
+    asked = Asked()
 
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER
-
-    async with AppHarness(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=handler) as harness:
+    async with AppHarness(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS, uncaught_handler=asked) as harness:
         load = Load(harness, Random(1))
         harness.fail(operation, LogError("away"), 100_000)  # type: ignore[arg-type]  # one of two
         await load.send(50)

@@ -17,7 +17,7 @@ from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 from tests.examples_of import examples
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, check_counts, in_virtual_time
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, STRINGS_OUT, Asked, check_counts, in_virtual_time
 
 TOPICS = {"quick": 2, "slow": 2, "plain": 1, "quick-out": 1, "slow-out": 1, "plain-out": 1}
 SELDOM: dict[str, Any] = {"commit_interval_ms": 3_600_000, "transaction_timeout_ms": 3_600_000}
@@ -135,7 +135,7 @@ async def test_offsets_of_others_are_committed_while_calls_are_in_flight(guarant
 @in_virtual_time
 async def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) -> None:
     """After max_drain_ms the task of a call that does not end is rolled back alone, with its output; no call of another is made again."""
-    errors: list[Exception] = []
+    errors = Asked()
     quick = Calls(lambda: 0.001)
     stuck = ["stuck"]
 
@@ -145,12 +145,8 @@ async def test_calls_that_do_not_end_fail_their_own_task_only(guarantee: str) ->
             await asyncio.get_running_loop().create_future()
         return value
 
-    def note(error: Exception) -> UncaughtResponse:
-        errors.append(error)
-        return UncaughtResponse.REPLACE_WORKER
-
     async with AppHarness(
-        side_by_side(quick, slow), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=700, uncaught_handler=note
+        side_by_side(quick, slow), topics=TOPICS, processing_guarantee=guarantee, commit_interval_ms=100, max_drain_ms=700, uncaught_handler=errors
     ) as harness:
         for value in ("first", "stuck", "third"):
             await harness.produce("slow", value, value, partition=0)

@@ -18,16 +18,12 @@ from ks_actors.runtime.stores._restore_limits import Limits
 from ks_actors.runtime.stores._restorer import Restorer
 from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness
-from tests.runtime.helpers import EOS, Load, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, Asked, Load, counting, echo, in_app, in_virtual_time, replace
 from tests.runtime.standing import Heard, active, all_caught_up, check_places, contents, keeper, other, settled, standing, stores_of
 
 pytestmark = pytest.mark.unmeasured
 
 TOPICS = {"in": 4, "out": 1}
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 class Gate:
@@ -254,7 +250,7 @@ async def test_a_standby_that_is_damaged_on_disk_is_wiped_alone(harness: AppHarn
 @in_virtual_time
 async def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """When its database turns out to be damaged while it is written, the standby begins anew; no handler is asked, and nothing else is disturbed."""
-    asked: list[Exception] = []
+    asked = Asked(UncaughtResponse.SHUTDOWN_CLIENT)
     broken: set[TaskStores] = set()
     real = TaskStores.flush_steps
 
@@ -266,11 +262,7 @@ async def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypa
 
     monkeypatch.setattr(TaskStores, "flush_steps", flush_steps)
 
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.SHUTDOWN_CLIENT
-
-    async with AppHarness(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler) as harness:
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=asked) as harness:
         load = Load(harness, Random(4), keys=60)
         async with other(harness) as second:
             await load.through(300)
@@ -292,7 +284,7 @@ async def test_a_standby_that_cannot_be_written_any_more_is_wiped_alone(monkeypa
 async def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A standby that there is no room for is as much an error as a task; told to go on, the instance has it again when there is."""
     left = 0
-    asked: list[Exception] = []
+    asked = Asked()
     real = TaskStores.open
 
     def open_stores(stores: TaskStores) -> None:
@@ -304,12 +296,8 @@ async def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatc
 
     monkeypatch.setattr(TaskStores, "open", open_stores)
 
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.REPLACE_WORKER
-
     async with AppHarness(
-        counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=handler
+        counting("rocksdb"), topics=TOPICS, num_standby_replicas=1, processing_guarantee=guarantee, uncaught_handler=asked
     ) as harness:
         load = Load(harness, Random(5))
         await load.through(100)
@@ -332,13 +320,9 @@ async def test_a_disk_that_is_full_is_for_the_handler(guarantee: str, monkeypatc
 async def test_a_log_that_fails_while_standing_by_is_asked_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Standbys rest, longer and longer, and go on; tasks are processed all the time, and nobody is asked."""
     gate = Gate(monkeypatch)
-    asked: list[Exception] = []
+    asked = Asked(UncaughtResponse.SHUTDOWN_CLIENT)
 
-    def handler(error: Exception) -> UncaughtResponse:
-        asked.append(error)
-        return UncaughtResponse.SHUTDOWN_CLIENT
-
-    async with AppHarness(counting("in_memory"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=handler) as harness:
+    async with AppHarness(counting("in_memory"), topics=TOPICS, num_standby_replicas=1, uncaught_handler=asked) as harness:
         load = Load(harness, Random(6), keys=40)
         async with other(harness) as second:
             await load.through(100)

@@ -11,11 +11,11 @@ import pytest
 from ks_actors import Processor, QueryFailed, Record, TaskId, serdes, stores
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows
 from ks_actors.query import FailureReason
-from ks_actors.runtime import InstanceState, UncaughtResponse
+from ks_actors.runtime import InstanceState
 from ks_actors.runtime.output import _collector
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, STRINGS, Load, check_counts, counting, echo, in_app, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, Load, check_counts, counting, echo, in_app, in_virtual_time, replace
 from tests.runtime.standing import Heard, active, all_caught_up, check_places, contents, engines_of, keeper, other, settled, standing, stores_of
 from tests.state.sqlite_engine import SqliteEngine
 
@@ -24,10 +24,6 @@ pytestmark = pytest.mark.unmeasured
 TOPICS = {"in": 4, "out": 1}
 ALL = {"0_0", "0_1", "0_2", "0_3"}
 STORES = ("rocksdb", "in_memory", SqliteEngine)
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 # --- who has what ---------------------------------------------------------------------------------------------------------------

@@ -11,16 +11,12 @@ import pytest
 from ks_actors import ProcessingFailed
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
-from tests.runtime.helpers import Bomb, Load, by_key, counting, echo, feed, in_app, in_virtual_time, states
+from tests.runtime.helpers import Bomb, Load, by_key, counting, echo, feed, in_app, in_virtual_time, replace, states
 from tests.waiting import until
 
 pytestmark = pytest.mark.unmeasured
 
 MIB = 1 << 20
-
-
-def replace(_: Exception) -> UncaughtResponse:
-    return UncaughtResponse.REPLACE_WORKER
 
 
 def lose(_: Exception) -> UncaughtResponse:
