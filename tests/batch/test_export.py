@@ -8,7 +8,8 @@ import enum
 import re
 import threading
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -85,19 +86,26 @@ def at(time_ms: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-def with_app(directory: Path, look: Callable[[App, Callable[..., Any]], Any], *, run: bool = True) -> Any:
-    async def main() -> Any:
-        async with EmbeddedLog() as log:
-            await log.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
-            await fill(log, TOPICS, [*WORDS, *RATES, ("names", b"a", b"Ann", 5), ("stray", b"\xff", b"\xfe", 7), ("orders-eu", b"k", b"1", 9)])
-            app = App(topology(), StreamsConfig(application_id="app", state_dir=directory / "state"), log=log)
-            if not run:
-                return await look(app, rows_of(directory))
-            async with app:
-                await app.wait_until_caught_up()
-                return await look(app, rows_of(directory))
+@asynccontextmanager
+async def an_app(directory: Path) -> AsyncIterator[App]:
+    async with EmbeddedLog() as log:
+        await log.create_topics([NewTopic(name, count) for name, count in TOPICS.items()])
+        await fill(log, TOPICS, [*WORDS, *RATES, ("names", b"a", b"Ann", 5), ("stray", b"\xff", b"\xfe", 7), ("orders-eu", b"k", b"1", 9)])
+        yield App(topology(), StreamsConfig(application_id="app", state_dir=directory / "state"), log=log)
 
-    return asyncio.run(main())
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    """An app that runs and has processed all."""
+    async with an_app(tmp_path) as made, made:
+        await made.wait_until_caught_up()
+        yield made
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+    """Return the function that reads files of an export."""
+    return rows_of(tmp_path)
 
 
 def rows_of(directory: Path) -> Callable[..., list[dict[str, Any]]]:
@@ -108,64 +116,52 @@ def rows_of(directory: Path) -> Callable[..., list[dict[str, Any]]]:
     return read
 
 
-def test_tables_are_typed_rows(tmp_path: Path) -> None:
+async def test_tables_are_typed_rows(app: App, read: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
     """The last value of each key, in the types of its serde; windows and sessions have columns of their own."""
-
-    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
-        assert await app.export(tmp_path / "out", tables=["totals", "hours", "visits", "names"]) == {"totals": 2, "hours": 2, "visits": 2, "names": 1}
-        assert sorted(read("totals", "key", "timestamp", "value"), key=lambda row: row["key"]) == [
-            {
-                "key": "a",
-                "timestamp": at(3),
-                "value": {"count": 3, "longest": {"_1": 5, "_2": "horse"}, "parts": [("b", 0.5), ("h", 0.5), ("o", 0.5)], "last": "ox"},
-            },
-            {"key": "b", "timestamp": at(1), "value": {"count": 1, "longest": {"_1": 3, "_2": "cat"}, "parts": [("c", 0.5)], "last": "cat"}},
-        ]
-        windows = sorted(read("hours", "key", "window_start", "window_end", "value"), key=lambda row: row["key"])
-        assert windows[0] == {"key": "a", "window_start": at(0), "window_end": at(1_000), "value": 3}
-        sessions = sorted(read("visits", "key", "window_start", "window_end", "value"), key=lambda row: row["key"])
-        assert sessions[0] == {"key": "a", "window_start": at(0), "window_end": at(3), "value": 3}
-        assert read("names") == [{"partition": 0, "timestamp": at(5), "key": "a", "value": "Ann"}]
-
-    with_app(tmp_path, look)
+    assert await app.export(tmp_path / "out", tables=["totals", "hours", "visits", "names"]) == {"totals": 2, "hours": 2, "visits": 2, "names": 1}
+    assert sorted(read("totals", "key", "timestamp", "value"), key=lambda row: row["key"]) == [
+        {
+            "key": "a",
+            "timestamp": at(3),
+            "value": {"count": 3, "longest": {"_1": 5, "_2": "horse"}, "parts": [("b", 0.5), ("h", 0.5), ("o", 0.5)], "last": "ox"},
+        },
+        {"key": "b", "timestamp": at(1), "value": {"count": 1, "longest": {"_1": 3, "_2": "cat"}, "parts": [("c", 0.5)], "last": "cat"}},
+    ]
+    windows = sorted(read("hours", "key", "window_start", "window_end", "value"), key=lambda row: row["key"])
+    assert windows[0] == {"key": "a", "window_start": at(0), "window_end": at(1_000), "value": 3}
+    sessions = sorted(read("visits", "key", "window_start", "window_end", "value"), key=lambda row: row["key"])
+    assert sessions[0] == {"key": "a", "window_start": at(0), "window_end": at(3), "value": 3}
+    assert read("names") == [{"partition": 0, "timestamp": at(5), "key": "a", "value": "Ann"}]
 
 
-def test_a_versioned_table_has_the_latest_versions(tmp_path: Path) -> None:
+async def test_a_versioned_table_has_the_latest_versions(app: App, read: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
     """By their times, also where older puts and deletes came later; of one time the last."""
-
-    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
-        assert await app.export(tmp_path / "out", tables=["history"]) == {"history": 3}
-        found = {row["key"]: (row["value"], row["timestamp"]) for row in read("history")}
-        assert found == {"late": ("new", at(200)), "kept": ("new", at(200)), "twice": ("two", at(100))}
-
-    with_app(tmp_path, look)
+    assert await app.export(tmp_path / "out", tables=["history"]) == {"history": 3}
+    found = {row["key"]: (row["value"], row["timestamp"]) for row in read("history")}
+    assert found == {"late": ("new", at(200)), "kept": ("new", at(200)), "twice": ("two", at(100))}
 
 
-def test_the_progress_of_each_partition_is_told(tmp_path: Path) -> None:
+async def test_the_progress_of_each_partition_is_told(app: App, read: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
     """At its start and its end, on the app's event loop; an error that the callee raises ends the export."""
+    told: list[ExportProgress] = []
 
-    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
-        told: list[ExportProgress] = []
+    def progress(seen: ExportProgress) -> None:
+        assert asyncio.get_running_loop() is loop
+        told.append(seen)
 
-        def progress(seen: ExportProgress) -> None:
-            assert asyncio.get_running_loop() is loop
-            told.append(seen)
+    loop = asyncio.get_running_loop()
+    await app.export(tmp_path / "out", topics=["words"], tables=["totals"], progress=progress)
+    for name, records in (("totals", 2), ("words", 4)):
+        seen = [one for one in told if one.name == name]
+        assert [one.offset for one in seen if not one.done] == [one.start for one in seen if one.start < one.end and one.offset == one.start]
+        assert {one.partition for one in seen if one.done} == {one.partition for one in seen}
+        assert sum(max(one.records for one in seen if one.partition == number) for number in {one.partition for one in seen}) == records
 
-        loop = asyncio.get_running_loop()
-        await app.export(tmp_path / "out", topics=["words"], tables=["totals"], progress=progress)
-        for name, records in (("totals", 2), ("words", 4)):
-            seen = [one for one in told if one.name == name]
-            assert [one.offset for one in seen if not one.done] == [one.start for one in seen if one.start < one.end and one.offset == one.start]
-            assert {one.partition for one in seen if one.done} == {one.partition for one in seen}
-            assert sum(max(one.records for one in seen if one.partition == number) for number in {one.partition for one in seen}) == records
+    def angry(seen: ExportProgress) -> None:
+        raise ValueError(seen.name)
 
-        def angry(seen: ExportProgress) -> None:
-            raise ValueError(seen.name)
-
-        with pytest.raises(ValueError, match="words"):
-            await app.export(tmp_path / "out", topics=["words"], progress=angry)
-
-    with_app(tmp_path, look)
+    with pytest.raises(ValueError, match="words"):
+        await app.export(tmp_path / "out", topics=["words"], progress=angry)
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -217,54 +213,42 @@ def test_progress_is_told_each_second(tmp_path: Path) -> None:
     assert {one.name for one in told} == {"words"}
 
 
-def test_topics_are_all_their_records(tmp_path: Path) -> None:
+async def test_topics_are_all_their_records(app: App, read: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
     """By the serdes of the nodes that read or write them; those of strangers, and with `raw` all, stay bytes."""
-
-    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
-        found = await app.export(tmp_path / "out", topics=["words", "totals-out", "hours-out", "stray"])
-        assert found == {"words": 4, "totals-out": 4, "hours-out": 4, "stray": 1}
-        assert sorted((row["timestamp"], row["key"], row["value"]) for row in read("words")) == [
-            (at(time), key.decode(), value.decode()) for _, key, value, time in WORDS
-        ]
-        assert {row["offset"] for row in read("words")} <= set(range(4))
-        assert max(row["value"]["count"] for row in read("totals-out")) == 3
-        assert read("hours-out")[0]["key"] == {"key": read("hours-out")[0]["key"]["key"], "start": at(0), "end": at(1_000)}
-        assert read("stray") == [{"partition": 0, "offset": 0, "timestamp": at(7), "key": b"\xff", "value": b"\xfe", "headers": []}]
-        assert await app.export(tmp_path / "out", topics=["words"], raw=True) == {"words": 4}
-        assert {row["key"] for row in read("words")} == {b"a", b"b"}
-        assert not list((tmp_path / "out").rglob("*.part"))
-
-    with_app(tmp_path, look)
+    found = await app.export(tmp_path / "out", topics=["words", "totals-out", "hours-out", "stray"])
+    assert found == {"words": 4, "totals-out": 4, "hours-out": 4, "stray": 1}
+    assert sorted((row["timestamp"], row["key"], row["value"]) for row in read("words")) == [
+        (at(time), key.decode(), value.decode()) for _, key, value, time in WORDS
+    ]
+    assert {row["offset"] for row in read("words")} <= set(range(4))
+    assert max(row["value"]["count"] for row in read("totals-out")) == 3
+    assert read("hours-out")[0]["key"] == {"key": read("hours-out")[0]["key"]["key"], "start": at(0), "end": at(1_000)}
+    assert read("stray") == [{"partition": 0, "offset": 0, "timestamp": at(7), "key": b"\xff", "value": b"\xfe", "headers": []}]
+    assert await app.export(tmp_path / "out", topics=["words"], raw=True) == {"words": 4}
+    assert {row["key"] for row in read("words")} == {b"a", b"b"}
+    assert not list((tmp_path / "out").rglob("*.part"))
 
 
-def test_topics_of_a_pattern_have_the_types_of_its_serdes(tmp_path: Path) -> None:
+async def test_topics_of_a_pattern_have_the_types_of_its_serdes(read: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
     """As those have that a source names."""
-
-    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
+    async with an_app(tmp_path) as app:
         assert await app.export(tmp_path / "out", topics=["orders-eu"]) == {"orders-eu": 1}
-        assert read("orders-eu", "key", "value") == [{"key": "k", "value": 1}]
-
-    with_app(tmp_path, look, run=False)
+    assert read("orders-eu", "key", "value") == [{"key": "k", "value": 1}]
 
 
-def test_times_that_no_reader_can_show_are_null(tmp_path: Path) -> None:
+async def test_times_that_no_reader_can_show_are_null(app: App, read: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
     """Such are the end of an unlimited window, raw or not, and timestamps after the year 9999."""
-
-    async def look(app: App, read: Callable[..., list[dict[str, Any]]]) -> None:
-        for raw in (False, True):
-            assert await app.export(tmp_path / "out", tables=["forever"], raw=raw) == {"forever": 2}
-            assert [(row["window_start"], row["window_end"]) for row in read("forever")] == [(at(0), None)] * 2
-
-    with_app(tmp_path, look)
+    for raw in (False, True):
+        assert await app.export(tmp_path / "out", tables=["forever"], raw=raw) == {"forever": 2}
+        assert [(row["window_start"], row["window_end"]) for row in read("forever")] == [(at(0), None)] * 2
     columns = TopicColumns(pa.schema([("timestamp", pa.timestamp("us", "UTC"))]), None, None)
     found = columns.of(Batch([None] * 3, [b"v"] * 3, [1, -1, (1 << 63) - 1]), LogRange("t", 0, 0, 3))
     assert found.to_pylist() == [{"timestamp": at(1)}, {"timestamp": None}, {"timestamp": None}]
 
 
-def test_tables_that_cannot_be_exported_are_named(tmp_path: Path) -> None:
+async def test_tables_that_cannot_be_exported_are_named(tmp_path: Path) -> None:
     """Missing names, missing changelogs, and bad data with its place; an app need not run."""
-
-    async def look(app: App, _: object) -> None:
+    async with an_app(tmp_path) as app:
         for arguments, kind, said in (
             ({}, ConfigError, "name something to export"),
             ({"tables": ["prices"]}, UnknownStore, "no table 'prices'; it has"),
@@ -279,8 +263,6 @@ def test_tables_that_cannot_be_exported_are_named(tmp_path: Path) -> None:
             with pytest.raises(kind, match=said):
                 await app.export(tmp_path / "out", **arguments)
         assert await app.export(tmp_path / "out", topics=["words"]) == {"words": 4}
-
-    with_app(tmp_path, look, run=False)
 
 
 async def test_a_log_that_somebody_else_writes_is_only_read(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ks_actors import LogTimeout, serdes
 from ks_actors.dsl import BufferConfig, EmitStrategy, Materialized, Produced, Stream, StreamsBuilder, Suppressed, TimeWindows
 from ks_actors.testing import AppHarness, run_app
 from ks_actors.topology import Topology
-from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, feed
+from tests.runtime.helpers import EOS, GUARANTEES, STRINGS, feed, in_virtual_time
 
 from .stories import GRACE, IDS, KINDS, SIZE, START, Story, expected, topology, windowed_key, wrong_in
 
@@ -21,8 +21,9 @@ LONG = 60.0
 TOPICS = {"in": 1, "out": 1}
 
 
-def _run(test: Any, made: Topology, *, guarantee: str = EOS, **more: Any) -> None:
-    run_app(test, made, wall_clock_ms=START, topics=TOPICS, processing_guarantee=guarantee, **{"commit_interval_ms": 100, **more})
+def _app(made: Topology, *, guarantee: str = EOS, **more: Any) -> AppHarness:
+    settings = {"commit_interval_ms": 100, **more}
+    return AppHarness(made, wall_clock_ms=START, topics=TOPICS, processing_guarantee=guarantee, **settings)
 
 
 async def _results(harness: AppHarness) -> dict[tuple[str, int, int], list[int]]:
@@ -49,11 +50,11 @@ def test_each_window_has_one_result_with_all_its_records(kind: str, seed: int) -
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_windows_close_when_all_keys_have_fallen_silent(kind: str, guarantee: str) -> None:
+@in_virtual_time
+async def test_windows_close_when_all_keys_have_fallen_silent(kind: str, guarantee: str) -> None:
     """An app writes the last results without another record (quix-streams #790), and nothing more."""
     rows = [("a", START + 100, 0), ("b", START + 300, 1), ("a", START + 900, 2)]
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(topology(kind, "rocksdb", IDLE), guarantee=guarantee) as harness:
         for key, time, number in rows:
             await harness.produce("in", key, str(number), time)
         await harness.kit.clock.advance(LONG)
@@ -62,16 +63,14 @@ def test_windows_close_when_all_keys_have_fallen_silent(kind: str, guarantee: st
         await harness.kit.clock.advance(LONG)
         assert await _results(harness) == found
 
-    _run(test, topology(kind, "rocksdb", IDLE), guarantee=guarantee)
-
 
 @pytest.mark.parametrize("wipe", [False, True])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_closed_stays_closed(kind: str, guarantee: str, wipe: bool) -> None:
+@in_virtual_time
+async def test_what_is_closed_stays_closed(kind: str, guarantee: str, wipe: bool) -> None:
     """A task that restarts, with or without its disk, drops and counts a record for a window that a silence has closed."""
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(topology(kind, "rocksdb", IDLE), guarantee=guarantee) as harness:
         await harness.produce("in", "a", "0", START + 100)
         await harness.kit.clock.advance(LONG)
         before = await _results(harness)
@@ -85,14 +84,12 @@ def test_what_is_closed_stays_closed(kind: str, guarantee: str, wipe: bool) -> N
         assert harness.app.metrics()["dropped-records-total"] > 0
         assert await _results(harness) == before
 
-    _run(test, topology(kind, "rocksdb", IDLE), guarantee=guarantee)
-
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_open_windows_close_after_a_restart_without_a_record(kind: str) -> None:
+@in_virtual_time
+async def test_open_windows_close_after_a_restart_without_a_record(kind: str) -> None:
     """The silence begins anew with the task, and the windows that its store has close by it."""
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(topology(kind, "in_memory", 2_000)) as harness:
         await feed(harness, "in", "a", "0", START + 100)
         await harness.app.commit()
         await harness.crash()
@@ -103,15 +100,13 @@ def test_open_windows_close_after_a_restart_without_a_record(kind: str) -> None:
         await harness.kit.clock.advance(LONG)
         assert expected(kind, [("a", START + 100, 0)]).items() <= (await _results(harness)).items()
 
-    _run(test, topology(kind, "in_memory", 2_000))
-
 
 @pytest.mark.parametrize("what", ["fetch", "end_offsets"])
-def test_a_log_that_does_not_answer_is_no_silence(what: Any) -> None:
+@in_virtual_time
+async def test_a_log_that_does_not_answer_is_no_silence(what: Any) -> None:
     """Records may wait there: nothing closes until the log has answered that there are none."""
     window = ("a", START, START + SIZE)
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(topology("tumbling", "in_memory", 5_000)) as harness:
         await feed(harness, "in", "a", "0", START + 100)
         held = harness.log.hold(what)
         await harness.kit.clock.advance(1.1)  # beyond the fetch that waits
@@ -123,13 +118,11 @@ def test_a_log_that_does_not_answer_is_no_silence(what: Any) -> None:
         await harness.kit.clock.advance(LONG)
         assert await _results(harness) == {window: [0, 1]}
 
-    _run(test, topology("tumbling", "in_memory", 5_000))
 
-
-def test_a_log_that_is_away_for_long_ends_no_idle_app() -> None:
+@in_virtual_time
+async def test_a_log_that_is_away_for_long_ends_no_idle_app() -> None:
     """The end offsets are asked for again, behind `task_timeout_ms` too."""
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(topology("tumbling", "in_memory", IDLE), task_timeout_ms=500) as harness:
         await feed(harness, "in", "a", "0", START + 100)
         harness.fail("end_offsets", LogTimeout("away"), 1_000)
         await harness.kit.clock.advance(LONG)
@@ -138,10 +131,9 @@ def test_a_log_that_is_away_for_long_ends_no_idle_app() -> None:
         await harness.kit.clock.advance(LONG)
         assert await _results(harness) == {("a", START, START + SIZE): [0]}
 
-    _run(test, topology("tumbling", "in_memory", IDLE), task_timeout_ms=500)
 
-
-def test_a_call_in_flight_is_no_silence() -> None:
+@in_virtual_time
+async def test_a_call_in_flight_is_no_silence() -> None:
     """A record that an asynchronous function still has may be for a window: it stays open."""
     builder = StreamsBuilder()
 
@@ -154,8 +146,7 @@ def test_a_call_in_flight_is_no_silence() -> None:
         list, lambda _, value, ids: [*ids, int(value)], Materialized("w", serdes.STRING, IDS)
     )
     table.to_stream().to("out", Produced(windowed_key("tumbling"), IDS))
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(builder.build(), max_drain_ms=60_000) as harness:
         await harness.produce("in", "a", "0", START + 100)
         await harness.produce("in", "a", "1", START + 200)
         await harness.kit.clock.advance(19)
@@ -163,20 +154,21 @@ def test_a_call_in_flight_is_no_silence() -> None:
         await harness.kit.clock.advance(10)
         assert await _results(harness) == {("a", START, START + SIZE): [0, 1]}
 
-    _run(test, builder.build(), max_drain_ms=60_000)
-
 
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_calls_that_began_after_a_silence_hold_no_window_open(guarantee: str, order: Any) -> None:
+@in_virtual_time
+async def test_calls_that_began_after_a_silence_hold_no_window_open(guarantee: str, order: Any) -> None:
     """A function before the windows always has records in flight: the result waits for those from before the silence, and for no others."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS).map_values(_for_a_second, order=order)
     _to_windows(stream.filter(lambda key, _: not key.startswith("noise")))
-    _run(_in_noise(LONG, within=10), builder.build(), guarantee=guarantee)
+    async with _app(builder.build(), guarantee=guarantee) as harness:
+        await _in_noise(LONG, within=10)(harness)
 
 
-def test_calls_one_after_another_are_waited_for_in_turn() -> None:
+@in_virtual_time
+async def test_calls_one_after_another_are_waited_for_in_turn() -> None:
     """A record that goes from one function to the next is on its way all the time: it is in the result."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
@@ -184,17 +176,15 @@ def test_calls_one_after_another_are_waited_for_in_turn() -> None:
         stream = stream.map_values(_for_a_second)
     _to_windows(stream.filter(lambda key, _: not key.startswith("noise")))
 
-    async def test(harness: AppHarness) -> None:
-        # The second record comes to the windows later than they would close without it.
-        late = asyncio.ensure_future(_produce_at(harness, IDLE / 1000 + 2.1))
-        await _in_noise(LONG, within=25, numbers=[0, 1])(harness)
-        await late
-
     async def _produce_at(harness: AppHarness, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await harness.produce("in", "a", "1", START + 1_900)
 
-    _run(test, builder.build(), guarantee="at_least_once")
+    async with _app(builder.build(), guarantee="at_least_once") as harness:
+        # The second record comes to the windows later than they would close without it.
+        late = asyncio.ensure_future(_produce_at(harness, IDLE / 1000 + 2.1))
+        await _in_noise(LONG, within=25, numbers=[0, 1])(harness)
+        await late
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -255,7 +245,8 @@ def _in_noise(seconds: float, *, within: float, numbers: Sequence[int] = (0,)) -
     return test
 
 
-def test_records_that_do_not_reach_the_windows_are_no_activity() -> None:
+@in_virtual_time
+async def test_records_that_do_not_reach_the_windows_are_no_activity() -> None:
     """A filter before them drops all; the windows close as if nothing came."""
     builder = StreamsBuilder()
     windowed = (
@@ -267,19 +258,17 @@ def test_records_that_do_not_reach_the_windows_are_no_activity() -> None:
     )
     table = windowed.aggregate(list, lambda _, value, ids: [*ids, int(value)], Materialized("w", serdes.STRING, IDS))
     table.to_stream().to("out", Produced(windowed_key("tumbling"), IDS))
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(builder.build()) as harness:
         await harness.produce("in", "a", "0", START + 100)
         for _ in range(200):
             await harness.produce("in", "noise", "1", START + 100)
             await harness.kit.clock.advance(0.03)
         assert await _results(harness) == {("a", START, START + SIZE): [0]}
 
-    _run(test, builder.build())
-
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_updates_in_a_cache_reach_suppress_before_a_silence_ends(guarantee: str) -> None:
+@in_virtual_time
+async def test_updates_in_a_cache_reach_suppress_before_a_silence_ends(guarantee: str) -> None:
     """The result has the updates that a cache upstream keeps until the next commit."""
     builder = StreamsBuilder()
     counts = (
@@ -290,20 +279,17 @@ def test_updates_in_a_cache_reach_suppress_before_a_silence_ends(guarantee: str)
     )
     suppressed = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded(), idle_after_ms=IDLE))
     suppressed.to_stream().to("out", Produced(windowed_key("suppress"), IDS))
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(builder.build(), guarantee=guarantee, commit_interval_ms=5_000, statestore_cache_max_bytes=100_000) as harness:
         await feed(harness, "in", "a", "0", START + 100)
         await harness.produce("in", "a", "1", START + 200)
         await harness.kit.clock.advance(LONG)
         assert await _results(harness) == {("a", START, START + SIZE): [0, 1]}
 
-    _run(test, builder.build(), guarantee=guarantee, commit_interval_ms=5_000, statestore_cache_max_bytes=100_000)
 
-
-def test_an_idle_app_commits_nothing_more() -> None:
+@in_virtual_time
+async def test_an_idle_app_commits_nothing_more() -> None:
     """When all windows are closed, the app has nothing to close, nor to commit."""
-
-    async def test(harness: AppHarness) -> None:
+    async with _app(topology("tumbling", "in_memory", IDLE)) as harness:
         await harness.produce("in", "a", "0", START + 100)
         await harness.kit.clock.advance(LONG)
         harness.fail("commit", LogTimeout("nobody commits"), 1_000)
@@ -311,5 +297,3 @@ def test_an_idle_app_commits_nothing_more() -> None:
         faults = harness.log._faults._before
         assert len(faults["commit"]) == 1_000
         faults.clear()
-
-    _run(test, topology("tumbling", "in_memory", IDLE))

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
 
-from actors.testing import VirtualLoop
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import MAIN, PRODUCE, Connections, Unavailable
+from tests.runtime.helpers import in_virtual_time, provided
 
 ALL = (1, 2, 3)
 
@@ -95,115 +95,94 @@ async def told_after(client: KafkaClient, node: int) -> float:
     return asyncio.get_running_loop().time() - began
 
 
-def in_virtual_time(test: Callable[[Cluster3, KafkaClient], Awaitable[None]]) -> None:
-    async def run() -> None:
+def with_cluster(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @in_virtual_time
+    async def run(**given: Any) -> None:
         cluster = Cluster3()
         client = cluster.client()
         try:
-            await test(cluster, client)
+            await test(cluster, client, **given)
         finally:
             await client.close()
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(run())
+    return provided(test, run, 2)
 
 
-def test_a_frozen_broker_is_left_though_another_one_is_frozen_as_well() -> None:
+# The order in which brokers are asked is drawn anew each time.
+@pytest.mark.parametrize("draw", range(20))
+@with_cluster
+async def test_a_frozen_broker_is_left_though_another_one_is_frozen_as_well(cluster: Cluster3, client: KafkaClient, draw: int) -> None:
     """The client may ask the second one first, which owes it nothing yet: it does not wait for it for long."""
-
-    async def test(cluster: Cluster3, client: KafkaClient) -> None:
-        cluster.frozen, cluster.listed = {1, 2}, {3}
-        assert await told_after(client, 1) <= 10
-        assert (1, PRODUCE) in cluster.aborted
-        assert client.nodes == (3,)
-
-    # The order in which brokers are asked is drawn anew each time.
-    for _ in range(20):
-        in_virtual_time(test)
+    cluster.frozen, cluster.listed = {1, 2}, {3}
+    assert await told_after(client, 1) <= 10
+    assert (1, PRODUCE) in cluster.aborted
+    assert client.nodes == (3,)
 
 
-def test_a_broker_that_always_owes_an_answer_is_asked_all_the_same() -> None:
+@with_cluster
+async def test_a_broker_that_always_owes_an_answer_is_asked_all_the_same(cluster: Cluster3, client: KafkaClient) -> None:
     """With the others' work it may always have a request that is seconds old."""
+    cluster.frozen, cluster.listed = {1}, {3}
+    client._cluster.list({node: (f"b{node}", node) for node in (1, 3)}, 3)
+    unanswered = client._connections._unanswered
+    line = client._connections._line(("b3", 3), "other")
 
-    async def test(cluster: Cluster3, client: KafkaClient) -> None:
-        cluster.frozen, cluster.listed = {1}, {3}
-        client._cluster.list({node: (f"b{node}", node) for node in (1, 3)}, 3)
-        unanswered = client._connections._unanswered
-        line = client._connections._line(("b3", 3), "other")
+    async def busy() -> None:
+        with unanswered.until_answered(line, "OffsetCommitRequest", 0.0):
+            await asyncio.sleep(60)
 
-        async def busy() -> None:
-            with unanswered.until_answered(line, "OffsetCommitRequest", 0.0):
-                await asyncio.sleep(60)
-
-        working = asyncio.create_task(busy())
-        await asyncio.sleep(2)
-        assert await told_after(client, 1) <= 10
-        working.cancel()
-
-    in_virtual_time(test)
+    working = asyncio.create_task(busy())
+    await asyncio.sleep(2)
+    assert await told_after(client, 1) <= 10
+    working.cancel()
 
 
 @pytest.mark.parametrize("left", [{3}, {2, 3}])
-def test_a_broker_that_another_client_knows_to_be_gone_is_left_without_asking(left: set[int]) -> None:
+@with_cluster
+async def test_a_broker_that_another_client_knows_to_be_gone_is_left_without_asking(cluster: Cluster3, client: KafkaClient, left: set[int]) -> None:
     """Clients of a log share the list of brokers, and one broker that is left may be the whole list."""
-
-    async def test(cluster: Cluster3, client: KafkaClient) -> None:
-        cluster.frozen = {1, 2, 3}
-        waiting = asyncio.create_task(told_after(client, 1))
-        await asyncio.sleep(1)
-        client._cluster.list({node: (f"b{node}", node) for node in left}, 3)
-        assert await waiting <= 5
-
-    in_virtual_time(test)
+    cluster.frozen = {1, 2, 3}
+    waiting = asyncio.create_task(told_after(client, 1))
+    await asyncio.sleep(1)
+    client._cluster.list({node: (f"b{node}", node) for node in left}, 3)
+    assert await waiting <= 5
 
 
-def test_a_bootstrap_server_stays_though_the_cluster_lists_no_such_address() -> None:
+@with_cluster
+async def test_a_bootstrap_server_stays_though_the_cluster_lists_no_such_address(cluster: Cluster3, client: KafkaClient) -> None:
     """The user may name it in another way than the cluster, and it may be slow."""
-
-    async def test(cluster: Cluster3, client: KafkaClient) -> None:
-        cluster.slowness_s = 8.0
-        client._cluster.list({node: (f"b{node}", node) for node in (2, 3)}, 3)
-        client._connections._ready[-1, MAIN] = Socket(client._connections, cluster, -1, MAIN)
-        await client.send(-1, Produce())
-        assert client._connections.connected(-1, MAIN)
-
-    in_virtual_time(test)
+    cluster.slowness_s = 8.0
+    client._cluster.list({node: (f"b{node}", node) for node in (2, 3)}, 3)
+    client._connections._ready[-1, MAIN] = Socket(client._connections, cluster, -1, MAIN)
+    await client.send(-1, Produce())
+    assert client._connections.connected(-1, MAIN)
 
 
-def test_brokers_that_are_slow_stay() -> None:
+@with_cluster
+async def test_brokers_that_are_slow_stay(cluster: Cluster3, client: KafkaClient) -> None:
     """All take longer for an answer than the client waits for the list, and none of their connections is closed."""
-
-    async def test(cluster: Cluster3, client: KafkaClient) -> None:
-        cluster.slowness_s = 8.0
-        for _ in range(3):
-            await client.send(1, Produce(), channel=PRODUCE)
-        assert cluster.metadata_asked
-        assert all(client._connections.connected(node, channel) for node in ALL for channel in (MAIN, PRODUCE))
-        assert cluster.aborted == set()
-
-    in_virtual_time(test)
+    cluster.slowness_s = 8.0
+    for _ in range(3):
+        await client.send(1, Produce(), channel=PRODUCE)
+    assert cluster.metadata_asked
+    assert all(client._connections.connected(node, channel) for node in ALL for channel in (MAIN, PRODUCE))
+    assert cluster.aborted == set()
 
 
-def test_a_broker_that_is_still_listed_has_the_time_of_a_request() -> None:
+@with_cluster
+async def test_a_broker_that_is_still_listed_has_the_time_of_a_request(cluster: Cluster3, client: KafkaClient) -> None:
     """Its cluster waits for it, and so does the client; the others are asked every few seconds at most."""
-
-    async def test(cluster: Cluster3, client: KafkaClient) -> None:
-        cluster.frozen = {1}
-        assert await told_after(client, 1) == pytest.approx(30, abs=0.1)
-        assert len(cluster.metadata_asked) <= 30 / 2
-        # Bytes that the silent broker has not taken must not reach it when it goes on.
-        assert cluster.aborted == {(1, PRODUCE)}
-
-    in_virtual_time(test)
+    cluster.frozen = {1}
+    assert await told_after(client, 1) == pytest.approx(30, abs=0.1)
+    assert len(cluster.metadata_asked) <= 30 / 2
+    # Bytes that the silent broker has not taken must not reach it when it goes on.
+    assert cluster.aborted == {(1, PRODUCE)}
 
 
-def test_a_lone_broker_is_not_asked_about_itself() -> None:
+@with_cluster
+async def test_a_lone_broker_is_not_asked_about_itself(cluster: Cluster3, client: KafkaClient) -> None:
     """It could not answer."""
-
-    async def test(cluster: Cluster3, client: KafkaClient) -> None:
-        cluster.frozen = {1}
-        client._cluster.list({1: ("b1", 1)}, 1)
-        assert await told_after(client, 1) == pytest.approx(30, abs=0.1)
-        assert cluster.metadata_asked == []
-
-    in_virtual_time(test)
+    cluster.frozen = {1}
+    client._cluster.list({1: ("b1", 1)}, 1)
+    assert await told_after(client, 1) == pytest.approx(30, abs=0.1)
+    assert cluster.metadata_asked == []

@@ -27,6 +27,14 @@ STRINGS = Consumed(serdes.STRING, serdes.STRING)
 STRINGS_OUT = Produced(serdes.STRING, serdes.STRING)
 
 
+def provided(test: Callable[..., object], run: Callable[P, None], number: int = 1) -> Callable[P, None]:
+    """Let `run` stand for a test, to which it gives the first parameters itself."""
+    signature = inspect.signature(test)
+    wraps(test)(run)
+    setattr(run, "__signature__", signature.replace(parameters=[*signature.parameters.values()][number:]))  # noqa: B010 - mypy knows no such attribute
+    return run
+
+
 def in_app(
     topology: Topology | Callable[..., Topology], **options: Any
 ) -> Callable[[Callable[Concatenate[AppHarness, P], Awaitable[object]]], Callable[P, None]]:
@@ -36,15 +44,12 @@ def in_app(
     """
 
     def decorate(test: Callable[Concatenate[AppHarness, P], Awaitable[object]]) -> Callable[P, None]:
-        @wraps(test)
         def run(*args: P.args, **given: P.kwargs) -> None:
             made = topology(**{name: given[name] for name in inspect.signature(topology).parameters}) if callable(topology) else topology
             own: dict[str, Any] = {to: given[name] for name, to in SETTINGS if name in given}
             run_app(lambda harness: test(harness, *args, **given), made, **own, **options)
 
-        signature = inspect.signature(test)
-        setattr(run, "__signature__", signature.replace(parameters=[*signature.parameters.values()][1:]))  # noqa: B010 - mypy knows no such attribute
-        return run
+        return provided(test, run)
 
     return decorate
 

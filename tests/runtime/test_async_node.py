@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, cast
 
 import pytest
 
-from actors.testing import VirtualLoop
 from ks_actors.processors import AsyncOptions, Retry
 from ks_actors.processors.api._operator import Process
 from ks_actors.processors.stateless._batched import Batched
@@ -19,6 +18,7 @@ from ks_actors.task._node import NodeWork
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task.calls._async_node import AsyncNode
 from ks_actors.task.calls._batch_node import BatchNode
+from tests.runtime.helpers import in_virtual_time
 from tests.waiting import PATIENCE_S, soon
 
 
@@ -56,12 +56,8 @@ class _Node(AsyncNode):
         return self.surroundings.out
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(test)
-
-
-def test_calls_do_not_see_the_context_of_those_before_them() -> None:
+@in_virtual_time
+async def test_calls_do_not_see_the_context_of_those_before_them() -> None:
     """A context variable that a call sets is not there in the next call of the same key, which the first one's end has started."""
     variable: ContextVar[str] = ContextVar("variable", default="clean")
     seen: list[str] = []
@@ -72,17 +68,15 @@ def test_calls_do_not_see_the_context_of_those_before_them() -> None:
         await asyncio.sleep(0.01)
         return value
 
-    async def test() -> None:
-        node = _Node(call)
-        for value in "abc":
-            node.process("k", value, 0, ())
-        assert await node.finish() == [("k", "a"), ("k", "b"), ("k", "c")]
-        assert seen == ["clean"] * 3
-
-    run(test())
+    node = _Node(call)
+    for value in "abc":
+        node.process("k", value, 0, ())
+    assert await node.finish() == [("k", "a"), ("k", "b"), ("k", "c")]
+    assert seen == ["clean"] * 3
 
 
-def test_keys_that_cannot_be_hashed_follow_each_other() -> None:
+@in_virtual_time
+async def test_keys_that_cannot_be_hashed_follow_each_other() -> None:
     """By key: records with unhashable keys keep their order, beside the others."""
     running: list[int] = []
 
@@ -93,18 +87,16 @@ def test_keys_that_cannot_be_hashed_follow_each_other() -> None:
         assert value == 10 or running in ([], [10])
         return value
 
-    async def test() -> None:
-        node = _Node(call)
-        for value in (1, 2, 3):
-            node.process({"id": value}, value, 0, ())
-        node.process("k", 10, 0, ())
-        assert [value for _, value in await node.finish()] == [10, 1, 2, 3]
-
-    run(test())
+    node = _Node(call)
+    for value in (1, 2, 3):
+        node.process({"id": value}, value, 0, ())
+    node.process("k", 10, 0, ())
+    assert [value for _, value in await node.finish()] == [10, 1, 2, 3]
 
 
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
-def test_nothing_comes_of_calls_that_were_given_up(order: str) -> None:
+@in_virtual_time
+async def test_nothing_comes_of_calls_that_were_given_up(order: str) -> None:
     """Results of calls that end although they were cancelled are void, for any result or error; they are leaving until then."""
     may = asyncio.Event()
 
@@ -119,28 +111,26 @@ def test_nothing_comes_of_calls_that_were_given_up(order: str) -> None:
                 raise
         return value
 
-    async def test() -> None:
-        node = _Node(call, order=order)
-        for value in ("returns", "raises", "obeys"):
-            node.process(value, value, 0, ())
-            node.process(value, f"behind {value}", 0, ())
-        await asyncio.sleep(0.5)
-        node.cancel()
-        assert (node.in_flight, node.room, node.leaving) == (0, 100, True)
-        await asyncio.sleep(2)
-        assert node.leaving
-        before = node.wakes
-        may.set()
-        await asyncio.sleep(0.001)
-        assert (node.leaving, node.has_results, node.wakes) == (False, False, before + 1)
-        node.process("k", "works", 0, ())
-        assert await node.finish() == [("k", "works")]
-        assert node.surroundings.failures == []
-
-    run(test())
+    node = _Node(call, order=order)
+    for value in ("returns", "raises", "obeys"):
+        node.process(value, value, 0, ())
+        node.process(value, f"behind {value}", 0, ())
+    await asyncio.sleep(0.5)
+    node.cancel()
+    assert (node.in_flight, node.room, node.leaving) == (0, 100, True)
+    await asyncio.sleep(2)
+    assert node.leaving
+    before = node.wakes
+    may.set()
+    await asyncio.sleep(0.001)
+    assert (node.leaving, node.has_results, node.wakes) == (False, False, before + 1)
+    node.process("k", "works", 0, ())
+    assert await node.finish() == [("k", "works")]
+    assert node.surroundings.failures == []
 
 
-def test_a_call_that_is_cancelled_by_others_has_failed() -> None:
+@in_virtual_time
+async def test_a_call_that_is_cancelled_by_others_has_failed() -> None:
     """A call that ends in a cancellation of its own doing fails, is not tried again, and does not stay in flight."""
     calls: list[str] = []
 
@@ -150,19 +140,17 @@ def test_a_call_that_is_cancelled_by_others_has_failed() -> None:
         future.cancel()
         return await future  # type: ignore[no-any-return]  # it never gets there
 
-    async def test() -> None:
-        node = _Node(call, retry=Retry(attempts=5), timeout_ms=100)
-        node.process("k", "v", 0, ())
-        assert await node.finish() == []
-        (failure,) = node.surroundings.failures
-        assert "node was cancelled, but not by the app" in str(failure)
-        assert isinstance(failure.__cause__, asyncio.CancelledError)
-        assert calls == ["v"]
-
-    run(test())
+    node = _Node(call, retry=Retry(attempts=5), timeout_ms=100)
+    node.process("k", "v", 0, ())
+    assert await node.finish() == []
+    (failure,) = node.surroundings.failures
+    assert "node was cancelled, but not by the app" in str(failure)
+    assert isinstance(failure.__cause__, asyncio.CancelledError)
+    assert calls == ["v"]
 
 
-def test_the_time_of_each_call_is_its_own() -> None:
+@in_virtual_time
+async def test_the_time_of_each_call_is_its_own() -> None:
     """Calls are cancelled when their own time is over: neither earlier, because others are late, nor much later."""
     ends: dict[str, float] = {}
 
@@ -172,19 +160,17 @@ def test_the_time_of_each_call_is_its_own() -> None:
         finally:
             ends[value] = asyncio.get_running_loop().time()
 
-    async def test() -> None:
-        node = _Node(call, timeout_ms=100, order="none")
-        for value in ("first", "quick", "second", "third"):
-            node.process(value, value, 0, ())
-            await asyncio.sleep(0.03)
-        await node.finish()
-        assert ends == pytest.approx({"first": 0.1, "quick": 0.12, "second": 0.16, "third": 0.19})
-        assert [type(failure) for failure in node.surroundings.failures] == [TimeoutError] * 3
-
-    run(test())
+    node = _Node(call, timeout_ms=100, order="none")
+    for value in ("first", "quick", "second", "third"):
+        node.process(value, value, 0, ())
+        await asyncio.sleep(0.03)
+    await node.finish()
+    assert ends == pytest.approx({"first": 0.1, "quick": 0.12, "second": 0.16, "third": 0.19})
+    assert [type(failure) for failure in node.surroundings.failures] == [TimeoutError] * 3
 
 
-def test_a_late_call_may_use_timeouts_of_its_own_when_it_is_tried_again() -> None:
+@in_virtual_time
+async def test_a_late_call_may_use_timeouts_of_its_own_when_it_is_tried_again() -> None:
     """The cancellation of a late call is taken back, so that timeouts inside the next try work as anywhere."""
     tries: list[int] = []
 
@@ -201,12 +187,9 @@ def test_a_late_call_may_use_timeouts_of_its_own_when_it_is_tried_again() -> Non
             return f"{value}, {task.cancelling()}"
         return "no timeout"
 
-    async def test() -> None:
-        node = _Node(call, timeout_ms=100, retry=Retry(attempts=2, backoff_ms=1))
-        node.process("k", "in time", 0, ())
-        assert await node.finish() == [("k", "in time, 0")]
-
-    run(test())
+    node = _Node(call, timeout_ms=100, retry=Retry(attempts=2, backoff_ms=1))
+    node.process("k", "in time", 0, ())
+    assert await node.finish() == [("k", "in time, 0")]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -239,7 +222,8 @@ async def test_a_plain_function_of_many_records_is_leaving_until_it_returns(fail
     node.close()
 
 
-def test_the_timer_of_timeouts_rests_while_no_call_has_a_deadline() -> None:
+@in_virtual_time
+async def test_the_timer_of_timeouts_rests_while_no_call_has_a_deadline() -> None:
     """Calls that wait for a retry, or go on although they were cancelled, wake nobody; the deadline of the next attempt counts."""
     looks: list[float] = []
 
@@ -259,19 +243,16 @@ def test_the_timer_of_timeouts_rests_while_no_call_has_a_deadline() -> None:
             raise
         return value
 
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        node = Watched(call, timeout_ms=20, retry=Retry(attempts=2, backoff_ms=10_000, max_backoff_ms=10_000))
-        began = loop.time()
-        for value in ("fails", "stays", "leaves"):
-            node.process(value, value, 0, ())
-        await asyncio.sleep(5)
-        assert node.in_flight == 3
-        assert len(looks) <= 2
-        await node.finish()
-        # Two attempts of 100 s that were cancelled, and a backoff between them.
-        assert 210 < loop.time() - began < 210.1
-        assert len(looks) <= 6
-        assert [type(error) for error in node.surroundings.failures] == [ValueError, TimeoutError, TimeoutError]
-
-    run(test())
+    loop = asyncio.get_running_loop()
+    node = Watched(call, timeout_ms=20, retry=Retry(attempts=2, backoff_ms=10_000, max_backoff_ms=10_000))
+    began = loop.time()
+    for value in ("fails", "stays", "leaves"):
+        node.process(value, value, 0, ())
+    await asyncio.sleep(5)
+    assert node.in_flight == 3
+    assert len(looks) <= 2
+    await node.finish()
+    # Two attempts of 100 s that were cancelled, and a backoff between them.
+    assert 210 < loop.time() - began < 210.1
+    assert len(looks) <= 6
+    assert [type(error) for error in node.surroundings.failures] == [ValueError, TimeoutError, TimeoutError]
