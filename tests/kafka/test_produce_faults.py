@@ -146,6 +146,6 @@ async def test_epochs_that_are_used_up_are_followed_by_a_new_id() -> None:
 
 
 def test_nothing_is_lost_repeated_or_left() -> None:
-    """Whatever happens to leaders and connections; and each batch that waits has a timer or a request before it."""
+    """Leaders and connections may come and go; each batch that waits has a timer or a request before it."""
     for seed in (*FOUND, *range(100_000, 100_000 + examples(20))):
         run_produce_seed(seed)

@@ -167,6 +167,6 @@ async def test_an_id_that_was_idle_for_too_long_is_taken_anew() -> None:
 
 
 def test_transactions_are_whole_and_end() -> None:
-    """Whatever happens to leaders, coordinators, connections and calls; readers see what the producer was told."""
+    """Leaders, coordinators, connections and calls may fail; readers see the outcome that the producer was told."""
     for seed in (*FOUND, *range(100_000, 100_000 + examples(10))):
         run_transaction_seed(seed)
