@@ -315,7 +315,7 @@ STEPS = (
 )
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 @given(data=st.data(), steps=ROWS)
 def test_any_chain_gives_in_batches_what_it_gives_one_by_one(data: Any, steps: list[dict[str, Any]]) -> None:
     """Its nodes may share any stores, along the chain or across branches."""
