@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +18,7 @@ from examples.flights.topology import BY_CARRIER
 from ks_actors.serdes import json
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
+from tests.killed import killed
 
 KILLS = 10
 LOADING, PROCESSING = 0.2, 0.95
@@ -37,22 +35,20 @@ def moments() -> Iterator[tuple[str, int, float]]:
         yield what, int(share * FLIGHTS), source.uniform(0, 0.15)
 
 
-def kill_at(command: list[str], moment: tuple[str, int, float]) -> None:
+async def kill_at(directory: Path, moment: tuple[str, int, float], *options: str) -> None:
     """Run the job until it has come so far as the moment tells, then kill it."""
     what, flights, seconds = moment
-    options = ("--progress-seconds", "0.01")
-    with subprocess.Popen([*command, *options], cwd=flights_job.ROOT, stdout=subprocess.PIPE, text=True, env=flights_job.ENVIRONMENT) as job:  # noqa: S603 - our own
-        assert job.stdout is not None
-        line = told = count = ""
-        for line in job.stdout:
-            told, _, count = line.partition(": ")
-            if (told, what) == ("processing", "loading") or (told == what and number(count) >= flights):
-                break
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(seconds)
-        job.kill()
+
+    def there(line: str) -> bool:
+        told, _, count = line.partition(": ")
+        return (told, what) == ("processing", "loading") or (told == what and number(count) >= flights)
+
+    command = flights_job.command(directory, *options, "--progress-seconds", "0.01")[1:]
+    lines = await killed(*command, when=there, seconds=seconds, env=flights_job.ENVIRONMENT)
+    line = next((line for line in lines if there(line)), lines[-1])
     say(f"killed {seconds:.3f} s behind {line.strip()!r}, wanted {what} {flights:,}")
-    assert job.returncode == -signal.SIGKILL
+    assert there(line)
+    told, _, count = line.partition(": ")
     assert (told, number(count)) != ("processing", FLIGHTS), "there was nothing left to disturb"
 
 
@@ -72,7 +68,7 @@ def say(text: str) -> None:
 async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) -> None:
     """Killed at ten random moments of loading and processing, the job ends with the tables of polars, and each count went up by one each time."""
     for moment in moments():
-        kill_at(flights_job.command(tmp_path), moment)
+        await kill_at(tmp_path, moment)
     say(flights_job.run(tmp_path).splitlines()[-1])
     assert flights_job.plain(await flights_job.results(tmp_path)) == expected()
     counts = await counts_by_carrier(tmp_path)
@@ -85,7 +81,7 @@ async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) 
 async def test_at_least_once_nothing_is_lost(tmp_path: Path) -> None:
     """Killed at random moments, the job counts each flight once or more."""
     for moment in moments():
-        kill_at(flights_job.command(tmp_path, "--guarantee", "at_least_once"), moment)
+        await kill_at(tmp_path, moment, "--guarantee", "at_least_once")
     flights_job.run(tmp_path, "--guarantee", "at_least_once")
     found, wanted = flights_job.plain(await flights_job.results(tmp_path)), expected()
     assert found.by_hour.keys() == wanted.by_hour.keys()

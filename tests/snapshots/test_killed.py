@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import shutil
-import signal
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,39 +12,16 @@ import pytest
 from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.snapshots import find_snapshots
+from tests.killed import killed
 from tests.snapshots.seeding import CHANGELOG, app_of, contents, counted, put, table, totals_of
 from tests.snapshots.test_taking import counts_in
 from tests.snapshots.victim import KEYS, SETTINGS, key_of, settings_of
-from tests.waiting import PATIENCE_S
 
+VICTIM = ("-m", "tests.snapshots.victim")
 TAKES = 8
 HAND_OVERS = 6
 
 
-async def killed(what: str, directory: Path, lines: int, seconds: float) -> list[str]:
-    """Kill a process at a time after a given number of its lines, if it lives until then; return its lines.
-
-    Lines are its own progress: what happens before the kill does not depend on how fast the machine is.
-    """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.snapshots.victim", what, str(directory), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    ended = asyncio.ensure_future(process.wait())
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            told = [(await process.stdout.readline()).decode() for _ in range(lines)]
-        assert told[0] == "begun\n"
-        await asyncio.wait([ended], timeout=seconds)
-    finally:
-        if not ended.done():
-            process.kill()
-    told += (await process.stdout.read()).decode().splitlines(keepends=True)
-    assert await ended in {0, -signal.SIGKILL}
-    return [line[:-1] for line in told if line.endswith("\n")]
-
-
-@pytest.mark.heavy("eight processes that are killed")
 async def test_snapshots_of_a_killed_app_are_right_and_so_are_apps_that_begin_with_them(tmp_path: Path) -> None:
     """At any moment: a snapshot with a manifest is of one commit, an ingest begins again, and no record counts twice or not at all."""
     dice = random.Random(7)
@@ -56,7 +30,8 @@ async def test_snapshots_of_a_killed_app_are_right_and_so_are_apps_that_begin_wi
         await put(log, [key_of(number) for number in range(KEYS)])
     begun_with, checked = 0, set()
     for number in range(TAKES):
-        told = await killed("run", tmp_path, 1 + number % 4 if number else 6, dice.random() / 2)
+        told = await killed(*VICTIM, "run", str(tmp_path), when=1 + number % 4 if number else 6, seconds=dice.random() / 2, may_end=True)
+        assert told[0] == "begun"
         begun_with += sum(int(line.split()[1]) for line in told if line.startswith("started"))
         async with EmbeddedLog(tmp_path / "log") as log:
             keys = [key.decode() for key, _ in await contents(log, TopicPartition("in", 0))]
@@ -89,7 +64,10 @@ async def test_a_hand_over_that_is_killed_has_happened_or_not(tmp_path: Path) ->
     outcomes, whole = [], 0.0
     for number in range(HAND_OVERS):
         # The first ends its work and says how long it took, the second has just begun.
-        told = await killed("seed", tmp_path, 1 if number else 2, dice.uniform(0, 2) * whole if number > 1 else 0)
+        told = await killed(
+            *VICTIM, "seed", str(tmp_path), when=1 if number else 2, seconds=dice.uniform(0, 2) * whole if number > 1 else 0, may_end=True
+        )
+        assert told[0] == "begun"
         whole = whole or float(told[1].split()[1])
         async with EmbeddedLog(tmp_path / "log") as log:
             rows = await table(log) if "app-counts-changelog" in await log.describe_topics() else {}

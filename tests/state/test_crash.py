@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,10 +13,11 @@ from ks_actors.records._batch import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology._stores import StoreKind, StoreSpec
+from tests.killed import killed
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.unmeasured
 
-ROOT = Path(__file__).parents[2]
 SPECS = [
     StoreSpec(name="s", kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=STRING, value=LONG, type="rocksdb"),
     StoreSpec(name="w", kind=StoreKind.WINDOW, key=STRING, value=LONG, type="rocksdb", retention_ms=1 << 40, window_size_ms=1),
@@ -85,27 +84,17 @@ def fill(directory: Path) -> None:
         say(type(error).__name__, error)
 
 
-def start(name: str, directory: Path) -> subprocess.Popen[str]:
-    code = f"from pathlib import Path; from tests.state.test_crash import {name}; {name}(Path({str(directory)!r}))"
-    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own code
+def calling(name: str, directory: Path) -> str:
+    return f"from pathlib import Path; from tests.state.test_crash import {name}; {name}(Path({str(directory)!r}))"
 
 
 @pytest.mark.parametrize("lines", [3, 40, 150, 400])
-def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
+async def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
     """The disk holds at least all that its offsets say; with the changelog's tail behind them it is the committed state.
 
     A store without changelog has every commit that was written to it.
     """
-    process = start("worker", tmp_path)
-    assert process.stdout is not None
-    written = -1
-    for _ in range(lines):
-        written = int(process.stdout.readline())
-    process.kill()
-    rest = process.stdout.read().split("\n")[:-1]
-    process.wait()
-    process.stdout.close()
-    last = int(rest[-1]) if rest else written
+    last = int((await killed("-c", calling("worker", tmp_path), when=lines))[-1])
     stores = open_stores(tmp_path)
     try:
         for name in ("s", "w"):
@@ -136,13 +125,9 @@ def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
         stores.close(clean=False)
 
 
-def test_a_full_disk_is_named(tmp_path: Path) -> None:
+async def test_a_full_disk_is_named(tmp_path: Path) -> None:
     """With the task, the directory and the remedy; no other error comes out."""
-    process = start("fill", tmp_path)
-    assert process.stdout is not None
-    said = process.stdout.read()
-    assert process.wait() == 0
-    process.stdout.close()
+    said = (await killed("-c", calling("fill", tmp_path), when=1, seconds=PATIENCE_S, may_end=True))[0]
     assert said.startswith("StateFull task 0_0: the state in ")
     assert f"{tmp_path}" in said
     assert "free space" in said
