@@ -167,6 +167,9 @@ class Sender:
         due = inf
         for queue in tuple(self._waiting):
             self._expire(queue, now)
+            if not queue.batches:
+                self._waiting.pop(queue, None)
+                continue
             if queue.poisoned and self._transactional_id is None and not queue.unresolved():
                 self._pass_gap(queue)
             if queue.may_send(now):
@@ -184,8 +187,6 @@ class Sender:
                     continue
             if queue.batches:
                 due = min(due, queue.due(now))
-            else:
-                self._waiting.pop(queue, None)
         if due < inf:
             self._wake_in(due - now)
         for node, queues in requests.items():
