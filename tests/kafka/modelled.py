@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OUT_OF_RANGE, NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS = 1, 6, 7, 10, 16, 19
 NOT_AVAILABLE, OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, UNKNOWN_ID, CONCURRENT, UNSTABLE, FENCED, NO_SUCH_ID = 78, 45, 47, 48, 49, 51, 88, 90, 105
 # The answers of a leader that has written the records all the same.
-AFTER_THE_FACT: Final = frozenset({TIMED_OUT, 20})
+AFTER_THE_FACT: Final = frozenset({TIMED_OUT, 20, 46})
 # Whoever asks by this replica id gets the end of a log in place of its high watermark.
 DEBUGGER: Final = -2
 _SEQUENCES: Final = 2**31
@@ -422,8 +422,11 @@ class Cluster:
             self._fence(known)
             code = CONCURRENT
         elif expected.epoch not in {NOBODY.epoch, known.identity.epoch}:
-            # A repeated request of the producer that has got the present epoch, or an old one.
-            return (0, known.identity) if expected.epoch == known.last else (FENCED, NOBODY)
+            if expected.epoch != known.last:
+                return FENCED, NOBODY
+            # A repeated request of the producer that has got the present epoch.
+            known.state = "Empty"
+            return 0, known.identity
         if code:
             return code, NOBODY
         known.last = known.identity.epoch if expected != NOBODY else -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.log._groups import GroupMember
@@ -50,14 +51,18 @@ class GroupAdmin:
         return sorted(await self._client.retry("to list groups", self._ids))
 
     async def _ids(self) -> set[str]:
+        # All at once: each may take as long as a request may.
+        asked = {node: self._client.send(node, ListGroupsRequest()) for node in self._client.nodes}
         found: set[str] = set()
-        for node in self._client.nodes:
-            response = await self._client.send(node, ListGroupsRequest())
-            if response.error_code in RETRIABLE:
-                raise Unavailable(f"broker {node} answered {name_of(response.error_code)}")
-            if response.error_code:
-                raise error_of(response.error_code, "failed to list groups")
-            found.update(name for name, *_ in response.groups)
+        answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+        for node, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer.error_code in RETRIABLE:
+                raise Unavailable(f"broker {node} answered {name_of(answer.error_code)}")
+            if answer.error_code:
+                raise error_of(answer.error_code, "failed to list groups")
+            found.update(name for name, *_ in answer.groups)
         return found
 
     async def members(self, group_id: str) -> Sequence[GroupMember]:

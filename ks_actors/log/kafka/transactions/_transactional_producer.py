@@ -15,7 +15,7 @@ from ks_actors._errors import (
 )
 from ks_actors.lifecycle import component_log
 from ks_actors.log._request_figures import RequestFigures
-from ks_actors.log.kafka.client import PRODUCE
+from ks_actors.log.kafka.client import PRODUCE, Backoff
 from ks_actors.log.kafka.producer import NOBODY, EpochRefused, Identity, SendCall, Sender, missing
 from ks_actors.log.kafka.transactions._early_offsets import EarlyOffsets
 from ks_actors.log.kafka.transactions._hanging_transactions import Ended, HangingTransactions
@@ -108,6 +108,7 @@ class KafkaTransactionalProducer:
         """
         await self._client.start()
         self._client.connect_ahead(() if self._scope is None else self._scope.topics, PRODUCE)
+        backoff = Backoff()
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 # Before the new epoch: it would hide how the last transaction ended.
@@ -121,6 +122,7 @@ class KafkaTransactionalProducer:
                         f"another process is taking transactional id {self._name} at the same "
                         f"time: {error}"
                     ) from error
+                await asyncio.sleep(backoff.pause_s(self._client.options))
 
     def __repr__(self) -> str:
         return f"<KafkaTransactionalProducer {self._name} {self._sender.identity}>"
