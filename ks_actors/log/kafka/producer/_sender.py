@@ -555,12 +555,6 @@ class Sender:
         if waiting:
             await asyncio.wait(waiting)
 
-    def drop(self, error: LogError) -> None:
-        """Fail all queued batches; let batches in flight finish."""
-        for queue in self._queues.values():
-            self._fail_all(queue, error)
-        self._waiting.clear()
-
     def abandon(self, error: LogError) -> None:
         """Send and repeat nothing more of the present batches.
 
@@ -575,7 +569,8 @@ class Sender:
         """Close; undecided batches fail with `error`."""
         self._closed = True
         self._slow.tell()
-        self.drop(error)
+        for queue in self._queues.values():
+            self._fail_all(queue, error)
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
