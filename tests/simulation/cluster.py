@@ -166,8 +166,8 @@ class Cluster:
         self.id: str = "simulated"
         # Error codes that are to be answered next, by the name of a request.
         self.codes: defaultdict[str, deque[int]] = defaultdict(deque)
-        # Partitions that have lost records that consumers could read.
-        self.cut: dict[TopicPartition, None] = {}
+        # Partitions that have lost records that consumers could read, each time that they have.
+        self.cuts: list[TopicPartition] = []
         # What coordinators have written: transactional ids, groups and their offsets.
         self.transactional: dict[str, Transactional] = {}
         self.stored_groups: dict[str, Stored] = {}
@@ -279,13 +279,15 @@ class Cluster:
             return
         lowest = max(old.high, old.safe)
         if unclean:
-            lowest = self.random.choice([old.start, *(batch.behind for batch in old.batches)])
+            behinds = [old.start, *(batch.behind for batch in old.batches)]
+            # A log that has lost little grows beyond where its readers are before they look again.
+            lowest = self.random.choice(behinds if self.random.random() < 0.4 else behinds[-4:-1] or behinds)
         ends = [batch.behind for batch in old.batches[bisect_left([each.behind for each in old.batches], lowest) :]]
         offset = self.random.choice([old.end, old.end, *ends]) if not unclean else lowest
         log = partition.log = old.fork(max(offset, lowest))
         log.begin_epoch(partition.epoch)
         if log.end < max(old.high, old.safe):
-            self.cut[partition.name] = None
+            self.cuts.append(partition.name)
         if log.high < log.end or len(partition.replicas) > 1:
             # Followers learn the high watermark late.
             behind = [batch.behind for batch in log.batches if batch.behind < log.high][-2:]

@@ -103,7 +103,9 @@ class Faults:
         self._cluster.elect(self._partitions(), self._node())
 
     def _unclean(self) -> None:
-        self._cluster.elect([each for each in [self._random.choice(self._partitions())] if not each.name.topic.startswith("__")], unclean=True)
+        full = [each for each in self._partitions() if each.log.batches and not each.name.topic.startswith("__")]
+        if full:
+            self._cluster.elect([self._random.choice(full)], unclean=True)
 
     def _coordinate(self) -> None:
         internal = [each for each in self._partitions() if each.name.topic.startswith("__")]

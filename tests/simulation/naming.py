@@ -167,7 +167,7 @@ class Naming:
         """Look at a topic: it has the partitions and records that were made."""
         counts = self.topics[name]
         described = (await self._call(f"describe {name}", lambda: self._log.describe_topics([name]))).get(name)
-        if described is None or described.partitions != len(counts) or described.configs["retention.ms"] != "77":
+        if described is None or described.partitions != len(counts) or described.configs.get("retention.ms") != "77":
             raise Wrong(f"{name} has {len(counts)} partitions, and was described as {described}")
         names = [TopicPartition(name, number) for number in range(len(counts))]
         ends = await self._call(f"look at {name}", lambda: self._log.end_offsets(names, IsolationLevel.READ_UNCOMMITTED))

@@ -65,8 +65,8 @@ def draw_reading(seed: int) -> ReadingPlan:
     kinds: tuple[str, ...] = ()
     if random.random() < 0.75:
         kinds = tuple(sorted(random.sample(FAULTS, random.choice([3, 6, len(FAULTS)]))))
-        if random.random() < 0.25:
-            kinds += ("unclean",)
+        if random.random() < 0.3:
+            kinds += ("unclean",) * 6
     outcast = random.randint(1, brokers) if kinds and brokers > 1 and random.random() < 0.2 else None
     return ReadingPlan(
         seed=seed,
@@ -160,7 +160,7 @@ class Reading:
         done = done and not self._paused and all(self._position(each) == self._readable(each) for each in self._assigned)
         now = asyncio.get_running_loop().time()
         self._busy_at = self._busy_at if done else now
-        return done and (not self.cluster.cut or now > self._busy_at + _BOUND_S)
+        return done and (not self.cluster.cuts or now > self._busy_at + _BOUND_S)
 
     # --- what the owner does ------------------------------------------------------------------------------------------------------------
 

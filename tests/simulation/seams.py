@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ks_actors.log._lease import Lease
+from ks_actors.log.kafka.client._outages import Outages
 from tests.simulation.threads import use_no_threads
 
 if TYPE_CHECKING:
@@ -83,6 +85,8 @@ def simulated(network: Network, random: Random) -> Iterator[None]:
         clock = Clock(random)
         for name in _MEASURING:
             patch.setattr(import_module(name), "perf_counter", clock)
+        for timed in (Outages, Lease):
+            patch.setattr(timed.__init__, "__defaults__", (loop.time,))
         patch.setattr("aiokafka.conn.time", SimpleNamespace(monotonic=loop.time))
         if random.random() < 0.7:
             for name, size in _SMALL_PIECES.items():

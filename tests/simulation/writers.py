@@ -33,7 +33,7 @@ class Writer:
 
     @property
     def cut(self) -> frozenset[TopicPartition]:
-        return frozenset(self._cluster.cut)
+        return frozenset(self._cluster.cuts)
 
     def prefill(self, batches: int) -> None:
         """Write the first batches of each log, before anybody reads."""
@@ -79,8 +79,13 @@ class Writer:
         loop, random = asyncio.get_running_loop(), self._random
         left = [name for name in self._partitions for _ in range(random.choice([0, batches]))]
         random.shuffle(left)
+        cuts = 0
         while left:
             await asyncio.sleep(random.choice([0, 0.001, 0.02, 0.3]))
+            if len(self._cluster.cuts) > cuts:
+                # A log that was cut grows beyond where its readers are, before they see it.
+                cuts = len(self._cluster.cuts)
+                left += [self._cluster.cuts[-1]] * random.choice([0, 3, 6])
             for _ in range(random.choice([1, 1, 5]) if loop.time() < healthy_at else len(left)):
                 if left and self._able(self._partition(left[-1])):
                     self._append(self._partition(left.pop()))

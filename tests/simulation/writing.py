@@ -33,6 +33,7 @@ _LEAST_ROUNDS: Final = 4
 # Seconds that a call may take when all is well.
 _BOUND_S: Final = 3.0
 _LONGEST_S: Final = 2_000.0
+_SHORT_MS: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,9 @@ class Author:
                 self.crash()
                 await self.start()
             return
+        if run.plan.timeout_ms < _SHORT_MS and random.random() < 0.2:
+            # The coordinator may abort the transaction meanwhile.
+            await asyncio.sleep(random.choice([1.0, 3.0]))
         await self._end(deed, number, failed=failed, rough=rough)
 
     async def _outcome(self, out: list[Outgoing], future: asyncio.Future[Any], deed: Deed) -> bool:
@@ -364,7 +368,7 @@ class Writing:
         if self.plan.outcast is not None:
             bound += 20 * self.plan.manners.lag + (3 * self.plan.options["metadata_max_age_ms"] + 2 * self.plan.options["request_timeout_ms"]) / 1000
         if began < healthy + self.slack:
-            bound += max(0.0, healthy - began) + 2 * self.slack + self.plan.timeout_ms / 1000 * (self.plan.timeout_ms < 10_000)
+            bound += max(0.0, healthy - began) + 2 * self.slack + self.plan.timeout_ms / 1000 * (self.plan.timeout_ms < _SHORT_MS)
         if self.now - began > bound:
             raise Wrong(f"{what} took {self.now - began:.1f} s, and may take {bound:.1f}")
 
@@ -396,7 +400,7 @@ class Writing:
         for partition in self.partitions:
             found = self.cluster.partition(partition)
             assert found is not None
-            log, cut = found.log, partition in self.cluster.cut
+            log, cut = found.log, partition in self.cluster.cuts
             if not cut and any(each.end is None for each in log.transactions):
                 raise Wrong(f"{partition} has an open transaction at the end")
             read = expected_of(log, log.start, log.end, committed=True)

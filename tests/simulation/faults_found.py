@@ -1,0 +1,53 @@
+"""Put faults of the client back in, and tell at which seed each is found: `python -m tests.simulation.faults_found [name …]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.simulation.layer import run_kafka_seed
+from tests.simulation.old_faults import CLIENT_FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST: Final = 200
+
+
+def find(name: str, seeds: range) -> tuple[int, str] | None:
+    """Return the first seed that fails with a fault, and passes without it, with its error; None when none does."""
+    for seed in seeds:
+        with pytest.MonkeyPatch.context() as patch:
+            CLIENT_FAULTS[name].put_in(patch)
+            error = _error_of(seed)
+        if error is not None and _error_of(seed) is None:
+            return seed, error
+    return None
+
+
+def _error_of(seed: int) -> str | None:
+    try:
+        run_kafka_seed(seed)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the fault has shown itself
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def main(names: Sequence[str]) -> int:
+    """Look for all faults, or those that are named; return 1 when one is not found."""
+    missed = 0
+    for name in names or CLIENT_FAULTS:
+        found = find(name, range(MOST))
+        missed += found is None
+        told = f"not found within {MOST} seeds" if found is None else f"found at seed {found[0]}: {found[1][:150]}"
+        print(f"{name} ({CLIENT_FAULTS[name].what}): {told}", flush=True)  # noqa: T201 - a report for people
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, [sys.executable, "-m", "tests.simulation.faults_found", *sys.argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 - the same program again
+    sys.exit(main(sys.argv[1:]))

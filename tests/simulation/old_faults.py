@@ -1,0 +1,101 @@
+"""Faults that the client had, each to be put back in for a run: the layer `kafka` has to find them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ks_actors.log.kafka.client import KafkaClient
+from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH
+from ks_actors.log.kafka.client._young_topics import YoungTopics
+from ks_actors.log.kafka.consumer._fetch_session import FetchSession
+from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
+from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionCoordinator
+from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+class OldFault(NamedTuple):
+    """A fault: its description, and the function that puts it back in."""
+
+    what: str
+    put_in: Callable[[pytest.MonkeyPatch], None]
+
+
+def leave_chunks_packed(patch: pytest.MonkeyPatch) -> None:
+    """Have a chunk that arrives during a pause not be decompressed by its end."""
+    to_unpack = vars(PartitionReader)["to_unpack"].fget
+
+    def resume(source: PartitionReader) -> None:
+        source.paused = False
+        if source.ready or not source.chunks:
+            source._settle(source)
+
+    patch.setattr(PartitionReader, "to_unpack", property(lambda source: None if source.paused else to_unpack(source)))
+    patch.setattr(PartitionReader, "resume", resume)
+
+
+def keep_sessions(patch: pytest.MonkeyPatch) -> None:
+    """Have a fetch session go on behind a request of which nobody knows whether the broker has seen it."""
+    patch.setattr(FetchSession, "lose", lambda _: None)
+
+
+def send_no_epochs(patch: pytest.MonkeyPatch) -> None:
+    """Have fetches not tell which record they follow: a log that has lost it and has grown again looks like the old one (KIP-320)."""
+    request = FetchSession.request
+
+    def without_epochs(session: FetchSession, *arguments: Any, **options: Any) -> Any:
+        session._asked = [(topic, [(number, offset, UNKNOWN_EPOCH) for number, offset, _ in asked]) for topic, asked in session._asked]
+        return request(session, *arguments, **options)
+
+    patch.setattr(FetchSession, "request", without_epochs)
+
+
+def believe_in_rivals(patch: pytest.MonkeyPatch) -> None:
+    """Have a producer whose transaction has timed out take that for a newer producer of its id."""
+
+    async def identity_after(_: KafkaTransactionalProducer, refused: Any) -> tuple[None, str]:
+        return None, str(refused)
+
+    patch.setattr(KafkaTransactionalProducer, "_identity_after", identity_after)
+
+
+def return_before_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Have a commit return as soon as it is decided, when its readers do not see all of it yet."""
+
+    async def until_complete(_: TransactionCoordinator) -> bool:
+        return True
+
+    patch.setattr(TransactionCoordinator, "until_complete", until_complete)
+
+
+def tell_no_other_brokers(patch: pytest.MonkeyPatch) -> None:
+    """Have a call that makes or deletes topics return when one broker knows of it."""
+
+    async def spread(*_: Any) -> None:
+        pass
+
+    patch.setattr(YoungTopics, "spread", spread)
+
+
+def look_up_no_leaders(patch: pytest.MonkeyPatch) -> None:
+    """Have a client that is content with its leaders never look whether there are others: one that is cut off goes on answering."""
+
+    async def keep_up(_: KafkaClient) -> None:
+        pass
+
+    patch.setattr(KafkaClient, "_keep_up", keep_up)
+
+
+CLIENT_FAULTS: dict[str, OldFault] = {
+    "chunk": OldFault("a chunk that arrives during a pause is never decompressed", leave_chunks_packed),
+    "session": OldFault("a fetch session goes on behind a lost request", keep_sessions),
+    "epoch": OldFault("a log that has lost records and has grown again is taken for the old one", send_no_epochs),
+    "rival": OldFault("a transaction that timed out is taken for the work of a newer producer", believe_in_rivals),
+    "end": OldFault("a commit returns before its readers see it", return_before_the_end),
+    "spread": OldFault("a topic is made when one broker knows of it", tell_no_other_brokers),
+    "age": OldFault("metadata are never looked up for their age", look_up_no_leaders),
+}
