@@ -93,6 +93,19 @@ class Asked(list[Exception]):
         return self._answer
 
 
+async def befall(harness: AppHarness, random: Random) -> None:
+    """Let an app crash, lose its disk too, share its tasks for a moment, or go on."""
+    fate = random.choice(("crash", "wipe", "move", "go on"))
+    if fate == "move":
+        async with harness.another():
+            await harness.kit.clock.advance(1)
+    elif fate != "go on":
+        await harness.crash()
+        if fate == "wipe":
+            harness.wipe_state()
+        await harness.restart()
+
+
 class Bomb:
     """A function for `peek` that raises when it is armed, once per time."""
 

@@ -10,7 +10,7 @@ from ks_actors import serdes
 from ks_actors.dsl import StreamJoined, StreamsBuilder
 from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreType
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, befall, in_virtual_time
 
 TOLERANCE, GRACE = 500, 200
 
@@ -47,15 +47,7 @@ async def test_each_record_has_its_result_once_whatever_happens(store: StoreType
                 rows.append((topic, key, time, str(len(rows))))
                 await harness.produce(topic, key, rows[-1][3], time)
             await harness.caught_up()
-            fate = random.choice(("crash", "wipe", "move", "go on"))
-            if fate == "move":
-                async with harness.another():
-                    await harness.kit.clock.advance(1)
-            elif fate != "go on":
-                await harness.crash()
-                if fate == "wipe":
-                    harness.wipe_state()
-                await harness.restart()
+            await befall(harness, random)
         for partition in range(2):
             await harness.produce("trades", f"end{partition}", "end", now + 100_000, partition=partition)
         await harness.caught_up()

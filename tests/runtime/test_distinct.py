@@ -13,7 +13,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import StoreType, Topology
-from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, by_key, feed, feed_all, in_app
+from tests.runtime.helpers import ALOS, EOS, STRINGS, STRINGS_OUT, befall, by_key, feed, feed_all, in_app
 
 WITHIN = 10_000
 
@@ -36,15 +36,7 @@ async def test_exactly_once_there_is_no_duplicate_across_crashes_and_moves(harne
             key, value = f"k{random.randrange(5)}", f"v{random.randrange(30)}"
             sent.add((key, value))
             await harness.produce("in", key, value, random.randrange(WITHIN))
-        fate = random.choice(("crash", "wipe", "move", "go on"))
-        if fate == "move":
-            async with harness.another():
-                await harness.kit.clock.advance(1)
-        elif fate != "go on":
-            await harness.crash()
-            if fate == "wipe":
-                harness.wipe_state()
-            await harness.restart()
+        await befall(harness, random)
     await harness.caught_up()
     found = [(record.key, record.value) for record in await harness.read("out")]
     assert sorted(found) == sorted(sent)

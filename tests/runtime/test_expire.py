@@ -11,7 +11,7 @@ from ks_actors import PunctuationType, serdes
 from ks_actors.dsl import Materialized, StreamsBuilder
 from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreType, Topology
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, feed, in_app
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, befall, feed, in_app
 
 TTL = 1_000
 
@@ -22,18 +22,6 @@ def _topology(store: StoreType, clock: PunctuationType) -> Topology:
     table = stream.to_table(Materialized("rows", serdes.STRING, serdes.STRING, store_type=store))
     table.to_stream().to("out", STRINGS_OUT)
     return builder.build()
-
-
-async def _shake(harness: AppHarness, random: Random) -> None:
-    fate = random.choice(("crash", "wipe", "move", "go on"))
-    if fate == "move":
-        async with harness.another():
-            await harness.kit.clock.advance(1)
-    elif fate != "go on":
-        await harness.crash()
-        if fate == "wipe":
-            harness.wipe_state()
-        await harness.restart()
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "in_memory"])
@@ -56,7 +44,7 @@ async def test_each_key_is_deleted_once_whatever_happens(harness: AppHarness, st
             rows.append((f"k{random.randrange(8)}", now))
             await harness.produce("in", rows[-1][0], str(now), now)
         await harness.caught_up()
-        await _shake(harness, random)
+        await befall(harness, random)
     await feed(harness, "in", "end", "end", now + 100_000)
     wanted: list[Any] = []
     last: dict[str, int] = {}
@@ -83,7 +71,7 @@ async def test_by_the_wall_clock_a_restart_forgets_no_key(harness: AppHarness, s
     random = Random(seed)
     for number in range(8):
         await feed(harness, "in", f"k{number}", "v")
-    await _shake(harness, random)
+    await befall(harness, random)
     await harness.kit.clock.advance(5)
     assert await harness.app.store("rows").all() == []
     deleted = [one.key for one in await harness.read("out") if one.value is None]

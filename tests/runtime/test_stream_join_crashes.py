@@ -11,7 +11,7 @@ from ks_actors import serdes
 from ks_actors.dsl import JoinWindows, StreamJoined, StreamsBuilder
 from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreType
-from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, in_virtual_time
+from tests.runtime.helpers import EOS, STRINGS, STRINGS_OUT, befall, in_virtual_time
 
 BEFORE, AFTER, GRACE = 100, 40, 200
 Row = tuple[str, str, int, str]
@@ -61,15 +61,7 @@ async def test_each_record_has_its_results_once_whatever_happens(
             for partition in range(2):
                 await harness.produce("left", f"time{partition}", "time", now, partition=partition)
             await harness.caught_up()
-            fate = random.choice(("crash", "wipe", "move", "go on"))
-            if fate == "move":
-                async with harness.another():
-                    await harness.kit.clock.advance(1)
-            elif fate != "go on":
-                await harness.crash()
-                if fate == "wipe":
-                    harness.wipe_state()
-                await harness.restart()
+            await befall(harness, random)
             for side, key in (("left", "k0"), ("right", "k1")):
                 await harness.produce(side, key, "late", now - BEFORE - GRACE - 1)
         for partition in range(2):
