@@ -12,7 +12,23 @@ from typing import NamedTuple
 
 from tests.kafka.broker import require_openssl
 
-_NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+# All that Python 3.13 wants to see (X509_V_FLAG_X509_STRICT): what openssl adds by itself depends on its version and on a file of the machine.
+_AUTHORITY = """
+[req]
+distinguished_name = name
+x509_extensions = authority
+[name]
+[authority]
+basicConstraints = critical,CA:TRUE
+keyUsage = critical,keyCertSign,cRLSign
+subjectKeyIdentifier = hash
+"""
+_ISSUED = """
+subjectAltName = IP:127.0.0.1,DNS:localhost
+keyUsage = critical,digitalSignature
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+"""
 
 
 class Issued(NamedTuple):
@@ -31,14 +47,16 @@ class Authority:
         self._directory = directory
         self._issued = 0
         self.certificate = directory / "ca.pem"
-        self._openssl(*_new_key(directory / "ca.key"), "-x509", "-out", str(self.certificate), "-subj", "/CN=authority")
+        self._settings = directory / "openssl.cnf"
+        self._settings.write_text(_AUTHORITY)
+        self._openssl(*self._new_key(directory / "ca.key"), "-x509", "-out", str(self.certificate), "-subj", "/CN=authority")
 
     def issue(self) -> Issued:
         """Issue a certificate for this machine, or a client on it."""
         self._issued += 1
         key, request, names, certificate = (self._directory / f"{self._issued}.{end}" for end in ("key", "csr", "ext", "pem"))
-        names.write_text(_NAMES)
-        self._openssl(*_new_key(key), "-out", str(request), "-subj", f"/CN={self._issued}")
+        names.write_text(_ISSUED)
+        self._openssl(*self._new_key(key), "-out", str(request), "-subj", f"/CN={self._issued}")
         signed = ["-CA", str(self.certificate), "-CAkey", str(self._directory / "ca.key"), "-set_serial", str(self._issued)]
         self._openssl("x509", "-req", "-in", str(request), *signed, "-extfile", str(names), "-out", str(certificate))
         return Issued(certificate.read_bytes(), key.read_bytes())
@@ -67,9 +85,9 @@ class Authority:
         done = subprocess.run(["openssl", *words], capture_output=True, check=False)  # noqa: S603, S607 - our own
         assert done.returncode == 0, done.stderr.decode()
 
-
-def _new_key(path: Path) -> list[str]:
-    return ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(path)]
+    def _new_key(self, path: Path) -> list[str]:
+        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        return ["req", "-config", str(self._settings), *kind, "-keyout", str(path)]
 
 
 class Listener:
