@@ -44,7 +44,7 @@ types: $(VENV)/.ready ## check types
 
 .PHONY: check-cli
 check-cli: $(VENV)/.ready ## run every command of the command line, also on a real broker
-	$(BIN)/python -m pytest -p no:cacheprovider tests/cli tests/kafka/test_cli.py $(ARGS)
+	$(BIN)/python -m pytest -p no:cacheprovider tests/ks_actors/cli tests/kafka/test_cli.py $(ARGS)
 
 demo-ops: $(VENV)/.ready ## run a broker, the flights as a load, and two instances of the job with their pages; needs Java: [ARGS="--rate 2000"]
 	$(BIN)/python -m examples.operations $(ARGS)

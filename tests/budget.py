@@ -1,7 +1,7 @@
 """The CPU time that tests may take: each by itself, and each folder, in `tests/budget.toml`.
 
 CPU time grows with the load of a machine, and with its age. So a run measures first how fast the machine is, again at its end, and allows for it;
-`SLACK` is for the rest. Nothing here looks at wall time but to print it.
+`SLACK` is for the rest: caches and cores that are shared with other jobs, and lines that are measured. Nothing here looks at wall time but to print it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUDGETS = Path(__file__).with_name("budget.toml")
 MOST_S = 3.0
 # CPU seconds of `_work` on the machine that the budgets are from, when it does nothing else.
 REFERENCE_S = 0.031
-SLACK = 1.5
+SLACK = 2.5
 SHOWN = 15
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 register_profiles()
 
 LOOPS = ("asyncio", "debug", "eager", "uvloop")
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.kafka.plugin"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

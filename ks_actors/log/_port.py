@@ -1,8 +1,8 @@
 """The port to a log: the runtime's requirements for Kafka and the embedded log.
 
-One conformance suite (tests/log) runs against every implementation. Call all methods on the event
-loop; `async` ones may wait, plain ones never block. Every wait has a deadline and ends in a
-`LogError` that names the awaited operation.
+One conformance suite (tests/ks_actors/log) runs against every implementation. Call all methods on
+the event loop; `async` ones may wait, plain ones never block. Every wait has a deadline and ends in
+a `LogError` that names the awaited operation.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.state import SharedResources
 from ks_actors.state.disk import _rocksdb
-from tests.log.helpers import batch
+from tests.ks_actors.log.helpers import batch
 from tests.waiting import PATIENCE_S
 
 PARTITIONS = 2

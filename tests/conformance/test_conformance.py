@@ -11,8 +11,7 @@ import pytest
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
-
-from .topologies import OUT_OF_REACH, REBUILT
+from tests.conformance.topologies import OUT_OF_REACH, REBUILT
 
 CASES = {path.stem: json.loads(path.read_text()) for path in sorted((Path(__file__).parent / "cases").glob("*.json"))}
 

@@ -14,8 +14,7 @@ from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import SinkNode, Topology
-
-from .topologies import REBUILT
+from tests.differential.topologies import REBUILT
 
 Case: TypeAlias = Mapping[str, Any]
 Between: TypeAlias = Callable[[TopologyTestDriver, int], None]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .cases import compare, forgets_a_delete, read_cases
-from .topologies import reason_out_of_reach
+from tests.differential.cases import compare, forgets_a_delete, read_cases
+from tests.differential.topologies import reason_out_of_reach
 
 SHOWN = 3
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ks_actors.dsl import BufferConfig, JoinWindows, StreamJoined, StreamsBuilder, Suppressed
-
-from .parts import (
+from tests.differential.parts import (
     CONSUMED,
     GROUPED,
     NUMBER,

@@ -14,10 +14,9 @@ from ks_actors.records._batch import Batch
 from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.serdes import BYTES
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver, run_app
-
-from .cases import Case, config_of
-from .generate import SPECS
-from .topologies import REBUILT
+from tests.differential.cases import Case, config_of
+from tests.differential.generate import SPECS
+from tests.differential.topologies import REBUILT
 
 _NUMBER = re.compile(r"\.(\d+);")
 

@@ -7,8 +7,7 @@ from typing import Any
 from ks_actors.dsl import StreamsBuilder, TimeWindows
 from ks_actors.processors import FixedKeyProcessor, Processor, PunctuationType, Record
 from ks_actors.topology import Topology, stores
-
-from .parts import (
+from tests.differential.parts import (
     CONSUMED,
     GROUPED,
     NUMBER,

@@ -7,8 +7,7 @@ from typing import Any
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.processors import ValueTransformer
 from ks_actors.topology import stores
-
-from .parts import (
+from tests.differential.parts import (
     CONSUMED,
     GROUPED,
     JOINED,

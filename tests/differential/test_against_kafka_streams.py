@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .cases import CACHED, CACHED_WITH_HEADERS, FOUND, SEED_1, WITH_HEADERS, Case, compare, forgets_a_delete, read_cases
-from .topologies import REBUILT, reason_out_of_reach
+from tests.differential.cases import CACHED, CACHED_WITH_HEADERS, FOUND, SEED_1, WITH_HEADERS, Case, compare, forgets_a_delete, read_cases
+from tests.differential.topologies import REBUILT, reason_out_of_reach
 
 OUTLIVED = {
     *(f"cogroup_windowed-1-00{number}" for number in ("01", "14", "16")),

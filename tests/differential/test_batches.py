@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from .cases import SEED_1, Case, read_cases, run_whole
-from .generate import SPECS
-from .topologies import REBUILT, reason_out_of_reach
+from tests.differential.cases import SEED_1, Case, read_cases, run_whole
+from tests.differential.generate import SPECS
+from tests.differential.topologies import REBUILT, reason_out_of_reach
 
 WITH_CLOCK = {name for name, spec in SPECS.items() if spec.wall}
 # Several subtopologies that meet in a join: which gets ahead of the other is nobody's promise.

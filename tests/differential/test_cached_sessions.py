@@ -13,8 +13,7 @@ from ks_actors.processors.api._operator import NodeContext, Process
 from ks_actors.processors.api._stream_clock import Clock
 from ks_actors.processors.api._update_cache import Cache
 from ks_actors.records._batch import Headers
-
-from .cases import CACHED_SESSIONS, compare, read_cases
+from tests.differential.cases import CACHED_SESSIONS, compare, read_cases
 
 Entry = tuple[Any, int]
 SOME = 50

@@ -16,11 +16,10 @@ from ks_actors.records import Batch
 from ks_actors.serdes import LONG, STRING
 from ks_actors.task import _compiler, _node
 from ks_actors.topology import SourceNode, Topology
+from tests.differential.cases import WITH_HEADERS, config_of, read_cases, run_steps
+from tests.differential.parts import TEXT, text
+from tests.differential.topologies import REBUILT, reason_out_of_reach
 from tests.examples_of import examples
-
-from .cases import WITH_HEADERS, config_of, read_cases, run_steps
-from .parts import TEXT, text
-from .topologies import REBUILT, reason_out_of_reach
 
 C, P = Consumed(TEXT, TEXT), Produced(STRING, TEXT)
 CACHES = (0, 10 << 20)

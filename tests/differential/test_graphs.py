@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from .cases import HERE, SEED_1, descriptions
-from .generate import SPECS, graphs
-from .topologies import OUT_OF_REACH, REBUILT, reason_out_of_reach
+from tests.differential.cases import HERE, SEED_1, descriptions
+from tests.differential.generate import SPECS, graphs
+from tests.differential.topologies import OUT_OF_REACH, REBUILT, reason_out_of_reach
 
 if TYPE_CHECKING:
     from ks_actors.topology import Topology

@@ -10,8 +10,7 @@ import pytest
 from ks_actors import Processor, ProcessorContext, Record, StreamsError, Topology
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
-
-from .life import events_of, read_cases
+from tests.differential.life import events_of, read_cases
 
 CASES = list(read_cases())
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtime.helpers import GUARANTEES
-
-from .cases import SEED_1, Case, read_cases
-from .generate import graph_of
-from .origins import fail_at_the_end, failures, in_an_app, marked, wrong
-from .test_batches import APART
-from .topologies import REBUILT, reason_out_of_reach
+from tests.differential.cases import SEED_1, Case, read_cases
+from tests.differential.generate import graph_of
+from tests.differential.origins import fail_at_the_end, failures, in_an_app, marked, wrong
+from tests.differential.test_batches import APART
+from tests.differential.topologies import REBUILT, reason_out_of_reach
+from tests.ks_actors.runtime.helpers import GUARANTEES
 
 CACHES = (0, 10_000_000)
 # The output of these is made in a punctuation, or when a window closes: it has no record of its own.

@@ -13,8 +13,7 @@ from ks_actors.dsl import Consumed, Produced, StreamsBuilder
 from ks_actors.processors import Processor, PunctuationType, Record
 from ks_actors.serdes import STRING
 from ks_actors.topology import Topology
-
-from .cases import run_steps
+from tests.differential.cases import run_steps
 
 C, P = Consumed(STRING, STRING), Produced(STRING, STRING)
 CONFIG = {"application_id": "app"}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ks_actors.testing import TopologyTestDriver
-
-from .cases import SEED_1, Between, by_step, compare, read_cases, run
-from .restarts import restart, write_to_disk
-from .topologies import REBUILT, reason_out_of_reach
+from tests.differential.cases import SEED_1, Between, by_step, compare, read_cases, run
+from tests.differential.restarts import restart, write_to_disk
+from tests.differential.topologies import REBUILT, reason_out_of_reach
 
 # A restart forgets the stream time that these have seen, and schedules punctuators anew, as with Kafka Streams.
 FORGETFUL = {"process_values", "punctuate_stream", "punctuate_wall"}

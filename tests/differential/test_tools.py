@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from .cases import SEED_1, compare, read_cases
-from .combine import combine, write_cases
-from .generate import SPECS, make_case
+from tests.differential.cases import SEED_1, compare, read_cases
+from tests.differential.combine import combine, write_cases
+from tests.differential.generate import SPECS, make_case
 
 
 def a_case() -> Any:

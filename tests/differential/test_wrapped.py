@@ -8,10 +8,9 @@ import pytest
 
 from ks_actors import ProcessorWrapper, WrappedNode
 from ks_actors.processors import Process
-
-from . import cases
-from .cases import SEED_1, compare, config_of, read_cases
-from .topologies import REBUILT, reason_out_of_reach
+from tests.differential import cases
+from tests.differential.cases import SEED_1, compare, config_of, read_cases
+from tests.differential.topologies import REBUILT, reason_out_of_reach
 
 SHARE = 3
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import join_topologies, processor_topologies, stream_topologies, table_topologies, versioned_topologies
-from .generate import Params, graph_of
-from .parts import REBUILT
+from tests.differential import join_topologies, processor_topologies, stream_topologies, table_topologies, versioned_topologies
+from tests.differential.generate import Params, graph_of
+from tests.differential.parts import REBUILT
 
 __all__ = [
     "OUT_OF_REACH",

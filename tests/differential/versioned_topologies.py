@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ks_actors.dsl import Joined, Materialized, StreamsBuilder
-
-from .parts import (
+from tests.differential.parts import (
     CONSUMED,
     GROUPED,
     PRODUCED,

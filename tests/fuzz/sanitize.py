@@ -13,18 +13,18 @@ from tests.fuzz.build import ROOT, SANITIZED, NoSanitizer, build, environment
 
 TESTS: Final = (
     "tests/fuzz/test_sections.py",
-    "tests/ks_actors/test_kernel.py",
-    "tests/ks_actors/test_kernel_misuse.py",
-    "tests/ks_actors/test_partitioner.py",
-    "tests/kafka/test_fetch_records.py",
-    "tests/serdes/test_columns.py",
-    "tests/state/test_counting.py",
-    "tests/state/test_engine_rows.py",
-    "tests/state/test_packed.py",
-    "tests/state/test_packed_work.py",
-    "tests/state/test_restored.py",
-    "tests/state/test_window_kernel.py",
-    "tests/state/test_written.py",
+    "tests/ks_actors/kernel/test_kernel.py",
+    "tests/ks_actors/kernel/test_kernel_misuse.py",
+    "tests/ks_actors/records/test_partitioner.py",
+    "tests/ks_actors/log/kafka/wire/test_record_reader.py",
+    "tests/ks_actors/serdes/test_columns.py",
+    "tests/ks_actors/state/key_value/test_counting.py",
+    "tests/ks_actors/state/core/test_engine_rows.py",
+    "tests/ks_actors/state/join_window/test_packed_segments.py",
+    "tests/ks_actors/state/join_window/test_packed_work.py",
+    "tests/ks_actors/state/key_value/test_restored_rows.py",
+    "tests/ks_actors/state/window/test_window_kernel.py",
+    "tests/ks_actors/state/core/test_written_changes.py",
 )
 """Tests that give the kernel something to do, and need no broker."""
 

@@ -19,7 +19,7 @@ from tests.chaos.app import count_topology
 from tests.chaos.checks import Update, check_output, count_of
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
-from tests.log.helpers import COMMITTED, Read, batch, group_name, read_all, read_until
+from tests.ks_actors.log.helpers import COMMITTED, Read, batch, group_name, read_all, read_until
 from tests.waiting import soon
 
 PARTITIONS = 2

@@ -21,7 +21,7 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES
 from ks_actors.topology import Topology
 from tests.kafka.broker import Broker
-from tests.log.helpers import batch, group_name
+from tests.ks_actors.log.helpers import batch, group_name
 from tests.waiting import until
 
 _MINUTE_MS: Final = 60_000

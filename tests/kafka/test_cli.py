@@ -19,10 +19,10 @@ from ks_actors.cli._main import ks_actors
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker
 from tests.kafka.helpers import connect
 from tests.kafka.test_secured_apps import ALLOW, GROUP, PREFIXED, READ, TOPIC, TRANSACTION, WRITE, rule
-from tests.log.helpers import group_name
+from tests.ks_actors.log.helpers import group_name
 
 ROOT = Path(__file__).parents[2]
-SHOP = "tests.cli.jobs:shop"
+SHOP = "tests.ks_actors.cli.jobs:shop"
 
 
 class Shop:
@@ -200,7 +200,7 @@ def test_dead_letters_are_listed_shown_and_written_back(shop: Shop) -> None:
     """Each once: the record is processed again, and leaves another letter if it still fails."""
     letters = f"{shop.id}-letters"
     shop.settings |= {"errors_dead_letter_queue_topic_name": letters, "processing_exception_handler": "continue"}
-    target = "tests.cli.jobs:numbers"
+    target = "tests.ks_actors.cli.jobs:numbers"
     shop.run("topics", "create", target, f"--topic={letters}=1", "--topic=texts=1", "--topic=numbers=1")
     shop.run("send", "texts", stdin="1\none\n2\n")
     with shop.running(target) as process:

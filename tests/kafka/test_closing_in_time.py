@@ -16,7 +16,7 @@ from tests.chaos.checks import GUARANTEES
 from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
 from tests.kafka.helpers import connect
-from tests.log.helpers import by_turns, group_name, new_topic
+from tests.ks_actors.log.helpers import by_turns, group_name, new_topic
 from tests.waiting import until
 
 BOUND_MS = 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ks_actors.log.kafka import KafkaOptions
-from tests.kafka.answering import Brokers, in_virtual_time
+from tests.ks_actors.log.kafka.client.answering import Brokers, in_virtual_time
 
 if TYPE_CHECKING:
     import pytest

@@ -16,7 +16,7 @@ from ks_actors.topology import Topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import counting, ended
-from tests.log.helpers import batch, read_all, read_until
+from tests.ks_actors.log.helpers import batch, read_all, read_until
 from tests.waiting import until
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]

@@ -16,12 +16,12 @@ import pytest
 from examples.flights import history
 from examples.flights.job import Options
 from ks_actors.log.kafka import KafkaLog
-from tests.batch.renaming import renamed
-from tests.batch.test_handover import HANDED_OVER, Whole, handed_over
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
 from tests.kafka.broker import Broker
-from tests.log.helpers import group_name
+from tests.ks_actors.batch.backfill.test_handover import HANDED_OVER, Whole, handed_over
+from tests.ks_actors.batch.renaming import renamed
+from tests.ks_actors.log.helpers import group_name
 
 Guarantee: TypeAlias = Literal["at_least_once", "exactly_once_v2"]
 

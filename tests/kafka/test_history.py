@@ -12,12 +12,12 @@ from ks_actors.batch._reading import Bounds, LogReader, address_of
 from ks_actors.dsl import Consumed, Grouped, Materialized, Produced, StreamsBuilder
 from ks_actors.log import NewTopic
 from ks_actors.log.kafka import KafkaLog
-from tests.batch.driver import TOPICS, Order, config_of, job
-from tests.batch.histories import Input, Rows, difference, fill, rows_of
-from tests.batch.killed_history import LINES, changelogs, compared, expected, opened, put, sinks
-from tests.batch.test_publish import killed_until_done
 from tests.kafka.broker import Broker
-from tests.log.helpers import group_name, new_topic
+from tests.ks_actors.batch.backfill.killed_history import LINES, changelogs, compared, expected, opened, put, sinks
+from tests.ks_actors.batch.backfill.test_publish import killed_until_done
+from tests.ks_actors.batch.driver import TOPICS, Order, config_of, job
+from tests.ks_actors.batch.histories import Input, Rows, difference, fill, rows_of
+from tests.ks_actors.log.helpers import group_name, new_topic
 
 
 def counting(source: str, sink: str) -> Topology:

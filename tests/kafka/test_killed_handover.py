@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.driver import Order, Point
-from tests.batch.killed_history import UNTIL, handed_over
 from tests.kafka.broker import Broker
-from tests.log.helpers import group_name
+from tests.ks_actors.batch.backfill.killed_history import UNTIL, handed_over
+from tests.ks_actors.batch.driver import Order, Point
+from tests.ks_actors.log.helpers import group_name
 
 
 @pytest.mark.timeout(240)

@@ -32,8 +32,8 @@ from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, cluster
 from tests.kafka.counting import PARTITIONS, Counting, counting, ended
-from tests.kafka.test_truncation import lose_disk
-from tests.log.helpers import batch
+from tests.ks_actors.log.helpers import batch
+from tests.ks_actors.log.kafka.consumer.test_truncation import lose_disk
 
 __all__ = ["cluster"]
 

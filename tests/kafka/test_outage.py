@@ -17,8 +17,8 @@ from ks_actors.runtime import UncaughtResponse
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE, GUARANTEES
 from tests.kafka.broker import Broker
 from tests.kafka.counting import Counting, counting, ended
-from tests.log.helpers import assigned, join, revoked
-from tests.runtime.helpers import Asked
+from tests.ks_actors.log.helpers import assigned, join, revoked
+from tests.ks_actors.runtime.helpers import Asked
 from tests.waiting import PATIENCE_S, SESSION_MS, soon, until
 
 # An outage of minutes in seconds: each call ends several times in an outage, and not by a pause of a broker that is well.

@@ -13,9 +13,9 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.web import serve_page
 from tests.kafka.broker import Broker
 from tests.kafka.helpers import module_process
+from tests.ks_actors.web.browser import browsing
+from tests.ks_actors.web.helpers import TOKEN, Visits, create_topics, visit, visiting
 from tests.waiting import SESSION_MS
-from tests.web.browser import browsing
-from tests.web.helpers import TOKEN, Visits, create_topics, visit, visiting
 
 pytestmark = pytest.mark.extended
 
@@ -32,7 +32,7 @@ async def test_the_page_shows_an_instance_that_is_killed(fresh_broker: Broker, t
             browsing(served.link) as seen,
         ):
             await seen.text("#members li", "site-a.*this instance, 4 tasks")
-            async with module_process("tests.web.member", fresh_broker.bootstrap, str(tmp_path), log=tmp_path / "member.log") as member:
+            async with module_process("tests.ks_actors.web.member", fresh_broker.bootstrap, str(tmp_path), log=tmp_path / "member.log") as member:
                 await seen.text("#members li", r"site-b.*127\.0\.0\.1, 2 tasks")
                 await seen.text("#events li", "site-b.* has joined the group")
                 member.kill()

@@ -17,8 +17,8 @@ from ks_actors.serdes import STRING
 from ks_actors.topology import Topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
-from tests.kafka.poisons import LIMIT, Poison, made, poisons, record
-from tests.log.helpers import group_name, read_all
+from tests.ks_actors.log.helpers import group_name, read_all
+from tests.ks_actors.log.kafka.wire.poisons import LIMIT, Poison, made, poisons, record
 from tests.waiting import soon
 
 ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}

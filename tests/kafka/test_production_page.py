@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.log.helpers import group_name
+from tests.ks_actors.log.helpers import group_name
 from tests.waiting import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "production.md"

@@ -16,7 +16,7 @@ from ks_actors.topology import Topology
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import PARTITIONS, Counting, counting, ended
-from tests.log.helpers import batch, values_of
+from tests.ks_actors.log.helpers import batch, values_of
 from tests.waiting import soon
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]

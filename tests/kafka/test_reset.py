@@ -18,8 +18,8 @@ from ks_actors.cli._main import ks_actors
 from ks_actors.log import NewMember, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from tests.kafka.broker import PASSWORD, QUICK, STRANGER, STRANGERS_PASSWORD, USER, Broker, jars
-from tests.log.helpers import by_turns, read_all
-from tests.runtime.helpers import counting
+from tests.ks_actors.log.helpers import by_turns, read_all
+from tests.ks_actors.runtime.helpers import counting
 from tests.waiting import soon, until
 
 SOURCE = Path(__file__).parent / "streams" / "Resets.java"

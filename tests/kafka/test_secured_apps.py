@@ -16,7 +16,7 @@ from ks_actors.log.kafka.wire._requests import Pinned
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker
 from tests.kafka.counting import Counting, counting, ended
-from tests.log.helpers import group_name, join, new_topic, settle
+from tests.ks_actors.log.helpers import group_name, join, new_topic, settle
 from tests.waiting import soon, until
 
 GUARANTEES = [EXACTLY_ONCE, AT_LEAST_ONCE]

@@ -17,7 +17,7 @@ from ks_actors.runtime import RestoreListener
 from ks_actors.snapshots import Shape, SnapshotWriter, SourcePosition
 from tests.kafka.broker import Broker
 from tests.kafka.helpers import connect
-from tests.runtime.helpers import counting
+from tests.ks_actors.runtime.helpers import counting
 from tests.waiting import soon
 
 SOURCE = TopicPartition("in", 0)

@@ -16,9 +16,9 @@ from ks_actors.log import NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, QueryResult, StateQueryRequest
 from tests.kafka.broker import Broker
-from tests.log.helpers import UNCOMMITTED, batch
-from tests.runtime.helpers import GUARANTEES
-from tests.runtime.standing import Heard
+from tests.ks_actors.log.helpers import UNCOMMITTED, batch
+from tests.ks_actors.runtime.helpers import GUARANTEES
+from tests.ks_actors.runtime.stores.standbys import Heard
 from tests.waiting import PATIENCE_S, until
 
 ROWS = 200

@@ -16,7 +16,7 @@ from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import PARTITIONS, Counting, counting_as
 from tests.kafka.helpers import module_process
-from tests.log.helpers import COMMITTED, read_all
+from tests.ks_actors.log.helpers import COMMITTED, read_all
 from tests.waiting import PATIENCE_S, SESSION_MS
 
 

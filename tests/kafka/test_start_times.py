@@ -12,7 +12,7 @@ from ks_actors.serdes import BYTES
 from tests.chaos.checks import EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
-from tests.log.helpers import batch, read_all
+from tests.ks_actors.log.helpers import batch, read_all
 
 HOUR_MS = 3_600_000
 

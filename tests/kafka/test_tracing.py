@@ -10,8 +10,8 @@ from ks_actors import App, Batch, StreamsConfig
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from tests.kafka.broker import Broker
-from tests.tracing.spans import HEADER, TRACE, Recorded, context_in, id_of
-from tests.tracing.test_otel_tracing import check_one_trace, pipeline
+from tests.ks_actors.tracing.spans import HEADER, TRACE, Recorded, context_in, id_of
+from tests.ks_actors.tracing.test_otel_tracing import check_one_trace, pipeline
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

@@ -13,7 +13,7 @@ from ks_actors.serdes import BYTES
 from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
 from tests.kafka.upgrades import CHANGES, GUARANTEES, upgrade
-from tests.log.helpers import batch, read_until
+from tests.ks_actors.log.helpers import batch, read_until
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -21,7 +21,7 @@ from ks_actors.runtime import RestoreListener
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import Counting, counting_as
-from tests.log.helpers import UNCOMMITTED
+from tests.ks_actors.log.helpers import UNCOMMITTED
 from tests.waiting import PATIENCE_S, SESSION_MS, until
 
 

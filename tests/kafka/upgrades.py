@@ -21,7 +21,7 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.serdes import BYTES, LONG
 from ks_actors.topology import Topology
 from tests.kafka.broker import Broker
-from tests.log.helpers import batch, group_name, read_until
+from tests.ks_actors.log.helpers import batch, group_name, read_until
 from tests.waiting import PATIENCE_S
 
 GUARANTEES = ("at_least_once", "exactly_once_v2")

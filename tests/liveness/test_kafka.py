@@ -14,13 +14,11 @@ from ks_actors import App, StreamsConfig
 from ks_actors.log import NewTopic, TopicPartition
 from ks_actors.log.kafka import KafkaLog
 from ks_actors.testing import TestRecord
-from tests.kafka.broker import Broker, kafka_broker
+from tests.kafka.broker import Broker
+from tests.ks_actors.log.helpers import group_name, read_all
 from tests.liveness.plan import Lane, Plan, draw
 from tests.liveness.run import Run
 from tests.liveness.topology import build
-from tests.log.helpers import group_name, read_all
-
-__all__ = ["kafka_broker"]
 
 pytestmark = [pytest.mark.unmeasured, pytest.mark.extended]
 

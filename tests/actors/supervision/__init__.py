@@ -1,0 +1,1 @@
+"""Tests of supervision: starts, ends, failures and watches."""

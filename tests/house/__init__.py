@@ -1,0 +1,1 @@
+"""Tests of the house: its rules, its public names, and the choice of tests."""

@@ -1,1 +1,0 @@
-"""Windows that close by the wall clock, while no record comes."""

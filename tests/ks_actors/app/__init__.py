@@ -1,0 +1,1 @@
+"""Tests of apps: their start, their calls and their close."""

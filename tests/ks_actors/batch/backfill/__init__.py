@@ -1,0 +1,1 @@
+"""Tests of backfills and of their handover."""

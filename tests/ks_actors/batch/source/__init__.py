@@ -1,0 +1,1 @@
+"""Tests of topics and stores as DataFrames."""

@@ -1,0 +1,1 @@
+"""Tests of records as Arrow tables and Parquet."""

@@ -1,0 +1,1 @@
+"""Tests of background tasks, state machines and slow calls."""

@@ -1,0 +1,1 @@
+"""Tests of joins by a foreign key."""

@@ -1,0 +1,1 @@
+"""Tests of joins of streams and tables."""

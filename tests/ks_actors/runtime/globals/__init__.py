@@ -1,0 +1,1 @@
+"""Tests of global tables and global stores."""

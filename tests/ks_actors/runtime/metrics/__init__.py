@@ -1,0 +1,1 @@
+"""Tests of the metrics that a running app samples."""

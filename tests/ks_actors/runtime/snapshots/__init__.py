@@ -1,0 +1,1 @@
+"""Tests of snapshots and bootstraps of apps."""

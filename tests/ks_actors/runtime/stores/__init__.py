@@ -1,0 +1,1 @@
+"""Tests of stores in apps: restores, standbys, directories."""

@@ -1,0 +1,1 @@
+"""Tests of health and of the watchdog."""

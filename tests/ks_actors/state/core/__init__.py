@@ -1,0 +1,1 @@
+"""Tests of what all stores share: codecs, rows, memory."""

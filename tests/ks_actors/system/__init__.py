@@ -1,0 +1,1 @@
+"""Tests of file locks, open files and supported systems."""

@@ -1,0 +1,1 @@
+"""Tests of tasks: one partition of each topic of a subtopology."""

@@ -1,0 +1,1 @@
+"""Tests of times: idle nodes, committed times, run lengths."""

@@ -1,0 +1,1 @@
+"""Tests of the test drivers and of the harness."""

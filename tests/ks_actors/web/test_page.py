@@ -1,0 +1,314 @@
+"""The page of an app in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ks_actors import App
+from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log, Outgoing, TopicPartition
+from ks_actors.records import Batch
+from ks_actors.web import PageServer, serve_page
+from tests.ks_actors.web.browser import Seen, browsing
+from tests.ks_actors.web.helpers import TOKEN, Visits, fresh_log, visit, visiting
+
+pytestmark = pytest.mark.unmeasured
+STUCK_MS = 500
+
+
+class Shown:
+    """An app with its page in a browser."""
+
+    def __init__(self, app: App, log: Log, visits: Visits, served: PageServer, seen: Seen) -> None:
+        self.app = app
+        self.log = log
+        self.visits = visits
+        self.served = served
+        self.seen = seen
+        self.page = seen.page
+
+
+@asynccontextmanager
+async def shown(tmp_path: Path, *, token: str | None = TOKEN, browser: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Shown]:
+    log, visits = await fresh_log(), Visits()
+    async with visiting(log, tmp_path, visits, **settings) as app, serve_page(app, token=token) as served:
+        try:
+            async with browsing(served.link, **(browser or {})) as seen:
+                yield Shown(app, log, visits, served, seen)
+        finally:
+            visits.gate.set()
+    await log.close()
+
+
+async def test_the_page_shows_an_app_that_runs_and_updates_each_second(tmp_path: Path) -> None:
+    """Name, health, figures, the drawn topology and all tasks; the token leaves the address at once."""
+    async with shown(tmp_path) as here:
+        await here.seen.text("#application", "^site$")
+        await here.seen.text("#health", "^ready · RUNNING$")
+        await here.seen.text("#topology", "visits.*looks-up")
+        assert await here.page.locator("#tasks tbody tr").count() == 4
+        assert TOKEN not in here.page.url
+        await visit(here.log, *["/"] * 200)
+        await here.seen.text("#figures div:first-child dd", r"^[1-9]\d*(\.\d)?/s$")
+        await here.seen.text("#topology .topic", r"visits.*lag 0")
+        # The arrow out of the topic has its rate.
+        await here.seen.text("#topology .edge.flows + text", r"^[1-9]\d*(\.\d)?/s$")
+        await here.seen.views(3)
+
+
+@pytest.mark.extended
+async def test_a_growing_lag_is_seen_on_the_topic_and_in_the_figures(tmp_path: Path) -> None:
+    """Paused by its button, the app is not ready and its lag grows; resumed, it goes back to 0."""
+    async with shown(tmp_path) as here:
+        await here.page.click("#pause")
+        await here.seen.text("#problems li", "^paused: ")
+        await here.seen.text("#health", "^not ready")
+        for lag in (30, 60):
+            await visit(here.log, *["/"] * 30)
+            await here.seen.text("#topology .topic", rf"visits.*lag {lag}\b")
+            await here.seen.text("#lag tbody tr", rf"^visits.*{lag}$")
+        await here.page.click("#resume")
+        await here.seen.text("#topology .topic", r"visits.*lag 0\b")
+        await here.seen.text("#health", "^ready")
+
+
+async def test_a_call_that_does_not_return_is_red_with_its_reason(tmp_path: Path) -> None:
+    """The row of its task and the box of its node are marked, and name the call; others go on. Afterwards nothing is marked."""
+    async with shown(tmp_path, stall_warning_ms=STUCK_MS) as here:
+        here.visits.gate.clear()
+        await visit(here.log, "/", "stuck")
+        await here.seen.text("#tasks tr.stuck", "0_0.*async call for .*looks-up has not returned")
+        await here.seen.text("#topology .stuck", "looks-up.*stuck · 1 calls")
+        assert await here.page.locator("#tasks tr.stuck").count() == 1
+        color = await here.page.locator("#tasks tr.stuck td").first.evaluate("(cell) => getComputedStyle(cell).color")
+        assert color == "rgb(179, 38, 30)"
+        await here.seen.text("#problems li", "stalled: visits-0")
+        here.visits.gate.set()
+        await here.seen.gone("#tasks tr.stuck")
+        await here.seen.gone("#topology .stuck")
+        await here.seen.text("#health", "^ready")
+
+
+@pytest.mark.extended
+async def test_back_pressure_is_amber_on_nodes_topics_and_arrows(tmp_path: Path) -> None:
+    """A node with as many calls as it may have, the topic whose records wait for it, and the arrow between; in red once it is stuck."""
+    async with shown(tmp_path) as here:
+        here.visits.gate.clear()
+        await visit(here.log, *["stuck"] * 50)
+        await here.seen.text("#topology .processor.pressure", "looks-up.*20 calls in flight")
+        await here.seen.text("#topology .topic.pressure", "visits")
+        await here.page.wait_for_selector("#topology .edge.pressure", state="attached")
+        here.visits.gate.set()
+        await here.seen.gone("#topology .pressure")
+
+
+async def test_a_dead_letter_is_shown_and_redriven(tmp_path: Path) -> None:
+    """With its error and its record; the button writes it back, and then it says so and is gone. Names stay text."""
+    bad = 'bad <img src=x onerror="window.broken = 1">'
+    async with shown(tmp_path) as here:
+        await visit(here.log, "/", bad)
+        await here.app.wait_until_caught_up()
+        await here.page.click("#letters-again")
+        await here.seen.text("#letters li", "ValueError: no page bad <img")
+        assert await here.page.locator("#letters img").count() == 0
+        here.visits.mended = True
+        await here.page.click("#letters button")
+        await here.seen.text("#letters li", "written back to its source")
+        assert not await here.page.locator("#letters button").first.is_visible()
+        await here.app.wait_until_caught_up()
+        assert await here.app.store("per-page").get(bad) == 1
+        await here.page.select_option("#store", "per-page")
+        await here.page.fill("#key", bad)
+        await here.page.press("#key", "Enter")
+        await here.seen.text("#rows tbody tr", r"bad <img.*1$")
+        assert await here.page.evaluate("window.broken") is None
+
+
+async def test_the_query_box_shows_rows_and_errors(tmp_path: Path) -> None:
+    """All rows up to the limit, with a word when there are more; none; and the reason when a question makes no sense."""
+    async with shown(tmp_path) as here:
+        await visit(here.log, "/", "/about", "/shop")
+        await here.app.wait_until_caught_up()
+        await here.page.select_option("#store", "per-page")
+        await here.seen.text("#store-about", "^timestamped_key_value, keys by <Serde STRING>")
+        await here.page.fill("#limit", "2")
+        await here.page.click("#query button")
+        await here.seen.text("#query-error", "there are more rows")
+        assert await here.page.locator("#rows tbody tr").count() == 2
+        await here.page.fill("#key", "/nowhere")
+        await here.page.click("#query button")
+        await here.seen.text("#query-error", "^no rows$")
+
+
+@pytest.mark.extended
+async def test_an_instance_that_joins_and_leaves_is_seen(tmp_path: Path) -> None:
+    """It is in the list with its tasks, and both happenings are among the events."""
+    async with shown(tmp_path) as here:
+        await here.seen.text("#members li", "site-a.*this instance, 4 tasks")
+        async with visiting(here.log, tmp_path, here.visits, "site-a-b"):  # its name begins like that of the other one
+            await here.seen.text("#members li", "site-a-b.*in this process, 2 tasks")
+            await here.seen.text("#members li", "site-a.*this instance, 2 tasks")
+            await here.seen.text("#events li", "site-a-b.* has joined the group")
+        await here.seen.text("#events li", "site-a-b.* has left the group")
+        await here.seen.text("#members li", "site-a.*this instance, 4 tasks")
+        assert await here.page.locator("#members li").count() == 1
+
+
+class _SlowFetcher:
+    """A reader of changelogs that stops in the middle, until it is let go on."""
+
+    def __init__(self, inner: Fetcher, gate: asyncio.Event) -> None:
+        self._inner = inner
+        self._gate = gate
+        self._fetched = 0
+        self._again = asyncio.Event()
+
+    def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
+        # Records that are on their way are dropped.
+        self._fetched = 0
+        self._again.set()
+        self._inner.assign(positions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> list[Fetched]:
+        while self._fetched >= 40 and not self._gate.is_set():
+            self._again.clear()
+            either = [asyncio.ensure_future(each.wait()) for each in (self._gate, self._again)]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            for each in either:
+                each.cancel()
+        found = await self._inner.fetch(max_wait_ms=max_wait_ms, max_records=max_records if self._gate.is_set() else 40)
+        self._fetched += sum(len(one.batch) for one in found)
+        return list(found)
+
+
+class _SlowRestores:
+    """A log whose readers, but for those of inputs, stop in the middle."""
+
+    def __init__(self, inner: Log, gate: asyncio.Event) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Any:
+        inner = self._inner.fetcher(client_id=client_id, isolation=isolation)
+        return _SlowFetcher(inner, self._gate) if "restore" in client_id else inner
+
+
+@pytest.mark.extended
+async def test_a_restore_has_a_bar(tmp_path: Path) -> None:
+    """While changelogs are read, the bars say how far; the app is not ready, and is when they are gone."""
+    log, visits, gate = await fresh_log(), Visits(), asyncio.Event()
+    async with visiting(log, tmp_path, visits) as before:
+        await visit(log, *[f"/{number}" for number in range(400)])
+        await before.wait_until_caught_up()
+    app = visiting(_SlowRestores(log, gate), tmp_path / "fresh", visits)
+    async with serve_page(app) as served, browsing(served.link) as seen:
+        starting = asyncio.ensure_future(app.start())
+        await seen.text("#tasks [role=progressbar] + *, #tasks div", r"site-per-page-changelog-\d: \d+ of \d+, [1-9]\d? %")
+        bars = seen.page.locator("#tasks [role=progressbar]")
+        shares = await bars.evaluate_all(
+            "(bars) => bars.map((bar) => [Number(bar.getAttribute('aria-valuenow')), bar.firstElementChild.style.width])"
+        )
+        assert shares
+        assert all(width == f"{share}%" for share, width in shares)
+        assert any(0 < share < 100 for share, _ in shares)
+        await seen.text("#problems li", r"^restoring: the stores of task 1_\d")
+        gate.set()
+        await starting
+        await seen.gone("#tasks [role=progressbar]")
+        await seen.text("#health", "^ready")
+        await app.close()
+        await seen.text("#health", "^not live · NOT_RUNNING")
+    await log.close()
+
+
+@pytest.mark.extended
+async def test_a_page_without_a_token_changes_nothing(tmp_path: Path) -> None:
+    """It has no buttons for it; with a wrong token the reason is shown, and the right one may be typed."""
+    async with shown(tmp_path, token=None) as here:
+        await here.seen.views(1)
+        for selector in ("#pause", "#resume", "#snapshot", "#token-box"):
+            assert not await here.page.locator(selector).is_visible()
+    async with shown(tmp_path / "other", snapshot_uri=f"file://{tmp_path}/snapshots") as here:
+        await here.page.fill("#token", "wrong")
+        await here.page.click("#snapshot")
+        await here.seen.text("#notice", "needs the token of the page")
+        here.seen.errors.clear()  # the browser notes each answer of 401
+        await here.page.fill("#token", TOKEN)
+        await here.page.click("#snapshot")
+        await here.seen.text("#snapshots li", r"4 tasks, \d+ rows")
+
+
+@pytest.mark.extended
+async def test_an_instance_that_goes_away_is_told(tmp_path: Path) -> None:
+    """The page says that nobody answers, and shows the instance again when it is back at the same address."""
+    log, visits = await fresh_log(), Visits()
+    async with visiting(log, tmp_path, visits) as app, serve_page(app) as first, browsing(first.link) as seen:
+        port = int(first.url.rstrip("/").rpartition(":")[2])
+        await first.close()
+        await seen.text("#health", "^no answer$")
+        await seen.text("#notice", "the instance does not answer")
+        async with serve_page(app, port=port):
+            await seen.text("#health", "^ready")
+            assert not await seen.page.locator("#notice").is_visible()
+            seen.errors.clear()  # the browser notes each refused connection
+    await log.close()
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_it_fits_a_phone_and_follows_the_scheme(tmp_path: Path, scheme: str) -> None:
+    """At 360 px nothing is wider than the screen, but for what scrolls by itself; the ground is light or dark as the reader likes."""
+    browser = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme, "has_touch": True, "is_mobile": True}
+    async with shown(tmp_path, browser=browser) as here:
+        await visit(here.log, "/", "bad " * 100)
+        await here.app.wait_until_caught_up()
+        await here.page.click("#letters-again")
+        await here.seen.text("#letters li", "no page bad")
+        await here.seen.views(1)
+        assert await here.page.evaluate("document.scrollingElement.scrollWidth") <= 360
+        ground = await here.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 29)"}[scheme]
+
+
+@pytest.mark.extended
+async def test_it_works_with_a_keyboard_alone(tmp_path: Path) -> None:
+    """Tab reaches the skip link, then the orders; Enter gives one; the focus is seen, and stays where it is at each update."""
+    async with shown(tmp_path) as here:
+        keyboard = here.page.keyboard
+        await here.seen.text("#pause", "Pause")
+        await here.page.wait_for_selector("#pause", state="visible")
+        await keyboard.press("Tab")
+        assert await here.page.evaluate("document.activeElement.className") == "skip"
+        await keyboard.press("Tab")
+        assert await here.page.evaluate("document.activeElement.id") == "pause"
+        assert await here.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        await here.seen.views(2)
+        assert await here.page.evaluate("document.activeElement.id") == "pause"
+        await keyboard.press("Enter")
+        await here.seen.text("#problems li", "^paused: ")
+
+
+async def test_values_of_records_are_never_read_as_html(tmp_path: Path) -> None:
+    """Headers, keys and values of records, and names of nodes, are shown as the text that they are."""
+    evil = '"><script>window.broken = 1</script>'
+    async with shown(tmp_path) as here:
+        producer = await here.log.producer(client_id="evil")
+        batch = Batch([evil.encode()], [f"bad{evil}".encode()], [1], [((evil, evil.encode()),)])
+        await producer.send([Outgoing(TopicPartition("visits", 0), batch)])
+        await producer.close()
+        await here.app.wait_until_caught_up()
+        await here.page.click("#letters-again")
+        await here.seen.text("#letters li pre", "<script>")
+        assert await here.page.locator("main script").count() == 0
+        assert await here.page.evaluate("window.broken") is None
