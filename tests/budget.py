@@ -1,7 +1,8 @@
 """The CPU time that tests may take: each by itself, and each folder, in `tests/budget.toml`.
 
 CPU time grows with the load of a machine, and with its age. So a run measures first how fast the machine is, again at its end, and allows for it;
-`SLACK` is for the rest: caches and cores that are shared with other jobs, and lines that are measured. Nothing here looks at wall time but to print it.
+`SLACK` is for the rest: caches and cores that are shared with other jobs, and lines that are
+measured. Nothing here looks at wall time but to print it.
 """
 
 from __future__ import annotations

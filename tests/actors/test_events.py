@@ -23,6 +23,7 @@ from actors.events._stall import StallDetector, _waits
 from actors.loop import Doorbell
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, Silent, boom, do
+from tests.waiting import until
 
 
 class Secret(Message, frozen=True):
@@ -198,8 +199,7 @@ async def test_a_handler_that_holds_the_loop_is_named_with_its_message_and_its_l
         await ref.ask(Call, lambda me: me.ctx.spawn(Spec(Silent), "child"))
         (child,) = await ref.ask(Call, lambda me: me.ctx.children)
         child.tell(hold_the_loop)
-        while not any(stall.path for stall in stalls):
-            await asyncio.sleep(0)
+        await until(lambda: any(stall.path for stall in stalls))
     stall = next(stall for stall in stalls if stall.path)
     assert (stall.path, stall.message) == ("/s/parent/child", hold_the_loop)
     assert stall.seconds >= 0.01
@@ -216,8 +216,7 @@ async def test_a_loop_that_is_held_by_others_is_named_so(caplog: pytest.LogCaptu
         tell_when_looked(system, looked, in_actors=False)
         system.subscribe(Stalled, stalls.append)
         assert looked.wait(30)
-        while not stalls:
-            await asyncio.sleep(0)
+        await until(lambda: stalls)
     assert stalls[0].path == ""
     assert stalls[0].place.startswith(f"{test_a_loop_that_is_held_by_others_is_named_so.__qualname__} ({__file__}:")
     assert f"stood still for {stalls[0].seconds:.3f} s in {stalls[0].place}; work that" in caplog.text
@@ -288,8 +287,7 @@ async def test_a_loop_that_is_held_in_a_selector_of_others_is_seen() -> None:
         detector._signs = Signs(late)
         system.subscribe(Stalled, stalls.append)
         wait_in_a_selector(late)
-        while not stalls:
-            await asyncio.sleep(0)
+        await until(lambda: stalls)
     assert "in wait_in_a_selector" in stalls[0].stack
     assert stalls[0].seconds >= 0.02
 

@@ -14,6 +14,7 @@ from actors import Abandoned, Failed, Resume, Spec, System
 from actors.loop._threads import ThreadLane
 from actors.testing import TestKit
 from tests.actors.helpers import Boom, Call, Do, boom, do, restart_at_once
+from tests.waiting import until
 
 
 def as_text(outcome: object) -> str:
@@ -186,8 +187,7 @@ async def test_a_job_that_has_not_begun_is_cancelled_not_abandoned() -> None:
             ref: Any = await system.spawn(Spec(Do, executor=lane), "a")
             ran: list[int] = []
             ref.tell(_blocking(lambda: ran.append(1)))
-            while system.tree()[0].current is None:
-                await asyncio.sleep(0)
+            await until(lambda: system.tree()[0].current is not None)
             await system.kill(ref)
             assert abandoned == []
         release.set()

@@ -13,6 +13,7 @@ from actors import Mailbox, Message, Pressure, Spec, System, Terminated, Undeliv
 from actors.loop._doorbell import Doorbell
 from actors.mailbox import _inbox
 from tests.actors.helpers import Call, Do, Silent, note
+from tests.waiting import until
 
 
 class Urgent(Message, frozen=True):
@@ -68,8 +69,7 @@ async def test_urgent_messages_offers_and_pressure_work_from_threads() -> None:
         watcher: Any = await system.spawn(Spec(lambda: Do(watcher_log, note(Pressure, Terminated))), "watcher")
         await watcher.ask(Call, lambda me: me.ctx.watch(ref))
         ref.tell(wait)
-        while system.tree()[0].current is None:
-            await asyncio.sleep(0)
+        await until(lambda: system.tree()[0].current is not None)
         offers: list[bool] = []
 
         def from_thread() -> None:
@@ -81,8 +81,7 @@ async def test_urgent_messages_offers_and_pressure_work_from_threads() -> None:
         await watcher.ask(Call, lambda me: None)
         assert watcher_log == [Pressure(ref, high=True)]
         gate.set_result(None)
-        while len(log) < 5:
-            await asyncio.sleep(0)
+        await until(lambda: len(log) >= 5)
         assert log == [Urgent(1), 0, 1, 2, 3]
 
 
@@ -95,8 +94,7 @@ async def test_undelivered_messages_from_threads_are_published_on_the_loops_thre
         ref: Any = await system.spawn(Spec(Silent), "a")
         await system.stop(ref)
         await in_thread(lambda: ref.tell("late"))
-        while not seen:
-            await asyncio.sleep(0)
+        await until(lambda: seen)
     assert seen == [(Undelivered("/s/a", "late", "stopped"), True)]
 
 

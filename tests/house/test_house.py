@@ -184,8 +184,6 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 FLOORS = {"actors": FLOORS_OF_ACTORS, "ks_actors": FLOORS_OF_STREAMS}
-# Their loops still turn without a rest.
-SPINS = ("tests/actors/", "tests/kafka/cluster.py")
 SKIP = ("tests/kafka/broker.py", "tests/ks_actors/web/browser.py")
 FIGURES = runpy.run_path(str(ROOT / "scripts" / "house_figures"))
 
@@ -426,8 +424,7 @@ def test_tests_do_not_sleep(tests: dict[Path, Any]) -> None:
             virtual = any(word in file.text for word in words) or "simulation" in path.parts
             # The chaos tester is a program of its own, against which tests are run.
             program = "chaos" in path.parts and not path.name.startswith("test_")
-            spins = call.looped and not relative(path).startswith(SPINS)
-            return program or (not spins if call.argument == "0" else virtual)
+            return program or (not call.looped if call.argument == "0" else virtual)
         # Without Java there is no Kafka, and without a browser no page: then their tests are left out, which fails in CI.
         return call.name not in {"time.sleep", "pytest.xfail"} | (set() if relative(path) in SKIP else {"pytest.skip"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 
 from tests.kafka.broker import Broker, require_kafka
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,11 +64,13 @@ class Cluster:
     async def replicated(self) -> None:
         """Wait until each partition has a replica in sync on each node."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+
+        async def in_sync() -> bool:
+            return all(len(each["isr"]) == NODES for topic in await admin.describe_topics() for each in topic["partitions"])
+
         await admin.start()
         try:
-            async with asyncio.timeout(_PATIENCE_S):
-                while any(len(each["isr"]) < NODES for topic in await admin.describe_topics() for each in topic["partitions"]):
-                    await asyncio.sleep(0)
+            await until(in_sync)
         finally:
             await admin.close()
 

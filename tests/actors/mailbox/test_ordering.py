@@ -12,6 +12,7 @@ from actors import Actor, Mailbox, Message, Ref, Spec, System
 from actors.actor import _cell
 from actors.testing import TestKit
 from tests.actors.helpers import do
+from tests.waiting import until
 
 pytestmark = pytest.mark.actors(runs=10)
 
@@ -138,8 +139,7 @@ async def test_an_actor_that_never_suspends_does_not_starve_the_rest() -> None:
         greedy.tell(0)
         await asyncio.sleep(0)
         modest.tell(0)
-        while len(turns) < 5000:
-            await asyncio.sleep(0)
+        await until(lambda: len(turns) >= 5000)
         longest = run = 0
         for before, after in pairwise(turns):
             run = run + 1 if before == after == "/s/greedy" else 0
@@ -167,8 +167,7 @@ async def test_a_slow_actor_yields_after_each_message(monkeypatch: pytest.Monkey
         async def handle(seconds: float, count: int) -> int:
             for _ in range(count):
                 slow.tell(seconds)
-            while system.tree()[0].depth:
-                await asyncio.sleep(0)
+            await until(lambda: not system.tree()[0].depth)
             await asyncio.sleep(0)
             return int(cell._quota)
 
