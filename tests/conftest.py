@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--within", type=float, default=0.0, help="begin no test after so many seconds, and count those that are left; 0: begin all")
     parser.addoption("--few", type=int, default=0, help="run so many cases of each test function at most, spread over all; 0: all")
     parser.addoption("--all-but", type=int, default=0, help="run the cases that --few with the same number leaves out; 0: all")
-    parser.addoption("--slice", default="", help="K/N: with --few, of the cases that it leaves out run the K-th of N parts as well")
+    parser.addoption("--slice", default="", help="K/N: run the K-th of N parts of the cases; with --few, of those that it leaves out")
     parser.addoption("--budget", choices=("test", "ci"), help="fail when tests take more CPU time than tests/budget.toml allows in this tier")
 
 
@@ -76,12 +76,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     few, all_but = config.getoption("--few"), config.getoption("--all-but")
     if few and all_but:
         raise pytest.UsageError("--few and --all-but exclude each other: give one of them")
-    if few or all_but:
+    if all_but and config.getoption("--slice"):
+        raise pytest.UsageError("--all-but runs all other cases, and --slice a part: give one of them")
+    part = config.getoption("--slice")
+    if few or all_but or part:
         # In the order of their definition: plugins have shuffled the items, and --all-but has to leave out those that --few chose in another run.
         by_id = {item.nodeid: item for item in sorted(items, key=lambda item: item.stash.get(_PLACE, 0))}
-        chosen = few_of(by_id, few or all_but) | part_of(by_id, config.getoption("--slice"))
-        config.hook.pytest_deselected(items=[item for item in items if (item.nodeid in chosen) is not bool(few)])
-        items[:] = [item for item in items if (item.nodeid in chosen) is bool(few)]
+        chosen = few_of(by_id, few or all_but) | part_of(by_id, part)
+        config.hook.pytest_deselected(items=[item for item in items if (item.nodeid in chosen) is bool(all_but)])
+        items[:] = [item for item in items if (item.nodeid in chosen) is not bool(all_but)]
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -30,6 +30,14 @@ def test_every_case_runs_once_in_a_run_of_a_few_and_a_run_of_all_but_those(pytes
     assert sorted(few + others) == sorted(collected(pytester))
 
 
+def test_parts_have_all_cases_between_them(pytester: pytest.Pytester) -> None:
+    """Without a few of each, a part is one of all cases."""
+    pytester.makepyfile("import pytest\n@pytest.mark.parametrize('number', range(20))\ndef test_many(number): pass\ndef test_one(): pass")
+    parts = [case for number in range(3) for case in collected(pytester, "--slice", f"{number}/3")]
+    assert sorted(parts) == sorted(collected(pytester))
+    assert pytester.runpytest("--all-but", "1", "--slice", "1/3").ret == pytest.ExitCode.USAGE_ERROR
+
+
 def test_no_test_begins_after_its_time(pytester: pytest.Pytester) -> None:
     """With `--within`, tests that are left when the seconds are over are counted, and neither run nor fail."""
     pytester.makepyfile("def test_one(): assert False\ndef test_two(): assert False")
