@@ -28,9 +28,9 @@ class TableJoinSide(Inline):
     reverse. Changes without key are dropped, and out-of-order changes of a `versioned` table.
 
     Both sides of a `shared` join come from one table. A row that is deleted there is gone from both
-    by the time that the first side is told, so an inner join deletes its result although neither
-    has a row. (Kafka Streams keeps the result, KAFKA-9500.) The same is so with a cache, which may
-    hold back the deletes of both.
+    by the time that the first side is told, so the result is deleted although neither has a row.
+    (Kafka Streams keeps the result, KAFKA-9500.) The same is so with a cache, which may hold back
+    the deletes of both.
     """
 
     other: View
@@ -56,9 +56,10 @@ class TableJoinSide(Inline):
         other_optional = self.other_optional
         send_old = self.send_old
         versioned = self.versioned
-        inner = not this_optional and not other_optional
+        # A row may be matched before its cache sends it, and deleted before that: then its delete
+        # comes without an old value, and its result is there all the same.
         at_once = self.shared or context.caching
-        retracts = at_once and inner and not context.kafka_streams_faults
+        retracts = at_once and not context.kafka_streams_faults
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             if key is None or (versioned and type(change) is Superseded):

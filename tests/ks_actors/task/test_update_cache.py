@@ -52,6 +52,10 @@ def run(kind: str, limit: int, steps: list[Any]) -> Piped:
 @given(limit=LIMITS, steps=STEPS)
 @example(limit=400, steps=[("other", [("b", "x", 0)], False), ("in", [("b", "x", 0)], False), ("flush", 1, 1), ("other", [("b", None, 0)], False)])
 @example(limit=400, steps=[("in", [("b", "x", 0)], False), ("other", [("b", "x", 0)], False), ("flush", 1, 1), ("in", [("b", None, 0)], False)])
+@example(
+    limit=1 << 20,
+    steps=[("other", [("d", None, 57), ("d", None, 58)], False), ("in", [("d", "w", 33)], False), ("flush", 0, 3), ("in", [("d", None, 60)], False)],
+)
 def test_the_table_downstream_comes_to_the_same(kind: str, limit: int, steps: list[Any]) -> None:
     """Whenever a cache is flushed and however small it is, the last update of each row is that without a cache, with its timestamp.
 
