@@ -21,7 +21,8 @@ from tests.ks_actors.batch.spark import reconnecting
 from tests.ks_actors.batch.spark.asking import SAID
 from tests.ks_actors.batch.spark.cluster import CONF, connect_server, kill_connect_server, standalone
 
-pytestmark = pytest.mark.spark
+# Six and four JVMs: what they hold beyond the session of other tests are Spark's own ways between processes.
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 async def filled_back_at(directory: Path, settings: SparkSettings) -> Any:
