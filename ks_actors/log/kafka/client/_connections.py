@@ -190,8 +190,11 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]
             correlation_id=number, client_id=self._client_id
         ).encode()
         body: list[bytes] = prepared.parts if hasattr(prepared, "parts") else [prepared.encode()]
+        # No empty part, such as the body of ApiVersions: transports of Python 3.12 and 3.13 keep
+        # one at the end for ever, write nothing at each turn of the loop, and do not close.
+        parts = filter(None, body)
         try:
-            writer.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body])
+            writer.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *parts])
         except OSError as error:
             self.close(reason=CloseReason.CONNECTION_BROKEN)
             raise KafkaConnectionError(
