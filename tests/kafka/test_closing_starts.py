@@ -35,6 +35,7 @@ async def cancel(_: App, running: asyncio.Future[None]) -> None:
 
 @pytest.mark.parametrize("end", [close, cancel])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.heavy("16 apps")
 async def test_an_app_may_be_closed_at_any_request_of_its_start(
     end: Callable[[App, asyncio.Future[None]], Awaitable[None]], guarantee: str, kafka_broker: Broker, tmp_path: Path, tampering: Tampering
 ) -> None:

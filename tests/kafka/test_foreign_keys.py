@@ -164,6 +164,7 @@ async def test_an_inner_join_is_that_of_both_tables_exactly_once(kafka_broker: B
 
 @pytest.mark.extended
 @pytest.mark.timeout(300)
+@pytest.mark.heavy("Kafka Streams, in Java")
 async def test_a_join_is_continued_by_the_other_implementation(kafka_broker: Broker, tmp_path: Path) -> None:
     """Kafka Streams joins, this package goes on with its subscriptions, and Kafka Streams again: right rows still find all left rows."""
     log = await connect(kafka_broker)

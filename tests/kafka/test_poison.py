@@ -88,6 +88,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.extended
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])
+@pytest.mark.heavy("90 records, each with a dead letter of its own, four times")
 async def test_no_record_that_a_broker_takes_stops_a_partition(
     kafka_broker: Broker, tmp_path: Path, guarantee: str, caplog: pytest.LogCaptureFixture
 ) -> None:

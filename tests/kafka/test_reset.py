@@ -95,6 +95,7 @@ def ours(plan: ResetPlan) -> Kafkas:
 
 
 @pytest.mark.extended
+@pytest.mark.heavy("Kafka's own tool, in Java")
 async def test_each_option_gives_the_offsets_and_topics_of_kafkas_own_tool(kafka_broker: Broker, tmp_path: Path) -> None:
     """For the same group: every option, inside and outside of the log's range, with and without committed offsets."""
     case = Case(kafka_broker, tmp_path)
