@@ -50,11 +50,10 @@ class Results:
         return Spread.of(samples) if samples else None
 
     def ratio(self, metric: str, loop: str, contender: str, base: str) -> Spread | None:
-        """Summarize a contender's time as a multiple of `base`'s, in each round."""
+        """Summarize a contender's time as a multiple of `base`'s, in each round in which that one took any."""
         over, under = self._samples.get((metric, loop, contender)), self._samples.get((metric, loop, base))
-        if not over or not under:
-            return None
-        return Spread.of([a / b for a, b in zip(over, under, strict=True)])
+        ratios = [a / b for a, b in zip(over or (), under or (), strict=bool(over and under)) if b]
+        return Spread.of(ratios) if ratios else None
 
 
 def steps(plan: Sequence[Metric], rounds: int) -> Iterator[tuple[Metric, str, Case]]:
