@@ -39,8 +39,8 @@ nightly: $(VENV)/.ready ## pass everything: all cases, Pythons and loops, saniti
 lint: $(VENV)/.ready ## check style and spelling
 	scripts/lint $(BIN)
 
-types: $(VENV)/.ready ## check types
-	scripts/types $(BIN)
+types: $(VENV)/.ready ## check types; [ALL=all] pyright checks the packages, too
+	scripts/types $(BIN) $(ALL)
 
 .PHONY: check-cli
 check-cli: $(VENV)/.ready ## run every command of the command line, also on a real broker

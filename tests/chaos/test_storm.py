@@ -55,7 +55,7 @@ async def test_a_short_storm_loses_nothing(guarantee: str, where: list[str], tmp
     assert report["input_records"] >= 4000
 
 
-@pytest.mark.extended
+@pytest.mark.nightly
 @pytest.mark.heavy("two brokers, and Kafka Streams")
 async def test_kafka_streams_itself_passes(tmp_path: Path) -> None:
     """A peer is checked as the app is: a stopped member and an added one change none of its counts."""

@@ -18,19 +18,20 @@ from examples.flights.topology import BY_CARRIER
 from ks_actors.serdes import json
 from tests.examples import flights_job
 from tests.examples.flights_expected import expected
+from tests.examples_of import examples
 from tests.killed import killed
 
-KILLS = 10
+KILLS = 4
 LOADING, PROCESSING = 0.2, 0.95
 """Which parts of a run's work are the loading, and all that a job is to be killed in: behind that it might end first."""
 
 
 def moments() -> Iterator[tuple[str, int, float]]:
-    """Yield ten random moments in the order of the work: its phase, the number of flights so far, and further seconds to wait."""
+    """Yield random moments in the order of the work, more of them at night: its phase, the number of flights so far, and further seconds to wait."""
     seed = int(os.environ.get("FLIGHTS_SEED", random.randrange(1 << 32)))
     say(f"FLIGHTS_SEED={seed}")
     source = random.Random(seed)
-    for place in sorted(source.uniform(0, PROCESSING) for _ in range(KILLS)):
+    for place in sorted(source.uniform(0, PROCESSING) for _ in range(examples(KILLS))):
         what, share = ("loading", place / LOADING) if place < LOADING else ("processing", (place - LOADING) / (1 - LOADING))
         yield what, int(share * FLIGHTS), source.uniform(0, 0.15)
 
@@ -63,10 +64,10 @@ def say(text: str) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.heavy("eleven runs of the job")
+@pytest.mark.heavy("five runs of the job")
 @pytest.mark.timeout(400)
 async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) -> None:
-    """Killed at ten random moments of loading and processing, the job ends with the tables of polars, and each count went up by one each time."""
+    """Killed at random moments of loading and processing, the job ends with the tables of polars, and each count went up by one each time."""
     for moment in moments():
         await kill_at(tmp_path, moment)
     say(flights_job.run(tmp_path).splitlines()[-1])
@@ -76,7 +77,7 @@ async def test_exactly_once_nothing_is_doubled_and_nothing_lost(tmp_path: Path) 
 
 
 @pytest.mark.extended
-@pytest.mark.heavy("eleven runs of the job")
+@pytest.mark.heavy("five runs of the job")
 @pytest.mark.timeout(400)
 async def test_at_least_once_nothing_is_lost(tmp_path: Path) -> None:
     """Killed at random moments, the job counts each flight once or more."""
