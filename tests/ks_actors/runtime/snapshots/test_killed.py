@@ -22,6 +22,7 @@ TAKES = 8
 HAND_OVERS = 6
 
 
+@pytest.mark.extended
 @pytest.mark.heavy("processes that are killed")
 async def test_snapshots_of_a_killed_app_are_right_and_so_are_apps_that_begin_with_them(tmp_path: Path) -> None:
     """At any moment: a snapshot with a manifest is of one commit, an ingest begins again, and no record counts twice or not at all."""
