@@ -288,6 +288,7 @@ print([name for name in left if name != "ps"])
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_spark_that_dies_is_started_again(tmp_path: Path) -> None:
     """The job in the middle is told, the next one runs; a query takes one of its restarts, and goes on from its checkpoint."""
     code = f"""
