@@ -135,7 +135,7 @@ async def test_two_operators_at_once_redrive_a_letter_once(harness: AppHarness) 
 
 
 @pytest.mark.parametrize("seed", range(5))
-@in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
+@in_app(lambda: parsing(Mended()), topics=TOPICS, **SETTINGS)
 async def test_operators_with_different_ids_at_once_redrive_a_letter_once(harness: AppHarness, seed: int) -> None:
     """The topic may be shared by applications: the marker that comes first counts, the others are refused."""
     await feed_all(harness, "in", [TestRecord("a", "bad", 7)])
@@ -145,7 +145,7 @@ async def test_operators_with_different_ids_at_once_redrive_a_letter_once(harnes
     assert len(await harness.read("in")) == 2
 
 
-@in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
+@in_app(lambda: parsing(Mended()), topics=TOPICS, **SETTINGS)
 async def test_a_redrive_that_is_given_up_lets_the_next_one_write(harness: AppHarness) -> None:
     """A marker that was aborted does not count, and a redrive that cannot wait longer for it writes nothing."""
     log = harness.log
@@ -218,7 +218,7 @@ async def test_the_newest_letters_come_first_up_to_a_limit(harness: AppHarness) 
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-@in_app(parsing(Mended()), topics=TOPICS, **SETTINGS)
+@in_app(lambda: parsing(Mended()), topics=TOPICS, **SETTINGS)
 async def test_letters_before_the_markers_of_others_are_listed(harness: AppHarness, guarantee: str) -> None:
     """The limit counts letters: markers and ends of transactions behind them hide none."""
     await feed_all(harness, "in", [TestRecord("a", f"bad{number}", number) for number in range(4)])
