@@ -66,8 +66,9 @@ async def reset(
     `log` replaces the config's log.
 
     Input topics are the given ones, else those that the `topology` reads, else those with committed
-    offsets of the group. Internal topics are the given ones, else those with names of internal
-    topics; a name that also fits another application's id is refused.
+    offsets of the group. Internal topics are the given ones, else those of the `topology`, else
+    those with names of internal topics; without a topology, a name that also fits the id of another
+    application with a group is refused.
 
     The offsets are set last, in one request. After an interruption or failure, reset again before
     the application is started.

@@ -97,7 +97,7 @@ class Planner:
             TopicPartition(topic, number) for topic in inputs for number in range(existing[topic])
         ]
         offsets = await self._offsets(partitions, committed, to)
-        self._note_left(existing, inputs, topics, committed)
+        self._note_left(existing, inputs, topics, committed, named=internal is not None)
         return ResetPlan(
             application_id=self._id,
             members=tuple(map(str, members)),
@@ -190,10 +190,11 @@ class Planner:
     async def _internal_topics(
         self, wanted: Collection[str] | None, existing: Mapping[str, int], inputs: Collection[str]
     ) -> list[str]:
-        """Return the topics to delete.
+        """Return the topics to delete: those of the topology, or those that the user names.
 
-        A name may begin with the id of another application, too: then the user has to name the
-        topics.
+        A name of another topic may begin with the id of another application, too. Without a
+        topology all that begin with this one's id are found, unless a group of another application
+        shows that they may be its own.
         """
         named = self._names_of_topology()
         found = {
@@ -210,13 +211,13 @@ class Planner:
                     f"nothing has changed. Its internal topics: {there}"
                 )
             return sorted(set(wanted))
+        if self._topology is not None:
+            return sorted(found & named)
         others = [
             group for group in await self._groups.group_ids() if group.startswith(f"{self._id}-")
         ]
         unclear = sorted(
-            topic
-            for topic in found - named
-            if any(topic.startswith(f"{other}-") for other in others)
+            topic for topic in found if any(topic.startswith(f"{other}-") for other in others)
         )
         if unclear:
             raise ResetRefused(
@@ -248,6 +249,8 @@ class Planner:
         inputs: Collection[str],
         deleted: Collection[str],
         committed: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        named: bool,
     ) -> None:
         letters = self._config.errors_dead_letter_queue_topic_name
         for topic in sorted(existing):
@@ -256,7 +259,8 @@ class Planner:
             if topic == letters:
                 self._left.append(f"topic {topic}: dead letters stay")
             elif self._is_internal(topic):
-                self._left.append(f"topic {topic}: it is not among the named internal topics")
+                which = "named internal topics" if named else "topology's internal topics"
+                self._left.append(f"topic {topic}: it is not among the {which}")
             elif topic.startswith(f"{self._id}-"):
                 self._left.append(f"topic {topic}: it is not an internal topic")
         for topic in sorted({each.topic for each in committed} - set(deleted) - set(inputs)):

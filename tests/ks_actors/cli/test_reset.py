@@ -261,7 +261,7 @@ async def test_topics_that_are_not_there_are_refused(tmp_path: Path) -> None:
         with pytest.raises(
             ResetRefused, match=r"topics counter-two-sums-changelog may belong to another application, because the groups counter-two exist;"
         ):
-            await reset(config, log=log, topology=TOPOLOGY, execute=True)
+            await reset(config, log=log, execute=True)
         assert set(INTERNAL) < set(await log.describe_topics())
         plan = await reset(config, log=log, internal_topics=INTERNAL, execute=True)
         assert plan.internal_topics == tuple(INTERNAL)
@@ -269,6 +269,17 @@ async def test_topics_that_are_not_there_are_refused(tmp_path: Path) -> None:
             "topic counter-letters: it is not an internal topic",
             "topic counter-two-sums-changelog: it is not among the named internal topics",
         )
+        assert "counter-two-sums-changelog" in await log.describe_topics()
+
+
+async def test_with_a_topology_only_its_own_topics_are_deleted(tmp_path: Path) -> None:
+    """The name of another application, whose group may have expired, may begin with this one's id; so may a topic of an earlier topology."""
+    await begun(tmp_path)
+    async with EmbeddedLog(tmp_path / "log") as log:
+        await log.create_topics([NewTopic("counter-two-sums-changelog", 1, {"cleanup.policy": "compact"})])
+        plan = await reset(config_of(tmp_path), log=log, topology=TOPOLOGY, execute=True)
+        assert plan.internal_topics == tuple(INTERNAL)
+        assert plan.left == ("topic counter-two-sums-changelog: it is not among the topology's internal topics",)
         assert "counter-two-sums-changelog" in await log.describe_topics()
 
 

@@ -41,8 +41,10 @@ class Lookups:
         key = (node, isolation, time)
         if key not in self._waiting:
             together: dict[str, set[int]] = {}
-            sending = asyncio.create_task(
-                self._send(*key, together), name=f"look up offsets at broker {node}"
+            # Not by the loop's task factory: an eager one would begin before others can join.
+            loop = asyncio.get_running_loop()
+            sending = asyncio.Task(
+                self._send(*key, together), loop=loop, name=f"look up offsets at broker {node}"
             )
             sending.add_done_callback(_retrieve_error)
             self._waiting[key] = together, sending
