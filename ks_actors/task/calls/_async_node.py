@@ -8,6 +8,8 @@ from contextvars import copy_context
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ks_actors.lifecycle import enter_user_code, passes
 from ks_actors.metrics import STILL, Timing
 from ks_actors.task.calls._turnover import Turnover
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from ks_actors.task.calls._call_spans import CallSpans
     from ks_actors.task.origins import OriginPage
 
+# Keys that are equal are written alike, also those of dicts and sets.
+_WRITTEN = msgspec.json.Encoder(order="deterministic").encode
 _UNHASHABLE = object()
 
 
@@ -77,8 +81,8 @@ class AsyncNode:
     """Run a node's coroutine for up to `max_in_flight` records at once; hand results on in order.
 
     By key (the default), calls of one key run one after another, and calls of different keys run
-    side by side. Unhashable keys count as one key. By partition, all run side by side, and results
-    are handed on in the order of the records; with no order, as they come.
+    side by side, and so do those of records without a key. By partition, all run side by side, and
+    results are handed on in the order of the records; with no order, as they come.
 
     `emit` hands results on in the task's own turns: `wake` asks for one. A call that takes longer
     than `timeout_ms` is cancelled and fails with TimeoutError. A failed call is retried as `retry`
@@ -177,7 +181,7 @@ class AsyncNode:
         if self._in_order:
             self._order.append(call)
         # It waits for the call before it, so it takes no room of its own.
-        if self._by_key and not self._enter(call):
+        if self._by_key and key is not None and not self._enter(call):
             return
         if len(self._running) < self._most:
             self._start(call)
@@ -231,7 +235,7 @@ class AsyncNode:
         try:
             first = lane not in lanes
         except TypeError:
-            lane = _UNHASHABLE
+            lane = _lane_of(lane)
             first = lane not in lanes
         call.lane = lane
         if first:
@@ -329,7 +333,7 @@ class AsyncNode:
                 self._done.append(order.popleft())
         else:
             self._done.append(call)
-        if self._by_key:
+        if self._by_key and call.key is not None:
             self._leave(call.lane)
         if self._waiting and len(self._running) < self._most:
             self._start(self._waiting.popleft())
@@ -408,3 +412,14 @@ def where(call: Call) -> str:
         if origin is None
         else f"{origin.topic}-{origin.partition} offset {origin.offset}"
     )
+
+
+def _lane_of(key: Any) -> Any:
+    """Return what equal keys that cannot be hashed, such as dicts, have in common.
+
+    Keys of types that msgspec does not know share one lane: their calls follow each other.
+    """
+    try:
+        return _WRITTEN(key)
+    except Exception:  # noqa: BLE001 - msgspec and the user's types have many reasons
+        return _UNHASHABLE
