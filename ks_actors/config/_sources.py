@@ -12,7 +12,7 @@ from ks_actors.config._names import canonical
 from ks_actors.kernel import SWITCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 TABLES = ("ks-actors", "ks_actors")
@@ -61,13 +61,34 @@ def from_mapping(settings: Mapping[str, Any], origin: str) -> tuple[Given, ...]:
 def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ...]:
     """Return settings from variables such as KS_ACTORS_COMMIT_INTERVAL_MS.
 
-    `prefix` ends with an underscore. Skips the kernel's switches.
+    `prefix` ends with an underscore. Skips the kernel's switches, and the variables that Kubernetes
+    makes for a service whose name begins with `ks-actors` (`enableServiceLinks`).
     """
-    names = sorted(name for name in environ if name.startswith(prefix) and name not in SWITCHES)
+    of_services = _of_services(environ, prefix.removesuffix("_"))
+    names = sorted(
+        name
+        for name in environ
+        if name.startswith(prefix) and name not in SWITCHES and not of_services(name)
+    )
     return tuple(
         Given(name.removeprefix(prefix).lower(), environ[name], f"environment {name}", literal=True)
         for name in names
     )
+
+
+def _of_services(environ: Mapping[str, str], prefix: str) -> Callable[[str], bool]:
+    """Return whether a variable is one that Kubernetes makes for a service."""
+    host = "_SERVICE_HOST"
+    services = [
+        re.escape(name.removesuffix(host))
+        for name in environ
+        if name.startswith(prefix) and name.endswith(host)
+    ]
+    if not services:
+        return lambda _: False
+    ends = r"_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT(_\d+_[A-Z]+(_PROTO|_PORT|_ADDR)?)?"
+    names = re.compile(rf"({'|'.join(services)})({ends})")
+    return lambda name: names.fullmatch(name) is not None
 
 
 def from_file(path: Path) -> tuple[Given, ...]:

@@ -184,6 +184,25 @@ def test_a_misspelt_variable_is_an_error() -> None:
         StreamsConfig.load(environ={"KS_ACTORS_POL_MS": "1", "KS_ACTORS_APPLICATION_ID": "app"})
 
 
+def test_variables_that_kubernetes_makes_for_a_service_are_no_settings() -> None:
+    """A service named ks-actors, or ks-actors-page, gives each pod of its namespace such variables; others are settings all the same."""
+    services = {
+        "KS_ACTORS_SERVICE_HOST": "10.0.0.1",
+        "KS_ACTORS_SERVICE_PORT": "80",
+        "KS_ACTORS_SERVICE_PORT_HTTP": "80",
+        "KS_ACTORS_PORT": "tcp://10.0.0.1:80",
+        "KS_ACTORS_PORT_80_TCP": "tcp://10.0.0.1:80",
+        "KS_ACTORS_PORT_80_TCP_PROTO": "tcp",
+        "KS_ACTORS_PORT_80_TCP_PORT": "80",
+        "KS_ACTORS_PORT_80_TCP_ADDR": "10.0.0.1",
+        "KS_ACTORS_PAGE_SERVICE_HOST": "10.0.0.2",
+        "KS_ACTORS_PAGE_PORT": "tcp://10.0.0.2:80",
+    }
+    assert StreamsConfig.load(environ={**services, "KS_ACTORS_APPLICATION_ID": "app", "KS_ACTORS_POLL_MS": "7"}).poll_ms == 7
+    with pytest.raises(ConfigError, match=r"port \(environment KS_ACTORS_PORT\): is unknown"):
+        StreamsConfig.load(environ={"KS_ACTORS_PORT": "80", "KS_ACTORS_APPLICATION_ID": "app"})
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
