@@ -72,7 +72,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=200, help="how many runs (default 200)")
-    parser.add_argument("--records", type=int, default=40_000, help="records of the input (default 40,000)")
+    parser.add_argument("--records", type=int, default=400_000, help="records of the input (default 400,000)")
     parser.add_argument("--buffered", type=int, default=1_000, help="buffered_records_per_partition (default 1,000)")
     parser.add_argument("--codec", default="lz4", choices=("gzip", "snappy", "lz4", "zstd"), help="of the input (default lz4)")
     parser.add_argument("--delay-ms", type=float, default=20.0, help="of each answer through the proxy (default 20)")
