@@ -114,14 +114,19 @@ def _record(random: Random, number: int, offset: int, size: int, *, shrinks: boo
     return Record(offset, _START_MS + number * 1000 + offset, key, value, headers)
 
 
+def sealed(batch: bytes, producer: int, epoch: int, sequence: int, *, attributes: int = 0) -> bytes:
+    """Return a batch as a producer writes it, with more attributes."""
+    raw = bytearray(batch)
+    (before,) = _ATTRIBUTES.unpack_from(raw, _SIGNED_AT)
+    _ATTRIBUTES.pack_into(raw, _SIGNED_AT, before | attributes)
+    _PRODUCER.pack_into(raw, _PRODUCER_AT, producer, epoch, sequence)
+    return _signed(raw)
+
+
 @lru_cache(maxsize=4096)
 def template_of(number: int, producer: int, sequence: int) -> bytes:
     """Return a template's batch as a transactional producer writes it."""
-    raw = bytearray(template(number).raw)
-    (attributes,) = _ATTRIBUTES.unpack_from(raw, _SIGNED_AT)
-    _ATTRIBUTES.pack_into(raw, _SIGNED_AT, attributes | TRANSACTIONAL)
-    _PRODUCER.pack_into(raw, _PRODUCER_AT, producer, 0, sequence)
-    return _signed(raw)
+    return sealed(template(number).raw, producer, 0, sequence, attributes=TRANSACTIONAL)
 
 
 def draw_template(random: Random) -> int:

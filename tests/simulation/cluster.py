@@ -164,6 +164,8 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.brokers: dict[int, Broker] = {}
         self.id: str = "simulated"
+        # Whether brokers always reach one another.
+        self.sure = False
         # Error codes that are to be answered next, by the name of a request.
         self.codes: defaultdict[str, deque[int]] = defaultdict(deque)
         # Partitions that have lost records that consumers could read, each time that they have.

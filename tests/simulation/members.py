@@ -164,6 +164,8 @@ class Process:
             made = await self._log.transactional_producer(f"app-{self.name}", client_id=self.name, timeout_ms=self.run.plan.transaction_ms)
         else:
             made = await self._log.producer(client_id=self.name, lease=self.lease)
+            # What a lost member has still to send is not for it to send.
+            self.lease.lost = made.abandon
         self._producer = made
 
     def _new(self) -> NewMember:
@@ -312,10 +314,7 @@ class Process:
                 self._membership.revoked()
             case Lost():
                 self._done.clear()
-                if not self.run.plan.exactly_once:
-                    # What a lost member has still to send is not for it to send.
-                    self._producer.abandon()
-                else:
+                if self.run.plan.exactly_once:
                     await self._rewind()
                 self._give_up()
                 if happened.fenced:

@@ -1,0 +1,494 @@
+"""Conversations with a broker, real or simulated: the same requests, and what is to be the same in the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tests.simulation.batches import HEADER, TRANSACTIONAL, Record, build, sealed
+from tests.simulation.messages import APIS, VERSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Answer = dict[str, Any]
+# A broker that is loading, looking for something, or still busy with the last transaction.
+_LATER: Final = frozenset({5, 14, 15, 16, 51})
+_TIME: Final = 1_700_000_000_000
+_PAUSE_S: Final = 0.02
+_SHOWN: Final = ("cleanup.policy", "max.message.bytes", "min.insync.replicas", "segment.bytes")
+
+
+class Asks(Protocol):
+    """What sends the bytes of a request to a broker, and returns those of the answer, without their lengths."""
+
+    async def __call__(self, frame: bytes) -> bytes: ...
+
+
+class Talk:
+    """A conversation; `told` has its answers, with the names that differ between brokers made alike. `name` is what its topics begin with."""
+
+    def __init__(self, ask: Asks, name: str) -> None:
+        self.name: str = name
+        self.told: list[tuple[str, Any]] = []
+        self._ask = ask
+        self._alike: dict[Any, str] = {}
+        self._count = 0
+
+    def topic(self, name: str = "t") -> str:
+        """Return the name of a topic of this conversation."""
+        return f"{self.name}-{name}"
+
+    async def ask(self, what: str, fields: Answer | None = None, *, version: int | None = None, quietly: bool = False) -> Answer:
+        """Ask, and note the answer."""
+        api = next(each for each in APIS.values() if each.name == what and version in (None, each.version))
+        self._count += 1
+        client = b"talk"
+        head = api.key.to_bytes(2, "big") + api.version.to_bytes(2, "big") + self._count.to_bytes(4, "big") + len(client).to_bytes(2, "big") + client
+        raw = await self._ask(head + (b"\0" if api.request.flexible else b"") + api.request.write(fields or {}))
+        answer = api.response.read(raw, 5 if api.response.flexible and what != "ApiVersions" else 4)
+        if not quietly:
+            self.note(what, answer)
+        return answer
+
+    async def settle(self, what: str, fields: Answer, codes: Callable[[Answer], Iterable[int]] = lambda answer: [answer["error_code"]]) -> Answer:
+        """Ask until the broker no longer says that it needs a moment, and note the last answer."""
+        while True:
+            answer = await self.ask(what, fields, quietly=True)
+            if _LATER.isdisjoint(codes(answer)):
+                self.note(what, answer)
+                return answer
+            await asyncio.sleep(_PAUSE_S)
+
+    def note(self, what: str, answer: Any) -> None:
+        """Note an answer."""
+        self.told.append((what, self._made_alike("", answer)))
+
+    def _made_alike(self, field: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._made_alike(name, each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._made_alike(field, each) for each in value]
+        if field == "records":
+            return [self._made_alike("batch", each) for each in _headers(value or b"")]
+        if field in {"host", "port", "cluster_id", "start_time_ms", "client_host"}:
+            return field
+        if field in {"topic_id", "member_id", "leader", "session_id", "producer_id"} and value not in ("", -1, 0, bytes(16)):
+            return self._alike.setdefault(value, f"{field} {len(self._alike)}")
+        if isinstance(value, tuple):
+            return tuple(self._made_alike("producer_id" if index == _PRODUCER else "", each) for index, each in enumerate(value))
+        return value.replace(self.name, "talk") if isinstance(value, str) else value
+
+
+_PRODUCER: Final = 4
+
+
+def _headers(raw: bytes) -> list[tuple[Any, ...]]:
+    """Return what is to be alike of record batches: base, epoch, attributes, last offset delta, producer id and epoch, sequence and count."""
+    found, at = [], 0
+    while at + HEADER.size <= len(raw):
+        base, length, epoch, _, _, attributes, delta, _, _, producer, producer_epoch, sequence, count = HEADER.unpack_from(raw, at)
+        whole = at + 12 + length <= len(raw)
+        found.append((base, epoch, attributes, delta, producer, producer_epoch, sequence, count, whole))
+        at += 12 + length
+    return found
+
+
+def batch(count: int = 1, *, producer: int = -1, epoch: int = -1, sequence: int = -1, transactional: bool = False, size: int = 10) -> bytes:
+    """Return a batch of records."""
+    records = tuple(Record(index, _TIME + index, b"k", b"v" * size, ()) for index in range(count))
+    return sealed(build(records, count, 0), producer, epoch, sequence, attributes=TRANSACTIONAL if transactional else 0)
+
+
+# --- topics ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def _new(name: str, partitions: int = 1, replication: int = 1, **configs: str) -> Answer:
+    listed = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    return {"name": name, "num_partitions": partitions, "replication_factor": replication, "configs": listed}
+
+
+async def make(talk: Talk, name: str = "t", partitions: int = 1, **configs: str) -> str:
+    """Make a topic, and wait until it can be used."""
+    topic = talk.topic(name)
+    await talk.ask("CreateTopics", {"topics": [_new(topic, partitions, **configs)], "timeout_ms": 5_000})
+    await _until_led(talk, topic, partitions)
+    return topic
+
+
+async def _until_led(talk: Talk, topic: str, partitions: int) -> None:
+    while True:
+        (found,) = (await talk.ask("Metadata", {"topics": [{"name": topic}]}, version=10, quietly=True))["topics"]
+        if len(found["partitions"]) == partitions and all(each["leader_id"] >= 0 for each in found["partitions"]):
+            return
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def of_topics(talk: Talk) -> None:
+    """Make, describe, change and delete topics."""
+    versions = await talk.ask("ApiVersions", quietly=True)
+    talk.note(
+        "ApiVersions",
+        sorted((each["api_key"], each["min_version"], each["max_version"]) for each in versions["api_keys"] if each["api_key"] in VERSIONS),
+    )
+    topic = await make(talk, "t", 2, retention_ms="77")
+    odd = [
+        _new(topic),
+        _new("b d"),
+        _new(talk.topic("n"), 0),
+        _new(talk.topic("r"), 1, 9),
+        _new(talk.topic("c"), x="1"),
+        _new(talk.topic("v"), retention_ms="z"),
+    ]
+    await talk.ask("CreateTopics", {"topics": odd, "timeout_ms": 5_000})
+    await talk.ask("CreateTopics", {"topics": [_new(talk.topic("later"))], "timeout_ms": 5_000, "validate_only": True})
+    asked = [{"name": topic}, {"name": talk.topic("none")}]
+    await talk.ask("Metadata", {"topics": asked}, version=10)
+    operations = {"include_cluster_operations": True, "include_topic_operations": True}
+    await talk.ask("Metadata", {"topics": [topic], **operations}, version=8)
+    keys = {"configuration_keys": list(_SHOWN), "resource_type": 2}
+    await talk.ask("DescribeConfigs", {"resources": [{"resource_name": topic, **keys}, {"resource_name": talk.topic("none"), **keys}]})
+    change = [{"name": "segment.bytes", "operation": 0, "value": "1048576"}]
+    wrong = [{"name": "segment.bytes", "operation": 0, "value": "many"}]
+    resources = [{"resource_name": name, "resource_type": 2, "configs": configs} for name, configs in ((topic, change), (talk.topic("none"), change))]
+    await talk.ask("IncrementalAlterConfigs", {"resources": resources})
+    await talk.ask("IncrementalAlterConfigs", {"resources": [{"resource_name": topic, "resource_type": 2, "configs": wrong}]})
+    for count in (2, 1, 3):
+        await talk.ask("CreatePartitions", {"topics": [{"name": topic, "count": count}], "timeout_ms": 5_000})
+    await talk.ask("CreatePartitions", {"topics": [{"name": talk.topic("none"), "count": 2}], "timeout_ms": 5_000})
+    await _until_led(talk, topic, 3)
+    await talk.ask("DeleteTopics", {"names": [talk.topic("none")], "timeout_ms": 5_000})
+    await talk.ask("DeleteTopics", {"names": [topic], "timeout_ms": 5_000})
+
+
+# --- records --------------------------------------------------------------------------------------------------------------------------------
+
+
+async def write(talk: Talk, topic: str, raw: bytes, partition: int = 0, *, acks: int = -1, transactional_id: str | None = None) -> Answer:
+    """Write a batch."""
+    topics = [{"name": topic, "partitions": [{"index": partition, "records": raw}]}]
+    fields = {"transactional_id": transactional_id, "acks": acks, "timeout_ms": 5_000, "topics": topics}
+    return await talk.ask("Produce", fields)
+
+
+async def read(
+    talk: Talk, topic: str, offset: int, *, partition: int = 0, epoch: int = -1, limit: int = 1 << 20, most: int = 1 << 20, committed: bool = False,
+    session: tuple[int, int] = (0, -1), asks: bool = True,
+) -> Answer:  # fmt: skip
+    """Fetch from a partition."""
+    one = {
+        "partition": partition, "current_leader_epoch": -1, "fetch_offset": offset, "last_fetched_epoch": epoch, "log_start_offset": -1, "max_bytes": limit,
+    }  # fmt: skip
+    fields = {
+        "replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": most, "isolation_level": int(committed), "session_id": session[0],
+        "session_epoch": session[1], "topics": [{"topic": topic, "partitions": [one]}] if asks else [], "rack_id": "",
+    }  # fmt: skip
+    return await talk.ask("Fetch", fields)
+
+
+async def look(talk: Talk, topic: str, timestamp: int, *, partition: int = 0, committed: bool = False, replica: int = -1) -> Answer:
+    """Ask for an offset."""
+    topics = [{"name": topic, "partitions": [{"partition": partition, "timestamp": timestamp}]}]
+    return await talk.ask("ListOffsets", {"replica_id": replica, "isolation_level": int(committed), "topics": topics})
+
+
+async def of_writes(talk: Talk) -> None:
+    """Write, repeat, leave gaps, and break rules."""
+    topic = await make(talk, "t", 1, max_message_bytes="1000")
+    producer = (
+        await talk.settle("InitProducerId", {"transactional_id": None, "transaction_timeout_ms": 1_000, "producer_id": -1, "producer_epoch": -1})
+    )["producer_id"]
+    for epoch, sequence, count in (
+        (0, 0, 2),
+        (0, 0, 2),
+        (0, 2, 1),
+        (0, 2, 1),
+        (0, 7, 1),
+        (0, 0, 2),
+        (0, 1, 1),
+        (1, 3, 1),
+        (1, 0, 3),
+        (0, 3, 1),
+        (1, 3, 1),
+    ):
+        await write(talk, topic, batch(count, producer=producer, epoch=epoch, sequence=sequence))
+    for sequence in (4, 5, 6, 7, 8, 9, 5, 4):
+        # The last five batches are remembered.
+        await write(talk, topic, batch(1, producer=producer, epoch=1, sequence=sequence))
+    await write(talk, topic, batch(1, producer=producer + 1_000, epoch=0, sequence=5))
+    await write(talk, topic, batch(1))
+    await write(talk, topic, batch(1, size=2_000))
+    broken = bytearray(batch(1))
+    broken[-1] ^= 1
+    await write(talk, topic, bytes(broken))
+    await write(talk, topic, batch(1), 5)
+    await write(talk, talk.topic("none"), batch(1))
+    await write(talk, topic, batch(1), acks=1)
+    compacted = await make(talk, "c", 1, cleanup_policy="compact")
+    await write(talk, compacted, sealed(build((Record(0, _TIME, None, b"v", ()),), 1, 0), -1, -1, -1))
+    await write(talk, compacted, batch(1))
+
+
+async def of_fetches(talk: Talk) -> None:
+    """Fetch with sessions and without, from wrong places, and in small pieces."""
+    topic = await make(talk, "t", 2)
+    for count in (3, 1, 5):
+        await write(talk, topic, batch(count))
+    for offset in (0, 1, 3, 8, 9, 10, -1):
+        await read(talk, topic, offset)
+    await read(talk, topic, 0, limit=1)
+    await read(talk, topic, 0, limit=200)
+    await read(talk, topic, 3, most=1)
+    await read(talk, topic, 0, partition=7)
+    await read(talk, talk.topic("none"), 0)
+    for epoch in (0, 1, 5):
+        await read(talk, topic, 3, epoch=epoch)
+    session = (await read(talk, topic, 3, session=(0, 0)))["session_id"]
+    await read(talk, topic, 3, session=(session, 1), asks=False)
+    await read(talk, topic, 9, session=(session, 2))
+    await read(talk, topic, 0, session=(session, 3), asks=False)
+    await read(talk, topic, 0, partition=1, session=(session, 4))
+    await write(talk, topic, batch(1))
+    await read(talk, topic, 0, session=(session, 5), asks=False)
+    await read(talk, topic, 0, session=(session, 4), asks=False)
+    await read(talk, topic, 0, session=(session + 1, 6), asks=False)
+    await read(talk, topic, 0, session=(session, -1), asks=False)
+    await read(talk, topic, 0, session=(session, 6), asks=False)
+    for timestamp in (-1, -2, 0, _TIME, _TIME + 2, _TIME + 4, _TIME + 99):
+        await look(talk, topic, timestamp)
+    await look(talk, topic, -1, replica=-2)
+    await look(talk, topic, -1, partition=9)
+    for epoch in (0, 1):
+        asked = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}]
+        await talk.ask("OffsetForLeaderEpoch", {"replica_id": -1, "topics": [{"topic": topic, "partitions": asked}]})
+    for offset in (4, 2, 99, -1):
+        await talk.ask("DeleteRecords", {"topics": [{"name": topic, "partitions": [{"partition": 0, "offset": offset}]}], "timeout_ms": 5_000})
+    await read(talk, topic, 3)
+    await look(talk, topic, -2)
+
+
+# --- transactions ---------------------------------------------------------------------------------------------------------------------------
+
+
+class Transactional:
+    """A transactional id in a conversation."""
+
+    def __init__(self, talk: Talk, name: str) -> None:
+        self._talk = talk
+        self._name = f"{talk.name}-{name}"
+        self.producer = -1
+
+    async def init(self, producer: int = -1, epoch: int = -1, timeout_ms: int = 60_000) -> int:
+        fields = {"transactional_id": self._name, "transaction_timeout_ms": timeout_ms, "producer_id": producer, "producer_epoch": epoch}
+        answer = await self._talk.settle("InitProducerId", fields)
+        self.producer = max(self.producer, answer["producer_id"])
+        return int(answer["producer_epoch"])
+
+    def _fields(self, epoch: int) -> Answer:
+        return {"transactional_id": self._name, "producer_id": self.producer, "producer_epoch": epoch}
+
+    async def add(self, epoch: int, topic: str, partition: int = 0) -> None:
+        fields = {**self._fields(epoch), "topics": [{"name": topic, "partitions": [partition]}]}
+        await self._talk.settle("AddPartitionsToTxn", fields, lambda answer: [answer["results"][0]["results"][0]["error_code"]])
+
+    async def add_offsets(self, epoch: int, group: str) -> None:
+        await self._talk.settle("AddOffsetsToTxn", {**self._fields(epoch), "group_id": group})
+
+    async def commit_offset(self, epoch: int, group: str, topic: str, offset: int, generation: int = -1, member: str = "") -> None:
+        one = {"partition": 0, "offset": offset, "leader_epoch": -1, "metadata": "m"}
+        fields = {
+            **self._fields(epoch), "group_id": group, "generation_id": generation, "member_id": member,
+            "topics": [{"name": topic, "partitions": [one]}],
+        }  # fmt: skip
+        await self._talk.settle("TxnOffsetCommit", fields, lambda answer: [answer["topics"][0]["partitions"][0]["error_code"]])
+
+    async def end(self, epoch: int, *, commit: bool) -> None:
+        await self._talk.settle("EndTxn", {**self._fields(epoch), "committed": commit})
+
+    async def describe(self) -> str:
+        """Note the state as soon as no markers are left to be written."""
+        while True:
+            answer = await self._talk.ask("DescribeTransactions", {"transactional_ids": [self._name]}, quietly=True)
+            (one,) = answer["transactions"]
+            if not one["state"].startswith("Prepare") and one["error_code"] not in _LATER:
+                self._talk.note("DescribeTransactions", answer)
+                return str(one["state"])
+            await asyncio.sleep(_PAUSE_S)
+
+    async def write(self, topic: str, epoch: int, sequence: int, count: int = 1, partition: int = 0, name: str | None = None) -> None:
+        raw = batch(count, producer=self.producer, epoch=epoch, sequence=sequence, transactional=True)
+        await write(self._talk, topic, raw, partition, transactional_id=name or self._name)
+
+
+async def of_transactions(talk: Talk) -> None:
+    """Begin, write, commit and abort; come with old epochs, to what was not added, and with another name."""
+    topic, one = await make(talk, "t", 2), Transactional(talk, "x")
+    await talk.settle("FindCoordinator", {"key": f"{talk.name}-x", "key_type": 1})
+    await one.init(timeout_ms=0)
+    await one.init(timeout_ms=1_000_000)
+    epoch = await one.init()
+    await one.end(epoch, commit=True)
+    await one.write(topic, epoch, 0)
+    await one.add(epoch, topic)
+    await one.add(epoch, topic)
+    await one.add(epoch, talk.topic("none"))
+    await one.add(epoch + 1, topic)
+    await one.write(topic, epoch, 0, 2)
+    await one.write(topic, epoch, 0, 2)
+    await one.write(topic, epoch, 5)
+    await one.write(topic, epoch, 0, partition=1)
+    await one.write(topic, epoch, 2, name=f"{talk.name}-y")
+    await look(talk, topic, -1, committed=True)
+    await look(talk, topic, -1)
+    await read(talk, topic, 0, committed=True)
+    await one.describe()
+    await one.end(epoch, commit=True)
+    await one.describe()
+    await one.end(epoch, commit=True)
+    await one.end(epoch, commit=False)
+    await one.add(epoch, topic)
+    await one.write(topic, epoch, 2)
+    await one.end(epoch, commit=False)
+    await one.describe()
+    await read(talk, topic, 0, committed=True)
+    await read(talk, topic, 0)
+    await read(talk, topic, 3, committed=True)
+    await look(talk, topic, -1, committed=True)
+
+
+async def of_fencing(talk: Talk) -> None:
+    """Take the epoch of a producer, go on after a fault, and time out."""
+    topic, one = await make(talk, "t"), Transactional(talk, "x")
+    await one.init()
+    await one.add(0, topic)
+    await one.init(one.producer, 0)
+    await one.describe()
+    for epoch in (1, 1, 0):
+        await one.init(one.producer, epoch)
+    await one.init()
+    await one.init(one.producer, 2)
+    await one.init(one.producer + 77, 3)
+    await one.add(3, topic)
+    await one.write(topic, 3, 0, 3)
+    await one.write(topic, 2, 0)
+    await one.init(one.producer, 2)
+    await one.describe()
+    await one.init(one.producer, 3)
+    await one.write(topic, 3, 3)
+    await one.init()
+    await one.add(5, topic)
+    await one.write(topic, 5, 0)
+    await one.init()
+    await one.describe()
+    epoch = await one.init(timeout_ms=300)
+    await one.add(epoch, topic)
+    while await one.describe() == "Ongoing":
+        talk.told.pop()
+        await asyncio.sleep(_PAUSE_S)
+    await one.add(epoch, topic)
+    await one.init(one.producer, epoch)
+    await one.describe()
+    await read(talk, topic, 0, committed=True)
+
+
+async def of_offsets(talk: Talk) -> None:
+    """Commit offsets of a group, alone and in transactions."""
+    topic, one, group = await make(talk, "t", 2), Transactional(talk, "x"), f"{talk.name}-g"
+    await talk.settle("FindCoordinator", {"key": group, "key_type": 0})
+
+    async def commit(offset: int, *, generation: int = -1, member: str = "", name: str = topic, metadata: str | None = "m") -> None:
+        asked = [{"partition": 0, "offset": offset, "leader_epoch": 3, "metadata": metadata}]
+        fields = {"group_id": group, "generation_id": generation, "member_id": member, "topics": [{"name": name, "partitions": asked}]}
+        await talk.settle("OffsetCommit", fields, lambda answer: [answer["topics"][0]["partitions"][0]["error_code"]])
+
+    async def fetch(*, stable: bool = True) -> None:
+        fields = {
+            "group_id": group,
+            "topics": [{"name": topic, "partitions": [0, 1]}, {"name": talk.topic("none"), "partitions": [0]}],
+            "require_stable": stable,
+        }
+        await talk.settle("OffsetFetch", fields)
+
+    await fetch()
+    await commit(5)
+    await commit(6, metadata=None)
+    await commit(7, metadata="x" * 5_000)
+    await commit(7, name=talk.topic("none"))
+    await commit(7, generation=3, member="stranger")
+    await fetch()
+    await talk.settle("OffsetFetch", {"group_id": group, "topics": None, "require_stable": True})
+    epoch = await one.init()
+    await one.commit_offset(epoch, group, topic, 8)
+    await one.add_offsets(epoch, group)
+    await one.commit_offset(epoch, group, topic, 8)
+    await one.commit_offset(epoch + 1, group, topic, 9)
+    await fetch()
+    await fetch(stable=False)
+    await one.end(epoch, commit=True)
+    await one.describe()
+    await fetch()
+    await one.add_offsets(epoch, group)
+    await one.commit_offset(epoch, group, topic, 9)
+    await one.end(epoch, commit=False)
+    await one.describe()
+    await fetch()
+    await one.add_offsets(epoch, group)
+    await one.commit_offset(epoch, group, topic, 10, generation=4, member="stranger")
+    await one.end(epoch, commit=True)
+    await talk.ask("DescribeGroups", {"groups": [group, f"{group}-none"], "include_operations": True})
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def _join(group: str, member: str, *, instance: str | None = None, metadata: bytes = b"m", session_ms: int = 10_000) -> Answer:
+    return {
+        "group_id": group, "session_timeout_ms": session_ms, "rebalance_timeout_ms": 10_000, "member_id": member, "group_instance_id": instance,
+        "protocol_type": "consumer", "protocols": [{"name": "p", "metadata": metadata}],
+    }  # fmt: skip
+
+
+def _member(group: str, generation: int, member: str, instance: str | None = None) -> Answer:
+    return {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": instance}
+
+
+async def of_groups(talk: Talk) -> None:
+    """Join, assign, send heartbeats, commit and leave, with wrong ids and generations."""
+    topic, group = await make(talk), f"{talk.name}-g"
+    await talk.settle("FindCoordinator", {"key": group, "key_type": 0})
+    await talk.settle("JoinGroup", _join(group, "", session_ms=1))
+    await talk.settle("JoinGroup", _join(group, "stranger"))
+    one = (await talk.settle("JoinGroup", _join(group, "")))["member_id"]
+    await talk.settle("JoinGroup", _join(group, one))
+    asked = [{"partition": 0, "offset": 1, "leader_epoch": -1, "metadata": ""}]
+
+    async def commit(generation: int, member: str) -> None:
+        await talk.settle("OffsetCommit", {**_member(group, generation, member), "topics": [{"name": topic, "partitions": asked}]}, lambda _: ())
+
+    await commit(1, one)
+    for generation, member in ((1, one), (2, one), (1, "stranger")):
+        await talk.settle("Heartbeat", _member(group, generation, member))
+    await talk.settle("SyncGroup", {**_member(group, 1, one), "assignments": [{"member_id": one, "assignment": b"a"}]})
+    for generation, member in ((1, one), (0, one), (1, "stranger"), (-1, "")):
+        await commit(generation, member)
+    await talk.settle("JoinGroup", _join(group, one))
+    await talk.settle("SyncGroup", {**_member(group, 1, one), "assignments": []})
+    await talk.settle("SyncGroup", {**_member(group, 2, one), "assignments": [{"member_id": one, "assignment": b"b"}]})
+    await talk.settle("SyncGroup", {**_member(group, 2, one), "assignments": []})
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    listed = await talk.ask("ListGroups", quietly=True)
+    talk.note("ListGroups", [each for each in listed["groups"] if each["group_id"] == group])
+    static = (await talk.settle("JoinGroup", _join(f"{group}s", "", instance="i")))["member_id"]
+    await talk.settle("SyncGroup", {**_member(f"{group}s", 1, static, "i"), "assignments": [{"member_id": static, "assignment": b"c"}]})
+    again = (await talk.settle("JoinGroup", _join(f"{group}s", "", instance="i")))["member_id"]
+    for member in (static, again):
+        await talk.settle("Heartbeat", _member(f"{group}s", 1, member, "i"))
+    await talk.settle("Heartbeat", _member(f"{group}s", 1, again, "j"))
+    await talk.settle("SyncGroup", {**_member(f"{group}s", 1, again, "i"), "assignments": []})
+    await talk.settle("LeaveGroup", {"group_id": f"{group}s", "members": [{"member_id": "", "group_instance_id": "i"}]})
+    await talk.settle("LeaveGroup", {"group_id": group, "members": [{"member_id": one}, {"member_id": "stranger"}]})
+    await talk.settle("Heartbeat", _member(group, 2, one))
+    await talk.ask("DescribeGroups", {"groups": [group, f"{group}s"]})
+
+
+CONVERSATIONS: Final = (of_topics, of_writes, of_fetches, of_transactions, of_fencing, of_offsets, of_groups)
