@@ -49,7 +49,7 @@ class Message:
         return fields
 
     def write(self, fields: Mapping[str, Any]) -> bytes:
-        """Return a message; a field that is not given is 0, null or empty."""
+        """Return a message; a field that is not given is 0, null, or an array without elements."""
         return self._write(fields)
 
 
@@ -86,7 +86,7 @@ def _struct(fields: _Parsed, *, flexible: bool) -> tuple[_Read, _Write]:
             fuse()
             read, write = _one(kind, flexible=flexible)
             reads.append((name, None, read))
-            writes.append((name, None, write))
+            writes.append((name, None, (write, () if isinstance(kind, list) else None)))
     fuse()
 
     def read_all(raw: bytes, at: int) -> tuple[Fields, int]:
@@ -106,8 +106,8 @@ def _struct(fields: _Parsed, *, flexible: bool) -> tuple[_Read, _Write]:
     def write_all(value: Mapping[str, Any]) -> bytes:
         get = value.get
         parts = [
-            write(get(names)) if pack is None else pack(*[get(name, default) for name, default in names])
-            for names, pack, write in writes
+            rest[0](get(names, rest[1])) if pack is None else pack(*[get(name, default) for name, default in names])
+            for names, pack, rest in writes
         ]  # fmt: skip
         if flexible:
             parts.append(write_tags(get("tags")))
@@ -143,7 +143,9 @@ def _one(kind: _Type, *, flexible: bool) -> tuple[_Read, _Write]:
         return found, at
 
     def write_array(value: Sequence[Any] | None) -> bytes:
-        elements = value or ()
+        if value is None:
+            return b"\0" if flexible else _INT.pack(-1)
+        elements = value
         head = write_number(len(elements) + 1) if flexible else _INT.pack(len(elements))
         return b"".join((head, *map(write, elements)))
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections import Counter
+from operator import itemgetter
+from time import time_ns
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tests.simulation.batches import HEADER, TRANSACTIONAL, Record, build, sealed
 from tests.simulation.messages import APIS, VERSIONS
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
+T = TypeVar("T")
 Answer = dict[str, Any]
 # A broker that is loading, looking for something, or still busy with the last transaction.
 _LATER: Final = frozenset({5, 14, 15, 16, 51})
-_TIME: Final = 1_700_000_000_000
+# Records of long ago would be deleted, and the next ones have a segment of their own, at which a fetch ends.
+_TIME: Final = time_ns() // 1_000_000
 _PAUSE_S: Final = 0.02
 _SHOWN: Final = ("cleanup.policy", "max.message.bytes", "min.insync.replicas", "segment.bytes")
 
@@ -26,39 +32,64 @@ class Asks(Protocol):
 
 
 class Talk:
-    """A conversation; `told` has its answers, with the names that differ between brokers made alike. `name` is what its topics begin with."""
+    """A conversation; `told` has its answers, with the names that differ between brokers made alike. `name` is what its topics begin with.
 
-    def __init__(self, ask: Asks, name: str) -> None:
+    A broker answers the requests of a connection one after the other: one that waits for another one goes over a `line` of its own.
+    """
+
+    def __init__(self, connect: Callable[[], Awaitable[Asks]], name: str) -> None:
         self.name: str = name
         self.told: list[tuple[str, Any]] = []
-        self._ask = ask
-        self._alike: dict[Any, str] = {}
+        self._connect = connect
+        self._lines: dict[int, Asks] = {}
+        self._alike: dict[tuple[str, Any], str] = {}
+        self._counts: Counter[str] = Counter()
         self._count = 0
 
     def topic(self, name: str = "t") -> str:
         """Return the name of a topic of this conversation."""
         return f"{self.name}-{name}"
 
-    async def ask(self, what: str, fields: Answer | None = None, *, version: int | None = None, quietly: bool = False) -> Answer:
+    async def ask(self, what: str, fields: Answer | None = None, *, version: int | None = None, quietly: bool = False, line: int = 0) -> Answer:
         """Ask, and note the answer."""
         api = next(each for each in APIS.values() if each.name == what and version in (None, each.version))
         self._count += 1
         client = b"talk"
         head = api.key.to_bytes(2, "big") + api.version.to_bytes(2, "big") + self._count.to_bytes(4, "big") + len(client).to_bytes(2, "big") + client
-        raw = await self._ask(head + (b"\0" if api.request.flexible else b"") + api.request.write(fields or {}))
+        frame = head + (b"\0" if api.request.flexible else b"") + api.request.write(fields or {})
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if line not in self._lines:
+                    self._lines[line] = await self._connect()
+                raw = await self._lines[line](frame)
+        except TimeoutError as error:
+            raise AssertionError(f"no answer within {PATIENCE_S} s: {what} {fields}") from error
         answer = api.response.read(raw, 5 if api.response.flexible and what != "ApiVersions" else 4)
         if not quietly:
             self.note(what, answer)
         return answer
 
-    async def settle(self, what: str, fields: Answer, codes: Callable[[Answer], Iterable[int]] = lambda answer: [answer["error_code"]]) -> Answer:
-        """Ask until the broker no longer says that it needs a moment, and note the last answer."""
-        while True:
-            answer = await self.ask(what, fields, quietly=True)
-            if _LATER.isdisjoint(codes(answer)):
-                self.note(what, answer)
-                return answer
+    async def until(self, look: Callable[[], Awaitable[T | None]], what: str) -> T:
+        """Look until there is something to be found; after all patience fail with `what`. Virtual time goes on meanwhile, as real time does."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PATIENCE_S
+        while (found := await look()) is None:
+            assert loop.time() < end, f"not within {PATIENCE_S} s: {what}"
             await asyncio.sleep(_PAUSE_S)
+        return found
+
+    async def settle(
+        self, what: str, fields: Answer, codes: Callable[[Answer], Iterable[int]] = lambda answer: [answer["error_code"]], *, line: int = 0
+    ) -> Answer:
+        """Ask until the broker no longer says that it needs a moment, and note the last answer."""
+
+        async def look() -> Answer | None:
+            answer = await self.ask(what, fields, quietly=True, line=line)
+            return answer if _LATER.isdisjoint(codes(answer)) else None
+
+        answer = await self.until(look, f"an answer to {what} {fields} that is not to be asked for again")
+        self.note(what, answer)
+        return answer
 
     def note(self, what: str, answer: Any) -> None:
         """Note an answer."""
@@ -68,19 +99,31 @@ class Talk:
         if isinstance(value, dict):
             return {name: self._made_alike(name, each) for name, each in value.items()}
         if isinstance(value, list):
-            return [self._made_alike(field, each) for each in value]
+            # What a broker has in a map comes in any order.
+            key = _ORDERED.get(field)
+            return [self._made_alike(field, each) for each in (value if key is None else sorted(value, key=itemgetter(key)))]
         if field == "records":
             return [self._made_alike("batch", each) for each in _headers(value or b"")]
         if field in {"host", "port", "cluster_id", "start_time_ms", "client_host"}:
             return field
-        if field in {"topic_id", "member_id", "leader", "session_id", "producer_id"} and value not in ("", -1, 0, bytes(16)):
-            return self._alike.setdefault(value, f"{field} {len(self._alike)}")
+        kind = _NAMES.get(field)
+        if kind is not None and value != _NONE[kind]:
+            if (kind, value) not in self._alike:
+                self._alike[kind, value] = f"{kind} {self._counts[kind]}"
+                self._counts[kind] += 1
+            return self._alike[kind, value]
         if isinstance(value, tuple):
             return tuple(self._made_alike("producer_id" if index == _PRODUCER else "", each) for index, each in enumerate(value))
         return value.replace(self.name, "talk") if isinstance(value, str) else value
 
 
 _PRODUCER: Final = 4
+_ORDERED: Final = {"configs": "name", "groups": "group_id"}
+# Names that a broker draws, by the fields that have them, and their values for none.
+_NAMES: Final = {
+    "topic_id": "topic_id", "member_id": "member_id", "leader": "member_id", "session_id": "session_id", "producer_id": "producer_id",
+}  # fmt: skip
+_NONE: Final[dict[str, Any]] = {"topic_id": bytes(16), "member_id": "", "session_id": 0, "producer_id": -1}
 
 
 def _headers(raw: bytes) -> list[tuple[Any, ...]]:
@@ -117,11 +160,16 @@ async def make(talk: Talk, name: str = "t", partitions: int = 1, **configs: str)
 
 
 async def _until_led(talk: Talk, topic: str, partitions: int) -> None:
-    while True:
-        (found,) = (await talk.ask("Metadata", {"topics": [{"name": topic}]}, version=10, quietly=True))["topics"]
-        if len(found["partitions"]) == partitions and all(each["leader_id"] >= 0 for each in found["partitions"]):
-            return
-        await asyncio.sleep(_PAUSE_S)
+    """Wait until all partitions of a topic have a leader that knows that it leads: metadata has it before."""
+    asked = [{"name": topic, "partitions": [{"partition": number, "timestamp": -1} for number in range(partitions)]}]
+
+    async def look() -> bool | None:
+        found = await talk.ask("ListOffsets", {"replica_id": -1, "topics": asked}, quietly=True)
+        led = all(each["error_code"] == 0 for each in found["topics"][0]["partitions"])
+        (known,) = (await talk.ask("Metadata", {"topics": [{"name": topic}]}, version=10, quietly=True))["topics"]
+        return led and len(known["partitions"]) == partitions and all(each["leader_id"] >= 0 for each in known["partitions"]) or None
+
+    await talk.until(look, f"{partitions} partitions of {topic} that are led")
 
 
 async def of_topics(talk: Talk) -> None:
@@ -154,8 +202,8 @@ async def of_topics(talk: Talk) -> None:
     await talk.ask("IncrementalAlterConfigs", {"resources": resources})
     await talk.ask("IncrementalAlterConfigs", {"resources": [{"resource_name": topic, "resource_type": 2, "configs": wrong}]})
     for count in (2, 1, 3):
-        await talk.ask("CreatePartitions", {"topics": [{"name": topic, "count": count}], "timeout_ms": 5_000})
-    await talk.ask("CreatePartitions", {"topics": [{"name": talk.topic("none"), "count": 2}], "timeout_ms": 5_000})
+        await talk.ask("CreatePartitions", {"topics": [{"name": topic, "count": count, "assignments": None}], "timeout_ms": 5_000})
+    await talk.ask("CreatePartitions", {"topics": [{"name": talk.topic("none"), "count": 2, "assignments": None}], "timeout_ms": 5_000})
     await _until_led(talk, topic, 3)
     await talk.ask("DeleteTopics", {"names": [talk.topic("none")], "timeout_ms": 5_000})
     await talk.ask("DeleteTopics", {"names": [topic], "timeout_ms": 5_000})
@@ -306,14 +354,26 @@ class Transactional:
         await self._talk.settle("EndTxn", {**self._fields(epoch), "committed": commit})
 
     async def describe(self) -> str:
-        """Note the state as soon as no markers are left to be written."""
-        while True:
+        """Note the state as soon as no markers are left to be written, and return it."""
+
+        async def look() -> Answer | None:
             answer = await self._talk.ask("DescribeTransactions", {"transactional_ids": [self._name]}, quietly=True)
             (one,) = answer["transactions"]
-            if not one["state"].startswith("Prepare") and one["error_code"] not in _LATER:
-                self._talk.note("DescribeTransactions", answer)
-                return str(one["state"])
-            await asyncio.sleep(_PAUSE_S)
+            return None if one["state"].startswith("Prepare") or one["error_code"] in _LATER else answer
+
+        answer = await self._talk.until(look, f"{self._name} without markers to be written")
+        self._talk.note("DescribeTransactions", answer)
+        return str(answer["transactions"][0]["state"])
+
+    async def expired(self) -> None:
+        """Wait until the transaction has ended by itself, and note how."""
+
+        async def look() -> bool | None:
+            (one,) = (await self._talk.ask("DescribeTransactions", {"transactional_ids": [self._name]}, quietly=True))["transactions"]
+            return one["state"] != "Ongoing" or None
+
+        await self._talk.until(look, f"{self._name} whose transaction has timed out")
+        await self.describe()
 
     async def write(self, topic: str, epoch: int, sequence: int, count: int = 1, partition: int = 0, name: str | None = None) -> None:
         raw = batch(count, producer=self.producer, epoch=epoch, sequence=sequence, transactional=True)
@@ -382,9 +442,7 @@ async def of_fencing(talk: Talk) -> None:
     await one.describe()
     epoch = await one.init(timeout_ms=300)
     await one.add(epoch, topic)
-    while await one.describe() == "Ongoing":
-        talk.told.pop()
-        await asyncio.sleep(_PAUSE_S)
+    await one.expired()
     await one.add(epoch, topic)
     await one.init(one.producer, epoch)
     await one.describe()

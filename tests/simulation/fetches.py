@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ks_actors.records import TopicPartition
 from tests.simulation.batches import records_of
-from tests.simulation.broker import answers
+from tests.simulation.broker import UNKNOWN_TOPIC, answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,7 +155,7 @@ def _read_all(broker: Broker, session: Session, fields: dict[str, Any]) -> dict[
 def _read(broker: Broker, partition: TopicPartition, asked: Asked, limit: int, *, committed: bool, whole: bool) -> Found:
     code = broker.judge(partition) or broker.cluster.injected("Fetch partition")
     if code:
-        return Found(code)
+        return Found(code, aborted=() if code == UNKNOWN_TOPIC else None)
     log = broker.led[partition].log
     if asked.epoch != _NO_EPOCH:
         epoch, end = log.epoch_end(asked.epoch)
@@ -187,7 +187,7 @@ def _topics(found: Iterable[tuple[TopicPartition, Found]]) -> Iterable[dict[str,
             "high_watermark": one.high,
             "last_stable_offset": one.stable,
             "log_start_offset": one.start,
-            "aborted_transactions": [{"producer_id": producer, "first_offset": first} for producer, first in one.aborted or ()],
+            "aborted_transactions": None if one.aborted is None else [{"producer_id": each, "first_offset": first} for each, first in one.aborted],
             "preferred_read_replica": -1,
             "records": one.records,
             "tags": {} if one.diverging is None else {0: _DIVERGING.pack(*one.diverging)},

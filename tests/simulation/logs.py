@@ -120,6 +120,10 @@ class Log:
         """Return the first offset of a producer's open transaction; None if there is none."""
         return next((each.first for each in self.transactions if each.producer == producer and each.end is None), None)
 
+    def is_open(self, producer: int, epoch: int) -> bool:
+        """Return whether a producer of this epoch has an open transaction."""
+        return self.open_since(producer) is not None and self.producers[producer].epoch == epoch
+
     @property
     def stable(self) -> int:
         """The last stable offset: no transaction before it is undecided, or decided by a marker that is not replicated."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ks_actors.records import TopicPartition
 from tests.simulation.batches import is_sound, placed, records_of
 from tests.simulation.broker import NOT_LEADER, answers
-from tests.simulation.logs import OUT_OF_ORDER_SEQUENCE
 from tests.simulation.transactions import INVALID_STATE, verify
 
 if TYPE_CHECKING:
@@ -83,20 +82,26 @@ def _write(broker: Broker, partition: TopicPartition, raw: bytes, transactional_
     if topic is not None and len(raw) > topic.limit:
         return Outcome(_TOO_LARGE)
     if topic is not None and "compact" in topic.configs["cleanup.policy"]:
-        refused = tuple((index, "no key") for index, record in enumerate(records_of(raw)) if record.key is None)
+        text = f"Compacted topic cannot accept message without key in topic partition {partition.topic}-{partition.partition}"
+        refused = tuple((index, text) for index, record in enumerate(records_of(raw)) if record.key is None)
         if refused:
-            return Outcome(_INVALID_RECORD, log=led.log, refused=refused, text="One or more records have been rejected")
+            shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in refused[:3])
+            text = (
+                f"One or more records have been rejected due to {len(refused)} record errors in total, "
+                f"and only showing the first three errors at most: [{shown}]"
+            )
+            return Outcome(_INVALID_RECORD, log=led.log, refused=refused, text=text)
     log, batch = led.log, placed(raw, led.log.end, led.epoch)
     code, before = log.judge(batch)
     if not code and before >= 0:
         return Outcome(0, before, before + batch.behind - batch.base, log, batch.timestamp)
-    if batch.transactional and log.open_since(batch.producer) is None:
-        # It is asked before all else.
+    if batch.transactional and not log.is_open(batch.producer, batch.producer_epoch):
+        # The coordinator is asked before all else.
         refused_by_coordinator = verify(cluster, transactional_id, partition, batch.producer, batch.producer_epoch)
         if refused_by_coordinator:
             return Outcome(refused_by_coordinator, text=_NOT_ADDED if refused_by_coordinator == INVALID_STATE else None)
     if code:
-        return Outcome(code, log=log if code == OUT_OF_ORDER_SEQUENCE else None)
+        return Outcome(code, log=log)
     log.append(raw, led.epoch)
     truth = cluster.partition(partition)
     if truth is not None and truth.log is log:

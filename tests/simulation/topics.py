@@ -23,7 +23,9 @@ _INVALID_CONFIG: Final = 40
 _INVALID_REQUEST: Final = 42
 _TOPIC: Final = 2
 _DEFAULT: Final = 5
+_OF_CLUSTER: Final = 3
 _OF_TOPIC: Final = 1
+_INTS: Final = frozenset({"max.message.bytes", "min.insync.replicas", "segment.bytes", "segment.index.bytes", "index.interval.bytes"})
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -36,13 +38,21 @@ async def _reached(broker: Broker, timeout_ms: int) -> bool:
     return broker.connected
 
 
+def _source(name: str, value: str) -> int:
+    """Tell whether a topic has a config itself, or all topics have it."""
+    if value != DEFAULTS[name]:
+        return _OF_TOPIC
+    # Kafka writes its default into the cluster's configs, so that no broker has another one.
+    return _OF_CLUSTER if name == "min.insync.replicas" else _DEFAULT
+
+
 def _config_error(configs: list[dict[str, Any]]) -> str | None:
     for each in configs:
         name, value = each["name"], each["value"]
         if name not in DEFAULTS:
             return f"Unknown topic config name: {name}"
         if DEFAULTS[name].lstrip("-").isdigit() and not str(value).lstrip("-").isdigit():
-            return f"Invalid value {value} for configuration {name}: Not a number of type LONG"
+            return f"Invalid value {value} for configuration {name}: Not a number of type {'INT' if name in _INTS else 'LONG'}"
     return None
 
 
@@ -131,11 +141,7 @@ async def describe_configs(broker: Broker, call: Call) -> dict[str, Any]:
         topic = broker.cluster.topics.get(name) if name in broker.image.topics else None
         names = asked["configuration_keys"]
         configs = () if topic is None else topic.configs.items()
-        shown = [
-            {"name": key, "value": value, "config_source": _DEFAULT if value == DEFAULTS[key] else _OF_TOPIC}
-            for key, value in configs
-            if names is None or key in names
-        ]
+        shown = [{"name": key, "value": value, "config_source": _source(key, value)} for key, value in configs if names is None or key in names]
         code = UNKNOWN_TOPIC if topic is None else 0
         found.append({"error_code": code, "error_message": "", "resource_type": _TOPIC, "resource_name": name, "configs": shown})
     return {"results": found}
@@ -150,7 +156,7 @@ async def alter_configs(broker: Broker, call: Call) -> dict[str, Any]:
     names = [each["resource_name"] for each in call.fields["resources"]]
     for asked in call.fields["resources"]:
         name = asked["resource_name"]
-        topic, code, text = cluster.topics.get(name), 0, ""
+        topic, code, text = cluster.topics.get(name), 0, None
         wrong = _config_error(asked["configs"])
         if not reached:
             code = _REQUEST_TIMED_OUT
