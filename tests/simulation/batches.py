@@ -163,10 +163,22 @@ def placed(raw: bytes, base: int, epoch: int) -> Batch:
     )  # fmt: skip
 
 
+def is_one(raw: bytes) -> bool:
+    """Return whether there is one batch, whole."""
+    _, length, _, magic, *_ = HEADER.unpack_from(raw)
+    return bool(magic == 2 and len(raw) == length + _EPOCH_AT)
+
+
+def is_transactional(raw: bytes) -> bool:
+    """Return whether a batch is written in a transaction."""
+    (attributes,) = _ATTRIBUTES.unpack_from(raw, _SIGNED_AT)
+    return bool(attributes & TRANSACTIONAL)
+
+
 def is_sound(raw: bytes) -> bool:
-    """Return whether the checksum is right, and the length."""
-    _, length, _, magic, checksum, *_ = HEADER.unpack_from(raw)
-    return bool(magic == 2 and len(raw) == length + _EPOCH_AT and checksum == calc_crc32c(raw[_SIGNED_AT:]))
+    """Return whether the checksum of a batch is right."""
+    _, _, _, _, checksum, *_ = HEADER.unpack_from(raw)
+    return bool(checksum == calc_crc32c(raw[_SIGNED_AT:]))
 
 
 @lru_cache(maxsize=8192)

@@ -77,6 +77,8 @@ class Topic:
     id: bytes
     configs: dict[str, str]
     partitions: list[Partition]
+    # The configs that it has been given, with their defaults or not.
+    given: set[str]
 
     @property
     def internal(self) -> bool:
@@ -197,7 +199,7 @@ class Cluster:
     def make(self, name: str, partitions: int, replication: int, configs: Mapping[str, str] | None = None) -> Topic:
         """Make a topic."""
         self._topic_ids += 1
-        topic = self.topics[name] = Topic(name, self._topic_ids.to_bytes(16, "big"), {**DEFAULTS, **(configs or {})}, [])
+        topic = self.topics[name] = Topic(name, self._topic_ids.to_bytes(16, "big"), {**DEFAULTS, **(configs or {})}, [], set(configs or ()))
         self._grow(topic, partitions, min(replication, len(self.brokers)))
         return topic
 

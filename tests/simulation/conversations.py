@@ -100,8 +100,8 @@ class Talk:
             return {name: self._made_alike(name, each) for name, each in value.items()}
         if isinstance(value, list):
             # What a broker has in a map comes in any order.
-            key = _ORDERED.get(field)
-            return [self._made_alike(field, each) for each in (value if key is None else sorted(value, key=itemgetter(key)))]
+            made = [self._made_alike(field, each) for each in value]
+            return sorted(made, key=itemgetter(_ORDERED[field])) if field in _ORDERED else made
         if field == "records":
             return [self._made_alike("batch", each) for each in _headers(value or b"")]
         if field in {"host", "port", "cluster_id", "start_time_ms", "client_host"}:
@@ -118,7 +118,7 @@ class Talk:
 
 
 _PRODUCER: Final = 4
-_ORDERED: Final = {"configs": "name", "groups": "group_id"}
+_ORDERED: Final = {"configs": "name", "groups": "group_id", "members": "member_id"}
 # Names that a broker draws, by the fields that have them, and their values for none.
 _NAMES: Final = {
     "topic_id": "topic_id", "member_id": "member_id", "leader": "member_id", "session_id": "session_id", "producer_id": "producer_id",
@@ -207,6 +207,51 @@ async def of_topics(talk: Talk) -> None:
     await _until_led(talk, topic, 3)
     await talk.ask("DeleteTopics", {"names": [talk.topic("none")], "timeout_ms": 5_000})
     await talk.ask("DeleteTopics", {"names": [topic], "timeout_ms": 5_000})
+
+
+async def of_configs(talk: Talk) -> None:
+    """Set and unset configs, describe all of them, and come with wrong ones."""
+    topic = await make(talk, "t", 1, delete_retention_ms="77")
+    resource = {"resource_name": topic, "resource_type": 2}
+
+    async def describe() -> None:
+        found = await talk.ask("DescribeConfigs", {"resources": [{**resource, "configuration_keys": None}]}, quietly=True)
+        # The broker of tests has a setting of its own for one.
+        (one,) = found["results"]
+        talk.note("DescribeConfigs", {**one, "configs": [each for each in one["configs"] if each["name"] != "retention.ms"]})
+
+    await describe()
+    for name, operation, value in (
+        ("delete.retention.ms", 1, None), ("max.message.bytes", 0, "99999"), ("max.message.bytes", 0, "-9"), ("x", 0, "1"), ("cleanup.policy", 0, "compact"),
+        ("cleanup.policy", 0, "keep"), ("min.insync.replicas", 0, "1"), ("unclean.leader.election.enable", 0, "perhaps"), ("delete.retention.ms", 0, None),
+    ):  # fmt: skip
+        change = [{"name": name, "operation": operation, "value": value}]
+        await talk.ask("IncrementalAlterConfigs", {"resources": [{**resource, "configs": change}]})
+    change = [{"name": "segment.bytes", "operation": 0, "value": "1048576"}]
+    await talk.ask("IncrementalAlterConfigs", {"resources": [{**resource, "configs": change}], "validate_only": True})
+    await talk.ask("IncrementalAlterConfigs", {"resources": [{**resource, "configs": change}] * 2})
+    await describe()
+    await talk.ask("DescribeConfigs", {"resources": [{**resource, "configuration_keys": ["x"]}]})
+
+
+async def of_wrong_topics(talk: Talk) -> None:
+    """Name topics twice, by impossible names, and with numbers that are not to be had."""
+    topic, new = await make(talk, "t", 2), talk.topic("n")
+    await talk.ask("CreateTopics", {"topics": [_new(new), _new(new)], "timeout_ms": 5_000})
+    await talk.ask("CreateTopics", {"topics": [_new(talk.topic("d"), -1, -1)], "timeout_ms": 5_000})
+    for name in (".", "..", "", "x" * 250, "a/b"):
+        await talk.ask("CreateTopics", {"topics": [_new(name)], "timeout_ms": 5_000})
+    for partitions, replication in ((-2, 1), (1, 0), (1, -2)):
+        await talk.ask("CreateTopics", {"topics": [_new(new, partitions, replication)], "timeout_ms": 5_000})
+    for counts in ((3, 3), (0,), (-1,)):
+        grown = [{"name": topic, "count": count, "assignments": None} for count in counts]
+        await talk.ask("CreatePartitions", {"topics": grown, "timeout_ms": 5_000})
+    grown = [{"name": topic, "count": 5, "assignments": None}]
+    await talk.ask("CreatePartitions", {"topics": grown, "timeout_ms": 5_000, "validate_only": True})
+    for name in ("", "a/b"):
+        await talk.ask("Metadata", {"topics": [{"name": name}]}, version=10)
+    await talk.ask("Metadata", {"topics": []}, version=10)
+    await talk.ask("DeleteTopics", {"names": [topic, topic], "timeout_ms": 5_000})
 
 
 # --- records --------------------------------------------------------------------------------------------------------------------------------
@@ -315,6 +360,133 @@ async def of_fetches(talk: Talk) -> None:
     await look(talk, topic, -2)
 
 
+async def of_deleted_records(talk: Talk) -> None:
+    """Delete the first records, and read and look from before and behind them."""
+    topic = await make(talk, "t", 2)
+    for count in (3, 2):
+        await write(talk, topic, batch(count))
+
+    async def delete(name: str, partition: int, offset: int) -> None:
+        asked = [{"name": name, "partitions": [{"partition": partition, "offset": offset}]}]
+        await talk.ask("DeleteRecords", {"topics": asked, "timeout_ms": 5_000})
+
+    for offset in (0, 1, 4, 5, 6, -2):
+        await delete(topic, 0, offset)
+        for start in (0, 1, 4, 5):
+            await read(talk, topic, start)
+        for timestamp in (-1, -2, _TIME, _TIME + 1):
+            await look(talk, topic, timestamp)
+        await epoch_end(talk, topic, 0)
+    await write(talk, topic, batch(1))
+    await read(talk, topic, 5, epoch=0)
+    await delete(topic, 1, -1)
+    await delete(topic, 7, 1)
+    await delete(talk.topic("none"), 0, 1)
+    compacted = await make(talk, "c", 1, cleanup_policy="compact")
+    await write(talk, compacted, batch(2))
+    await delete(compacted, 0, 1)
+
+
+async def epoch_end(talk: Talk, topic: str, epoch: int, *, partition: int = 0, current: int = -1) -> None:
+    """Ask where a leader epoch ends."""
+    asked = [{"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}]
+    await talk.ask("OffsetForLeaderEpoch", {"replica_id": -1, "topics": [{"topic": topic, "partitions": asked}]})
+
+
+async def of_leader_epochs(talk: Talk) -> None:
+    """Ask for the ends of epochs that were, were not, and are to come."""
+    topic = await make(talk)
+    for epoch in (-1, 0, 1):
+        await epoch_end(talk, topic, epoch)
+    await write(talk, topic, batch(2))
+    for epoch in (-1, 0, 1, 7):
+        await epoch_end(talk, topic, epoch)
+    await epoch_end(talk, topic, 0, partition=3)
+    await epoch_end(talk, talk.topic("none"), 0)
+    for offset, epoch in ((0, 0), (1, 0), (2, 0), (3, 0), (2, 4), (0, -1)):
+        await read(talk, topic, offset, epoch=epoch)
+
+
+async def of_times(talk: Talk) -> None:
+    """Look for offsets by time, in an empty log and in one whose times go up and down."""
+    topic = await make(talk)
+    for timestamp in (-1, -2, 0, _TIME):
+        await look(talk, topic, timestamp)
+    for times in ((5, 3, 9), (2,), (7, 7, 20)):
+        records = tuple(Record(index, _TIME + time, b"k", b"v", ()) for index, time in enumerate(times))
+        await write(talk, topic, sealed(build(records, len(times), 0), -1, -1, -1))
+    for timestamp in (0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21):
+        await look(talk, topic, _TIME + timestamp)
+        await look(talk, topic, _TIME + timestamp, committed=True)
+
+
+async def of_sessions(talk: Talk) -> None:
+    """Fetch from several partitions in a session, take some of them away, and share the room for bytes."""
+    topic, other = await make(talk, "t", 3), await make(talk, "u")
+    for partition in range(3):
+        await write(talk, topic, batch(1, size=400), partition)
+    await write(talk, other, batch(1, size=400))
+
+    async def fetch(
+        session: int, epoch: int, asked: Answer, forgotten: dict[str, list[int]] | None = None, *, most: int = 1 << 20, limit: int = 1 << 20
+    ) -> int:
+        topics = [
+            {
+                "topic": name,
+                "partitions": [
+                    {"partition": number, "current_leader_epoch": -1, "fetch_offset": offset, "last_fetched_epoch": -1, "max_bytes": limit}
+                    for number, offset in offsets
+                ],
+            }
+            for name, offsets in asked.items()
+        ]
+        gone = [{"topic": name, "partitions": numbers} for name, numbers in (forgotten or {}).items()]
+        fields = {
+            "replica_id": -1, "min_bytes": 1, "max_bytes": most, "session_id": session, "session_epoch": epoch, "topics": topics, "forgotten": gone,
+            "rack_id": "",
+        }  # fmt: skip
+        return int((await talk.ask("Fetch", fields))["session_id"])
+
+    all_ = {topic: [(0, 0), (1, 0), (2, 0)], other: [(0, 0)]}
+    await fetch(0, -1, all_)
+    await fetch(0, -1, all_, most=1_000)
+    await fetch(0, -1, all_, most=100)
+    await fetch(0, -1, all_, limit=100)
+    session = await fetch(0, 0, all_, most=1_000)
+    await fetch(session, 1, {}, most=1_000)
+    await fetch(session, 2, {}, most=100)
+    await fetch(session, 3, {topic: [(0, 1), (1, 1)]}, {topic: [2]})
+    await fetch(session, 4, {other: [(0, 1)]})
+    await fetch(session, 5, {})
+    await fetch(session, 6, {topic: [(0, 9)]})
+    await fetch(session, 7, {})
+    await fetch(session, 8, {topic: [(0, 1), (9, 0)], talk.topic("none"): [(0, 0)]})
+    await fetch(session, 9, {})
+    await fetch(session, 10, {}, {topic: [0, 1, 9], other: [0], talk.topic("none"): [0]})
+    await fetch(session, 11, {})
+    await fetch(session, 0, {topic: [(0, 0)]})
+    await fetch(session, 1, {})
+    await fetch(77_777, 1, {})
+    await fetch(0, 5, {topic: [(0, 0)]})
+    await fetch(0, 0, {})
+
+
+async def of_wrong_writes(talk: Talk) -> None:
+    """Write with impossible acks, sequences and producers, and more than one batch at once."""
+    topic = await make(talk, "t", 2)
+    for acks in (2, -2):
+        await write(talk, topic, batch(1), acks=acks)
+    await write(talk, topic, batch(1) + batch(1))
+    await write(talk, topic, batch(1)[:-3])
+    await write(talk, topic, batch(1), -1)
+    await write(talk, topic, batch(1), transactional_id=talk.topic("stranger"))
+    await write(talk, topic, batch(1, producer=5, epoch=0, sequence=0, transactional=True))
+    await write(talk, topic, batch(1, producer=9_999_999, epoch=3, sequence=0x7FFFFFFE))
+    for sequence, count in ((0x7FFFFFFF, 2), (1, 1), (0, 1), (2, 1)):
+        await write(talk, topic, batch(count, producer=9_999_999, epoch=3, sequence=sequence))
+    await read(talk, topic, 0)
+
+
 # --- transactions ---------------------------------------------------------------------------------------------------------------------------
 
 
@@ -325,9 +497,14 @@ class Transactional:
         self._talk = talk
         self._name = f"{talk.name}-{name}"
         self.producer = -1
+        self._found = False
 
     async def init(self, producer: int = -1, epoch: int = -1, timeout_ms: int = 60_000) -> int:
         fields = {"transactional_id": self._name, "transaction_timeout_ms": timeout_ms, "producer_id": producer, "producer_epoch": epoch}
+        if not self._found:
+            # Nobody coordinates before somebody has asked who does.
+            self._found = True
+            await self._talk.settle("FindCoordinator", {"key": self._name, "key_type": 1})
         answer = await self._talk.settle("InitProducerId", fields)
         self.producer = max(self.producer, answer["producer_id"])
         return int(answer["producer_epoch"])
@@ -449,6 +626,64 @@ async def of_fencing(talk: Talk) -> None:
     await read(talk, topic, 0, committed=True)
 
 
+async def of_aborted_ranges(talk: Talk) -> None:
+    """Fetch records of transactions that are open, committed and aborted between one another."""
+    topic, one, other = await make(talk), Transactional(talk, "x"), Transactional(talk, "y")
+    for each in (one, other):
+        await each.init()
+        await each.add(0, topic)
+    await one.write(topic, 0, 0, 2)
+    await other.write(topic, 0, 0)
+    await write(talk, topic, batch(1))
+    await one.write(topic, 0, 2)
+    await one.end(0, commit=False)
+    await one.describe()
+    await look(talk, topic, -1, committed=True)
+    await look(talk, topic, _TIME, committed=True)
+    for offset in (0, 2, 3):
+        await read(talk, topic, offset, committed=True)
+    await one.add(0, topic)
+    await one.write(topic, 0, 3)
+    await other.end(0, commit=False)
+    await other.describe()
+    for offset in range(9):
+        await read(talk, topic, offset, committed=True)
+    for limit in (90, 200, 300):
+        await read(talk, topic, 0, committed=True, limit=limit)
+    await one.end(0, commit=True)
+    await one.describe()
+    for offset in (0, 3, 5, 6, 7):
+        await read(talk, topic, offset, committed=True)
+    asked = [{"name": topic, "partitions": [{"partition": 0, "offset": 4}]}]
+    await talk.ask("DeleteRecords", {"topics": asked, "timeout_ms": 5_000})
+    await read(talk, topic, 4, committed=True)
+
+
+async def of_strangers(talk: Talk) -> None:
+    """Come with ids of transactions and producers that nobody knows, or that are empty."""
+    topic, one = await make(talk), Transactional(talk, "x")
+    for key, kind in (("", 0), ("", 1)):
+        await talk.settle("FindCoordinator", {"key": key, "key_type": kind})
+    await talk.settle("FindCoordinator", {"key": f"{talk.name}-x", "key_type": 1})
+    await talk.ask("DescribeTransactions", {"transactional_ids": [f"{talk.name}-none", ""]})
+    stranger = {"transactional_id": f"{talk.name}-none", "producer_id": 5, "producer_epoch": 0}
+    added = {**stranger, "topics": [{"name": topic, "partitions": [0]}]}
+    await talk.settle("AddPartitionsToTxn", added, lambda answer: [answer["results"][0]["results"][0]["error_code"]])
+    await talk.settle("AddOffsetsToTxn", {**stranger, "group_id": f"{talk.name}-g"})
+    await talk.settle("EndTxn", {**stranger, "committed": True})
+    await talk.settle("InitProducerId", {"transactional_id": "", "transaction_timeout_ms": 9, "producer_id": -1, "producer_epoch": -1})
+    await one.init()
+    await one.end(0, commit=False)
+    await one.describe()
+    await one.init(one.producer, -1)
+    await one.init(-1, 0)
+    await one.add(0, topic)
+    await one.add(0, topic, 9)
+    await one.write(topic, 0, 5)
+    await one.write(topic, 0, 0)
+    await one.describe()
+
+
 async def of_offsets(talk: Talk) -> None:
     """Commit offsets of a group, alone and in transactions."""
     topic, one, group = await make(talk, "t", 2), Transactional(talk, "x"), f"{talk.name}-g"
@@ -549,4 +784,136 @@ async def of_groups(talk: Talk) -> None:
     await talk.ask("DescribeGroups", {"groups": [group, f"{group}s"]})
 
 
-CONVERSATIONS: Final = (of_topics, of_writes, of_fetches, of_transactions, of_fencing, of_offsets, of_groups)
+async def of_followers(talk: Talk) -> None:
+    """Have a second member come to a group, and go."""
+    topic, group = await make(talk), f"{talk.name}-g"
+    await talk.settle("FindCoordinator", {"key": group, "key_type": 0})
+
+    async def until_in(state: str, members: int) -> None:
+        async def look() -> bool | None:
+            (found,) = (await talk.ask("DescribeGroups", {"groups": [group]}, quietly=True))["groups"]
+            return (found["state"] == state and len(found["members"]) == members) or None
+
+        await talk.until(look, f"{group} with {members} members in {state}")
+
+    async def commit(generation: int, member: str) -> None:
+        asked = [{"partition": 0, "offset": generation, "leader_epoch": -1, "metadata": ""}]
+        await talk.ask("OffsetCommit", {**_member(group, generation, member), "topics": [{"name": topic, "partitions": asked}]})
+
+    one = (await talk.settle("JoinGroup", _join(group, "")))["member_id"]
+    await talk.settle("JoinGroup", _join(group, one))
+    await talk.settle("SyncGroup", {**_member(group, 1, one), "assignments": [{"member_id": one, "assignment": b"a"}]})
+    other = (await talk.settle("JoinGroup", _join(group, "")))["member_id"]
+    await talk.settle("Heartbeat", _member(group, 1, one))
+    joining = asyncio.create_task(talk.ask("JoinGroup", _join(group, other), quietly=True, line=1))
+    await until_in("PreparingRebalance", 2)
+    await talk.settle("Heartbeat", _member(group, 1, one))
+    await talk.settle("SyncGroup", {**_member(group, 1, one), "assignments": []})
+    await commit(1, one)
+    await commit(1, other)
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    await talk.settle("JoinGroup", _join(group, one))
+    talk.note("JoinGroup", await joining)
+    for member in (one, other):
+        await talk.settle("Heartbeat", _member(group, 2, member))
+    await commit(2, one)
+    await commit(1, one)
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    syncing = asyncio.create_task(talk.ask("SyncGroup", _member(group, 2, other), quietly=True, line=1))
+    given = [{"member_id": one, "assignment": b"1"}, {"member_id": other, "assignment": b"2"}, {"member_id": "stranger", "assignment": b"3"}]
+    await talk.settle("SyncGroup", {**_member(group, 2, one), "assignments": given})
+    talk.note("SyncGroup", await syncing)
+    await commit(2, other)
+    # A follower that joins again as it was gets what it had.
+    await talk.settle("JoinGroup", _join(group, other))
+    await talk.settle("SyncGroup", _member(group, 2, other))
+    await talk.settle("LeaveGroup", {"group_id": group, "members": [{"member_id": one}]})
+    for member in (one, other):
+        await talk.settle("Heartbeat", _member(group, 2, member))
+    await talk.settle("JoinGroup", _join(group, other))
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    await talk.settle("LeaveGroup", {"group_id": group, "members": [{"member_id": other}]})
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    await commit(3, other)
+    await commit(-1, "")
+
+
+async def of_static_members(talk: Talk) -> None:
+    """Have members with instance ids be replaced, fenced, and sent away by others."""
+    topic, group = await make(talk), f"{talk.name}-g"
+    await talk.settle("FindCoordinator", {"key": group, "key_type": 0})
+    old = (await talk.settle("JoinGroup", _join(group, "", instance="i")))["member_id"]
+    await talk.settle("SyncGroup", {**_member(group, 1, old, "i"), "assignments": [{"member_id": old, "assignment": b"a"}]})
+
+    async def commit(generation: int, member: str, instance: str | None) -> None:
+        asked = [{"partition": 0, "offset": 1, "leader_epoch": -1, "metadata": ""}]
+        fields = {**_member(group, generation, member, instance), "topics": [{"name": topic, "partitions": asked}]}
+        await talk.ask("OffsetCommit", fields)
+
+    await commit(1, old, "i")
+    await commit(1, old, None)
+    new = (await talk.settle("JoinGroup", _join(group, "", instance="i")))["member_id"]
+    for member, instance in ((old, "i"), (new, "i"), (new, "j"), (old, None), (new, None)):
+        await commit(1, member, instance)
+        await talk.settle("Heartbeat", _member(group, 1, member, instance))
+        await talk.settle("SyncGroup", _member(group, 1, member, instance))
+    await talk.settle("JoinGroup", _join(group, old, instance="i"))
+    await talk.settle("JoinGroup", _join(group, "stranger", instance="k"))
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    # With other metadata its place is not simply its predecessor's.
+    last = (await talk.settle("JoinGroup", _join(group, "", instance="i", metadata=b"other")))["member_id"]
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    leaving = ((old, "i"), ("", "j"), ("stranger", "i"), ("", "i"), (last, "i"))
+    await talk.settle(
+        "LeaveGroup", {"group_id": group, "members": [{"member_id": each, "group_instance_id": instance} for each, instance in leaving]}
+    )
+    await talk.ask("DescribeGroups", {"groups": [group]})
+
+
+async def of_wrong_members(talk: Talk) -> None:
+    """Join with other protocols, without any, and a group without a name; commit what belongs to no member."""
+    topic, group = await make(talk), f"{talk.name}-g"
+    await talk.settle("FindCoordinator", {"key": group, "key_type": 0})
+    none = f"{group}-none"
+    await talk.settle("Heartbeat", _member(none, 1, "stranger"))
+    await talk.settle("SyncGroup", _member(none, 1, "stranger"))
+    await talk.settle("LeaveGroup", {"group_id": none, "members": [{"member_id": "stranger"}, {"member_id": "", "group_instance_id": "i"}]})
+    await talk.settle("OffsetFetch", {"group_id": none, "topics": None, "require_stable": True})
+    await talk.settle("JoinGroup", _join("", ""))
+    await talk.settle("JoinGroup", _join(group, "", session_ms=2_000_000))
+    await talk.settle("Heartbeat", _member("", 1, "stranger"))
+    one = (await talk.settle("JoinGroup", _join(group, "")))["member_id"]
+    await talk.settle("JoinGroup", _join(group, one))
+    await talk.settle("JoinGroup", {**_join(group, ""), "protocol_type": "connect"})
+    await talk.settle("JoinGroup", {**_join(group, ""), "protocols": [{"name": "q", "metadata": b""}]})
+    await talk.settle("JoinGroup", {**_join(group, ""), "protocols": []})
+    await talk.ask("DescribeGroups", {"groups": [group]})
+    asked = [{"partition": number, "offset": 1, "leader_epoch": -1, "metadata": ""} for number in (0, 9)]
+    for generation, member in ((-1, ""), (-1, one), (1, "")):
+        await talk.ask("OffsetCommit", {**_member(group, generation, member), "topics": [{"name": topic, "partitions": asked}]})
+    await talk.ask("OffsetCommit", {**_member(none, 1, "x"), "topics": [{"name": topic, "partitions": asked}]})
+
+
+async def of_offsets_of_members(talk: Talk) -> None:
+    """Commit offsets of members in transactions, in and out of their generations."""
+    topic, one, group = await make(talk), Transactional(talk, "x"), f"{talk.name}-g"
+    await talk.settle("FindCoordinator", {"key": group, "key_type": 0})
+    member = (await talk.settle("JoinGroup", _join(group, "")))["member_id"]
+    await talk.settle("JoinGroup", _join(group, member))
+    await one.init()
+    await one.add_offsets(0, group)
+    await one.commit_offset(0, group, topic, 1, 1, member)
+    await talk.settle("SyncGroup", {**_member(group, 1, member), "assignments": [{"member_id": member, "assignment": b"a"}]})
+    for generation, name in ((1, member), (2, member), (1, "stranger"), (1, ""), (-1, ""), (-1, member)):
+        await one.commit_offset(0, group, topic, 2, generation, name)
+    await one.commit_offset(0, group, talk.topic("none"), 2, 1, member)
+    await one.end(0, commit=True)
+    await one.describe()
+    await talk.settle("OffsetFetch", {"group_id": group, "topics": None, "require_stable": True})
+
+
+CONVERSATIONS: Final = (
+    of_topics, of_configs, of_wrong_topics, of_writes, of_wrong_writes, of_fetches, of_sessions, of_deleted_records, of_leader_epochs, of_times,
+    of_transactions, of_aborted_ranges, of_fencing, of_strangers, of_offsets, of_groups, of_followers, of_static_members, of_wrong_members,
+    of_offsets_of_members,
+)  # fmt: skip

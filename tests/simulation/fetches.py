@@ -95,7 +95,7 @@ async def fetch(broker: Broker, call: Call) -> dict[str, Any]:
         if not incremental or each.at_once or session.told.get(partition) != told:
             shown.append((partition, each))
         session.told[partition] = told if not each.code else (-2, -2, -2)
-        if each.records and partition in session.partitions:
+        if incremental and each.records and partition in session.partitions:
             # What had records comes last the next time.
             session.partitions[partition] = session.partitions.pop(partition)
     return {"session_id": session.number, "responses": list(_topics(shown))}
@@ -112,7 +112,7 @@ def _session(broker: Broker, fields: dict[str, Any]) -> tuple[Session, int]:
     if epoch in (_FIRST_EPOCH, _LAST_EPOCH):
         broker.sessions.pop(number, None)
         session = Session(_NO_SESSION)
-        if epoch == _FIRST_EPOCH and asked and _room(broker):
+        if epoch == _FIRST_EPOCH and _room(broker):
             session.number = broker.cluster.random.choice(_NUMBERS)
             broker.sessions[session.number] = session
         session.partitions, session.used = asked, now
@@ -130,6 +130,10 @@ def _session(broker: Broker, fields: dict[str, Any]) -> tuple[Session, int]:
             name = TopicPartition(topic["topic"], partition)
             found.partitions.pop(name, None)
             found.told.pop(name, None)
+    if not found.partitions:
+        # A session without partitions ends.
+        del broker.sessions[number]
+        return Session(_NO_SESSION), 0
     return found, 0
 
 
@@ -169,7 +173,7 @@ def _read(broker: Broker, partition: TopicPartition, asked: Asked, limit: int, *
     records, behind = log.read(asked.offset, limit, stable if committed else log.high, whole=whole)
     aborted = None
     if committed:
-        aborted = tuple((each.producer, each.first) for each in log.aborted(asked.offset, behind)) if records else ()
+        aborted = tuple((each.producer, each.first) for each in log.aborted(asked.offset, log.bound(behind))) if records else ()
     return Found(0, log.high, stable, log.start, aborted, records)
 
 

@@ -19,6 +19,7 @@ _INVALID_GROUP: Final = 24
 UNKNOWN_MEMBER: Final = 25
 _INVALID_SESSION_TIMEOUT: Final = 26
 REBALANCE: Final = 27
+_INCONSISTENT_PROTOCOL: Final = 23
 _MEMBER_ID_REQUIRED: Final = 79
 FENCED_INSTANCE: Final = 82
 _SHORTEST_MS: Final = 500
@@ -107,6 +108,19 @@ class Group:
         if member_id not in self.members:
             return UNKNOWN_MEMBER
         return ILLEGAL_GENERATION if generation is not None and generation != self.generation else 0
+
+    @property
+    def known(self) -> bool:
+        """Whether the group is there for its coordinator: it has, or has had, members or offsets."""
+        cluster = self._broker.cluster
+        return bool(self.members or self.pending or self.name in cluster.stored_groups or cluster.offsets_of(self.name).known)
+
+    def supports(self, protocol_type: str, protocols: list[tuple[str, bytes]]) -> bool:
+        """Return whether a member may join with these protocols: all members have one in common."""
+        if not self.members:
+            return bool(protocol_type and protocols)
+        common = set.intersection(*({name for name, _ in each.protocols} for each in self.members.values()))
+        return protocol_type == self.protocol_type and not common.isdisjoint(name for name, _ in protocols)
 
     def of_instance(self, instance: str | None) -> Member | None:
         """Return the member of an instance id."""
@@ -358,6 +372,8 @@ async def join_group(broker: Broker, call: Call) -> Answer:  # noqa: PLR0911 - e
         return {**refused, "error_code": code}
     protocols = [(each["name"], each["metadata"]) for each in fields["protocols"]]
     member_id, instance = fields["member_id"], fields["group_instance_id"]
+    if not group.supports(fields["protocol_type"], protocols):
+        return {**refused, "error_code": _INCONSISTENT_PROTOCOL}
     if not member_id:
         return await _join_new(broker, group, call, protocols)
     if member_id in group.pending:
@@ -463,9 +479,8 @@ async def describe_groups(broker: Broker, call: Call) -> Answer:
         code, group = find(broker, name)
         shown: Answer = {"error_code": code, "group_id": name, "state": "", "protocol_type": "", "protocol": "", "operations": _UNKNOWN_OPERATIONS}
         if group is not None:
-            known = group.members or name in broker.cluster.stored_groups or broker.cluster.offsets_of(name).known
             stable = group.state == "Stable"
-            shown["state"] = group.state if known else "Dead"
+            shown["state"] = group.state if group.known else "Dead"
             shown["protocol_type"] = group.protocol_type
             shown["protocol"] = group.protocol if stable else ""
             shown["members"] = [
@@ -474,7 +489,7 @@ async def describe_groups(broker: Broker, call: Call) -> Answer:
                     "client_id": each.client_id,
                     "host": "/10.0.0.1",
                     "metadata": each.metadata(group.protocol) if stable else b"",
-                    "assignment": each.assignment if stable else b"",
+                    "assignment": each.assignment,
                 }
                 for each in group.members.values()
             ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 OUT_OF_ORDER_SEQUENCE: Final = 45
 INVALID_PRODUCER_EPOCH: Final = 47
 _REMEMBERED: Final = 5
+_INDEX_INTERVAL: Final = 4096
 _SEQUENCES: Final = 1 << 31
 
 
@@ -133,6 +134,15 @@ class Log:
         """Return the aborted transactions of which something may be between two offsets."""
         return [each for each in self.transactions if each.aborted and each.end is not None and each.end >= begin and each.first < behind]
 
+    def bound(self, behind: int) -> int:
+        """Return the offset up to which Kafka tells aborted transactions of a fetch up to `behind`: the index has only some batches."""
+        size = 0
+        for batch in self.batches[bisect_right(self._behind, behind) :]:
+            if size > _INDEX_INTERVAL:
+                return batch.base
+            size += len(batch.raw)
+        return self.end
+
     def is_aborted(self, batch: Batch) -> bool:
         """Return whether a batch is of an aborted transaction."""
         return any(
@@ -165,8 +175,8 @@ class Log:
         return b"".join(parts), behind
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to this one, and the offset at which it ends; -1 and -1 for an epoch beyond the last one."""
-        if not self.epochs or epoch > self.epochs[-1][0]:
+        """Return the largest epoch up to this one, and the offset at which it ends; -1 and -1 for an epoch beyond the last one, or none."""
+        if not self.epochs or epoch < 0 or epoch > self.epochs[-1][0]:
             return -1, -1
         found = epoch
         for each, begin in self.epochs:

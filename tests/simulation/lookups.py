@@ -9,6 +9,7 @@ from tests.simulation.cluster import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPI
 from tests.simulation.coordinators import hash_of
 from tests.simulation.messages import VERSIONS
 from tests.simulation.network import PORT, Place
+from tests.simulation.topics import INVALID_TOPIC, name_error
 
 if TYPE_CHECKING:
     from tests.simulation.broker import Broker, Call
@@ -49,7 +50,7 @@ async def metadata(broker: Broker, call: Call) -> dict[str, Any]:
 
 def _topic(name: str, topic: TopicImage | None, alive: tuple[int, ...], *, with_operations: bool) -> dict[str, Any]:
     if topic is None:
-        return {"error_code": UNKNOWN_TOPIC, "name": name, "operations": _UNKNOWN_OPERATIONS}
+        return {"error_code": UNKNOWN_TOPIC if name_error(name) is None else INVALID_TOPIC, "name": name, "operations": _UNKNOWN_OPERATIONS}
     partitions = []
     for number, (leader, epoch, replicas) in enumerate(topic.partitions):
         known = leader if leader in alive else NO_LEADER

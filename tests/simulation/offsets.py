@@ -31,12 +31,11 @@ def _unknown(broker: Broker, partition: TopicPartition) -> bool:
 async def _write(broker: Broker, fields: dict[str, Any], code: int, store: Callable[[dict[TopicPartition, dict[str, Any]]], None]) -> dict[str, Any]:
     """Write the offsets of a request; answer for each partition."""
     asked = {TopicPartition(topic["name"], each["partition"]): each for topic in fields["topics"] for each in topic["partitions"]}
-    codes = dict.fromkeys(asked, code)
+    # What does not exist is found first, and told first.
+    codes = {partition: UNKNOWN_TOPIC if _unknown(broker, partition) else code for partition in asked}
     if not code:
         for partition, each in asked.items():
-            if _unknown(broker, partition):
-                codes[partition] = UNKNOWN_TOPIC
-            elif len(each["metadata"] or "") > _LONGEST:
+            if not codes[partition] and len(each["metadata"] or "") > _LONGEST:
                 codes[partition] = _METADATA_TOO_LARGE
         kept = {
             partition: {"offset": each["offset"], "leader_epoch": each["leader_epoch"], "metadata": each["metadata"] or ""}
@@ -53,7 +52,7 @@ async def _write(broker: Broker, fields: dict[str, Any], code: int, store: Calla
                 "name": topic["name"],
                 "partitions": [
                     {"partition": each["partition"], "error_code": codes[TopicPartition(topic["name"], each["partition"])]}
-                    for each in topic["partitions"]
+                    for each in sorted(topic["partitions"], key=lambda each: codes[TopicPartition(topic["name"], each["partition"])] != UNKNOWN_TOPIC)
                 ],
             }
             for topic in fields["topics"]
@@ -63,6 +62,8 @@ async def _write(broker: Broker, fields: dict[str, Any], code: int, store: Calla
 
 def _judge(group: Group, fields: dict[str, Any], generation: int, *, transactional: bool) -> int:
     member_id, instance = fields["member_id"], fields["group_instance_id"]
+    if generation >= 0 and not group.known:
+        return ILLEGAL_GENERATION
     if generation < 0 and group.state == "Empty":
         return 0
     if generation >= 0 or member_id or instance is not None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ks_actors.records import TopicPartition
-from tests.simulation.batches import is_sound, placed, records_of
+from tests.simulation.batches import is_one, is_sound, is_transactional, placed, records_of
 from tests.simulation.broker import NOT_LEADER, answers
 from tests.simulation.transactions import INVALID_STATE, verify
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _CORRUPT: Final = 2
 _REQUEST_TIMED_OUT: Final = 7
 _TOO_LARGE: Final = 10
+_INVALID_ACKS: Final = 21
+_ID_NOT_ALLOWED: Final = 53
 _INVALID_RECORD: Final = 87
 _ALL: Final = -1
 _NOT_ADDED: Final = "Partition was not added to the transaction"
@@ -44,7 +46,8 @@ async def produce(broker: Broker, call: Call) -> dict[str, Any] | None:
     for topic in fields["topics"]:
         for each in topic["partitions"]:
             partition = TopicPartition(topic["name"], each["index"])
-            written[partition] = _write(broker, partition, each["records"], fields["transactional_id"])
+            code = _INVALID_ACKS if fields["acks"] not in (0, 1, _ALL) else _INVALID_RECORD if not is_one(each["records"]) else 0
+            written[partition] = Outcome(code) if code else _write(broker, partition, each["records"], fields["transactional_id"])
     if fields["acks"] == 0:
         return None
     while fields["acks"] == _ALL and any(_waits(broker, partition, one) for partition, one in written.items()):
@@ -91,6 +94,8 @@ def _write(broker: Broker, partition: TopicPartition, raw: bytes, transactional_
                 f"and only showing the first three errors at most: [{shown}]"
             )
             return Outcome(_INVALID_RECORD, log=led.log, refused=refused, text=text)
+    if transactional_id is None and is_transactional(raw):
+        return Outcome(_ID_NOT_ALLOWED)
     log, batch = led.log, placed(raw, led.log.end, led.epoch)
     code, before = log.judge(batch)
     if not code and before >= 0:

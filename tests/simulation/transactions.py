@@ -89,6 +89,8 @@ async def init_producer_id(broker: Broker, call: Call) -> dict[str, Any]:
     """Answer with a producer's id and epoch; whoever had the transactional id before may write no more."""
     fields, cluster = call.fields, broker.cluster
     name = fields["transactional_id"]
+    if (fields["producer_id"] == _NOBODY) != (fields["producer_epoch"] == _NOBODY):
+        return {"error_code": _INVALID_REQUEST, "producer_id": _NOBODY, "producer_epoch": _NOBODY}
     if name is None:
         code = cluster.injected("InitProducerId")
         if code:
@@ -335,7 +337,7 @@ async def describe_transactions(broker: Broker, call: Call) -> dict[str, Any]:
         one = _known(broker.cluster).get(name)
         if shard is None or one is None:
             found.append({
-                "error_code": code or _NOT_FOUND, "transactional_id": name, "state": "", "producer_id": 0, "producer_epoch": 0,
+                "error_code": code or (_NOT_FOUND if name else _INVALID_REQUEST), "transactional_id": name, "state": "", "producer_id": 0, "producer_epoch": 0,
             })  # fmt: skip
             continue
         topics: dict[str, list[int]] = {}
