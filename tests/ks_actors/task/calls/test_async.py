@@ -478,6 +478,6 @@ def test_calls_of_records_without_a_key_run_side_by_side(seed: int) -> None:
             assert len(await harness.read("out")) == 40
 
         builder = StreamsBuilder()
-        builder.stream("in", STRINGS).map_values(call, order=order).to("out", STRINGS_OUT)  # type: ignore[call-overload]  # one of these
+        builder.stream("in", STRINGS).map_values(call, order=order).to("out", STRINGS_OUT)
         run_app(test, builder.build(), seed=seed, topics={"in": 2, "out": 1})
         assert 10 < seen <= 40
