@@ -106,15 +106,18 @@ class Talk:
             return [self._made_alike("batch", each) for each in _headers(value or b"")]
         if field in {"host", "port", "cluster_id", "start_time_ms", "client_host"}:
             return field
-        kind = _NAMES.get(field)
-        if kind is not None and value != _NONE[kind]:
-            if (kind, value) not in self._alike:
-                self._alike[kind, value] = f"{kind} {self._counts[kind]}"
-                self._counts[kind] += 1
-            return self._alike[kind, value]
         if isinstance(value, tuple):
             return tuple(self._made_alike("producer_id" if index == _PRODUCER else "", each) for index, each in enumerate(value))
-        return value.replace(self.name, "talk") if isinstance(value, str) else value
+        return self._named(field, value)
+
+    def _named(self, field: str, value: Any) -> Any:
+        kind = _NAMES.get(field)
+        if kind is None or value == _NONE[kind]:
+            return value.replace(self.name, "talk") if isinstance(value, str) else value
+        if (kind, value) not in self._alike:
+            self._alike[kind, value] = f"{kind} {self._counts[kind]}"
+            self._counts[kind] += 1
+        return self._alike[kind, value]
 
 
 _PRODUCER: Final = 4
@@ -146,7 +149,7 @@ def batch(count: int = 1, *, producer: int = -1, epoch: int = -1, sequence: int 
 # --- topics ---------------------------------------------------------------------------------------------------------------------------------
 
 
-def _new(name: str, partitions: int = 1, replication: int = 1, **configs: str) -> Answer:
+def _new(name: str, partitions: int = 1, replication: int = 1, /, **configs: str) -> Answer:
     listed = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     return {"name": name, "num_partitions": partitions, "replication_factor": replication, "configs": listed}
 
@@ -167,7 +170,7 @@ async def _until_led(talk: Talk, topic: str, partitions: int) -> None:
         found = await talk.ask("ListOffsets", {"replica_id": -1, "topics": asked}, quietly=True)
         led = all(each["error_code"] == 0 for each in found["topics"][0]["partitions"])
         (known,) = (await talk.ask("Metadata", {"topics": [{"name": topic}]}, version=10, quietly=True))["topics"]
-        return led and len(known["partitions"]) == partitions and all(each["leader_id"] >= 0 for each in known["partitions"]) or None
+        return (led and len(known["partitions"]) == partitions and all(each["leader_id"] >= 0 for each in known["partitions"])) or None
 
     await talk.until(look, f"{partitions} partitions of {topic} that are led")
 
@@ -222,9 +225,16 @@ async def of_configs(talk: Talk) -> None:
 
     await describe()
     for name, operation, value in (
-        ("delete.retention.ms", 1, None), ("max.message.bytes", 0, "99999"), ("max.message.bytes", 0, "-9"), ("x", 0, "1"), ("cleanup.policy", 0, "compact"),
-        ("cleanup.policy", 0, "keep"), ("min.insync.replicas", 0, "1"), ("unclean.leader.election.enable", 0, "perhaps"), ("delete.retention.ms", 0, None),
-    ):  # fmt: skip
+        ("delete.retention.ms", 1, None),
+        ("max.message.bytes", 0, "99999"),
+        ("max.message.bytes", 0, "-9"),
+        ("x", 0, "1"),
+        ("cleanup.policy", 0, "compact"),
+        ("cleanup.policy", 0, "keep"),
+        ("min.insync.replicas", 0, "1"),
+        ("unclean.leader.election.enable", 0, "perhaps"),
+        ("delete.retention.ms", 0, None),
+    ):
         change = [{"name": name, "operation": operation, "value": value}]
         await talk.ask("IncrementalAlterConfigs", {"resources": [{**resource, "configs": change}]})
     change = [{"name": "segment.bytes", "operation": 0, "value": "1048576"}]
@@ -270,8 +280,13 @@ async def read(
 ) -> Answer:  # fmt: skip
     """Fetch from a partition."""
     one = {
-        "partition": partition, "current_leader_epoch": -1, "fetch_offset": offset, "last_fetched_epoch": epoch, "log_start_offset": -1, "max_bytes": limit,
-    }  # fmt: skip
+        "partition": partition,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "last_fetched_epoch": epoch,
+        "log_start_offset": -1,
+        "max_bytes": limit,
+    }
     fields = {
         "replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": most, "isolation_level": int(committed), "session_id": session[0],
         "session_epoch": session[1], "topics": [{"topic": topic, "partitions": [one]}] if asks else [], "rack_id": "",

@@ -100,14 +100,12 @@ def _twice(names: list[str]) -> dict[str, None]:
     return {name: None for name in names if names.count(name) > 1}
 
 
-def _creation_error(broker: Broker, topic: dict[str, Any]) -> tuple[int, str | None]:
+def _creation_error(broker: Broker, topic: dict[str, Any]) -> tuple[int, str | None]:  # noqa: PLR0911 - a broker looks for one fault after the other
     name, partitions, replication = topic["name"], topic["num_partitions"], topic["replication_factor"]
     cluster = broker.cluster
-    code = cluster.injected("controller")
-    if code:
+    if code := cluster.injected("controller"):
         return code, None
-    unnamed = name_error(name)
-    if unnamed is not None:
+    if unnamed := name_error(name):
         return INVALID_TOPIC, unnamed
     if name in cluster.topics:
         return _TOPIC_EXISTS, f"Topic '{name}' already exists."
@@ -197,8 +195,9 @@ async def describe_configs(broker: Broker, call: Call) -> dict[str, Any]:
         topic = broker.cluster.topics.get(name) if name in broker.image.topics else None
         names = asked["configuration_keys"]
         shown = [
-            {"name": key, "value": value, "config_source": _source(topic, key)}
-            for key, value in (() if topic is None else topic.configs.items())
+            {"name": key, "value": value, "config_source": _source(each, key)}
+            for each in ([] if topic is None else [topic])
+            for key, value in each.configs.items()
             if names is None or key in names
         ]
         code = UNKNOWN_TOPIC if topic is None else 0

@@ -336,9 +336,15 @@ async def describe_transactions(broker: Broker, call: Call) -> dict[str, Any]:
         code, shard = _shard(broker, name)
         one = _known(broker.cluster).get(name)
         if shard is None or one is None:
-            found.append({
-                "error_code": code or (_NOT_FOUND if name else _INVALID_REQUEST), "transactional_id": name, "state": "", "producer_id": 0, "producer_epoch": 0,
-            })  # fmt: skip
+            found.append(
+                {
+                    "error_code": code or (_NOT_FOUND if name else _INVALID_REQUEST),
+                    "transactional_id": name,
+                    "state": "",
+                    "producer_id": 0,
+                    "producer_epoch": 0,
+                }
+            )
             continue
         topics: dict[str, list[int]] = {}
         for partition in one.partitions:
