@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from tests.liveness.fetch_plan import draw_fetching
 from tests.liveness.fetch_run import fetch_all
 from tests.liveness.plan import draw
 from tests.liveness.run import live
 from tests.liveness.wide_plan import draw_wide
+from tests.simulation.apps import apps_seed
 from tests.simulation.layer import run_kafka_seed
 
 
@@ -62,4 +64,10 @@ def _quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-LAYERS: dict[str, Callable[[int], None]] = {"app": run_app_seed, "wide": run_wide_seed, "fetch": run_fetch_seed, "kafka": run_kafka_seed}
+LAYERS: dict[str, Callable[[int], Any]] = {
+    "app": run_app_seed,
+    "wide": run_wide_seed,
+    "fetch": run_fetch_seed,
+    "kafka": run_kafka_seed,
+    "kafka-apps": apps_seed,
+}

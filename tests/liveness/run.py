@@ -309,11 +309,11 @@ def _in_place(run: Run) -> Iterator[None]:
         yield
 
 
-def live(plan: Plan, layer: str = "app") -> Run:
-    """Run a plan of a layer; return the run. Raises its error, with the plan and the events as notes."""
+def live(plan: Plan, layer: str = "app", make: Callable[[Any], Run] = Run) -> Run:
+    """Run a plan of a layer, as `make` makes it of the plan; return the run. Raises its error, with the plan and the events as notes."""
 
     async def main() -> Run:
-        run = Run(plan)
+        run = make(plan)
         try:
             with _in_place(run):
                 await run.main()

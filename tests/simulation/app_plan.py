@@ -1,0 +1,112 @@
+"""The draw of a seed of whole apps: a plan of the liveness test on a small scale, and the cluster that it runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tests.liveness.plan import Burst, Fault, Lane, Plan, draw
+from tests.liveness.wide_plan import draw_wide
+from tests.simulation.cluster import Manners, draw_manners
+from tests.simulation.members import FAULTS as MEMBERS_FAULTS
+
+if TYPE_CHECKING:
+    from typing import Any
+
+KINDS: Final = (*MEMBERS_FAULTS, "forget", "controller codes")
+# What else happens to instances; the cluster's own faults take the place of the others.
+_BEFALLS: Final = frozenset({"pause", "join", "crash", "set back", "worker", "restart"})
+_MOST_PARTITIONS: Final = 4
+_MOST_LANES: Final = 2
+_MOST_RECORDS: Final = 150
+_LATEST_S: Final = 15.0
+# Final results come by the clock after minutes of silence, in which there is nothing to see here.
+_SHAPES: Final = {"final": "recount"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppsPlan(Plan):
+    """A plan, and its cluster. Its faults are over at `healthy_at`; `strict_after` (s) is how long apps may take then to be as before."""
+
+    brokers: int
+    instances: int
+    replication: int
+    codec: int
+    manners: Manners
+    kinds: tuple[str, ...]
+    healthy_at: float
+    strict_after: float
+
+    def told(self) -> str:
+        """Say it, a thing a line."""
+        names = ("brokers", "instances", "replication", "codec", "manners", "kinds", "healthy_at", "strict_after")
+        return "\n".join((Plan.told(self), *(f"  {name} = {getattr(self, name)}" for name in names)))
+
+
+def draw_apps(seed: int) -> AppsPlan:
+    """Return the plan of a seed."""
+    random = Random(f"apps {seed}")
+    plan = random.choice((draw, draw_wide))(seed)
+    lanes = tuple(_smaller(lane) for lane in plan.lanes[:_MOST_LANES])
+    topics = {topic for lane in lanes for topic in lane.topics}
+    bursts = tuple(_shorter(burst) for burst in plan.bursts if burst.topic in topics and burst.begin < _LATEST_S)
+    befalls = tuple(_sooner(fault) for fault in plan.faults if fault.kind in _BEFALLS)
+    brokers = random.choice((1, 2, 3))
+    kinds: tuple[str, ...] = ()
+    if random.random() < 0.8:
+        kinds = tuple(sorted(random.sample(KINDS, random.choice((2, 4, 8)))))
+    manners = draw_manners(random)
+    config = _config(random, plan)
+    patience = (config["request_timeout_ms"] + config["socket_connection_setup_timeout_ms"]) / 1000
+    ends = config["session_timeout_ms"] / 1000 + manners.first_join
+    if plan.exactly_once:
+        ends += config["transaction_timeout_ms"] / 1000 + manners.transaction_look
+    values: dict[str, Any] = {each.name: getattr(plan, each.name) for each in fields(Plan)}
+    values |= {"lanes": lanes, "bursts": bursts, "faults": befalls, "config": config, "latency": 0.05}
+    # Whoever has lost an answer, or waits for one of a connection that leads nowhere, finds that out at a timeout.
+    values["slack"] = 2.0 + 20 * manners.lag + (2 * patience if kinds or befalls else 0.0)
+    return AppsPlan(
+        **values,
+        brokers=brokers,
+        instances=random.choice((1, 1, 2, 3)),
+        replication=random.choice((1, brokers, brokers)),
+        codec=random.choice((0, 0, 1, 2, 3, 4)),
+        manners=manners,
+        kinds=kinds,
+        healthy_at=random.choice((4.0, 8.0, 15.0)) if kinds else 0.0,
+        strict_after=(3 * patience + ends + 5.0) if kinds else manners.first_join,
+    )
+
+
+def _smaller(lane: Lane) -> Lane:
+    return replace(lane, partitions=min(lane.partitions, _MOST_PARTITIONS), shape=_SHAPES.get(lane.shape, lane.shape))  # type: ignore[arg-type]
+
+
+def _shorter(burst: Burst) -> Burst:
+    return replace(burst, count=min(burst.count, _MOST_RECORDS, max(1, int(burst.rate * _LATEST_S))))
+
+
+def _sooner(fault: Fault) -> Fault:
+    return replace(fault, begin=min(fault.begin, _LATEST_S))
+
+
+def _config(random: Random, plan: Plan) -> dict[str, Any]:
+    request_ms = random.choice((1_000, 3_000, 10_000))
+    return {
+        "num_standby_replicas": random.choice((0, 0, 1)),
+        **plan.config,
+        "commit_interval_ms": min(plan.config["commit_interval_ms"], 5_000),
+        "default_dsl_store": random.choice(("in_memory", "in_memory", "rocksdb")),
+        "session_timeout_ms": random.choice((3_000, 6_000, 10_000)),
+        "request_timeout_ms": request_ms,
+        "socket_connection_setup_timeout_ms": random.choice((500, 2_000)),
+        "default_api_timeout_ms": max(request_ms, random.choice((2_000, 60_000))),
+        "retry_backoff_ms": random.choice((5, 50)),
+        "max_in_flight_requests_per_connection": random.choice((1, 4)),
+        "producer_compression_type": random.choice(("none", "none", "gzip", "snappy", "lz4", "zstd")),
+        "batch_size": random.choice((1_000, 1_000_000)),
+        "linger_ms": random.choice((0, 5, 20)),
+        "repartition_purge_interval_ms": random.choice((0, 1_000, 30_000)),
+        "metadata_max_age_ms": random.choice((5_000, 300_000)),
+    }
