@@ -69,9 +69,12 @@ class Instance:
         """Start an app. Raises what prevents that."""
         # Its process id comes from the seed, so that a run can be repeated.
         write_process_id(self.config.state_dir / "app", str(uuid.UUID(int=self.kit.random.getrandbits(128))))
-        self._app = self._run.make_app(self.config)
-        self._starting = asyncio.ensure_future(self._app.start())
-        await self._starting
+        app = self._app = self._run.make_app(self.config)
+        starting = self._starting = asyncio.ensure_future(app.start())
+        await asyncio.wait([starting])
+        # One that has been closed or killed meanwhile has not to start.
+        if self._app is app:
+            starting.result()
 
     async def close(self) -> None:
         """Close the app."""
