@@ -59,11 +59,17 @@ def draw_apps(seed: int) -> AppsPlan:
     manners = draw_manners(random)
     config = _config(random, plan)
     patience = (config["request_timeout_ms"] + config["socket_connection_setup_timeout_ms"]) / 1000
-    ends = config["session_timeout_ms"] / 1000 + manners.first_join
+    # A member whose request to join waits at a machine that is gone has no answer until the rebalance is over, as in Kafka's clients.
+    ends = (config["session_timeout_ms"] + config["max_poll_interval_ms"]) / 1000 + manners.first_join
     if plan.exactly_once:
         ends += config["transaction_timeout_ms"] / 1000 + manners.transaction_look
     values: dict[str, Any] = {each.name: getattr(plan, each.name) for each in fields(Plan)}
     values |= {"lanes": lanes, "bursts": bursts, "faults": befalls, "config": config, "latency": 0.05}
+    healthy_at = random.choice((4.0, 8.0, 15.0)) if kinds else 0.0
+    strict_after = (3 * patience + ends + 5.0) if kinds else manners.first_join
+    # Some records come when bounds are strict again.
+    later = healthy_at + strict_after + random.choice((0.0, 5.0))
+    values["bursts"] += tuple(Burst(topic, later, random.choice((2, 50)), random.choice((3, 20)), None) for topic in sorted(topics))
     # Whoever has lost an answer, or waits for one of a connection that leads nowhere, finds that out at a timeout.
     values["slack"] = 2.0 + 20 * manners.lag + (2 * patience if kinds or befalls else 0.0)
     return AppsPlan(
@@ -74,8 +80,8 @@ def draw_apps(seed: int) -> AppsPlan:
         codec=random.choice((0, 0, 1, 2, 3, 4)),
         manners=manners,
         kinds=kinds,
-        healthy_at=random.choice((4.0, 8.0, 15.0)) if kinds else 0.0,
-        strict_after=(3 * patience + ends + 5.0) if kinds else manners.first_join,
+        healthy_at=healthy_at,
+        strict_after=strict_after,
     )
 
 
@@ -99,6 +105,7 @@ def _config(random: Random, plan: Plan) -> dict[str, Any]:
         "commit_interval_ms": min(plan.config["commit_interval_ms"], 5_000),
         "default_dsl_store": random.choice(("in_memory", "in_memory", "rocksdb")),
         "session_timeout_ms": random.choice((3_000, 6_000, 10_000)),
+        "max_poll_interval_ms": random.choice((10_000, 20_000)),
         "request_timeout_ms": request_ms,
         "socket_connection_setup_timeout_ms": random.choice((500, 2_000)),
         "default_api_timeout_ms": max(request_ms, random.choice((2_000, 60_000))),

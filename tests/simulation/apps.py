@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _SITES: Final = range(1, 100)
 _CAUGHT_UP_S: Final = 120.0
+_GATHERED_S: Final = 2.0
 _ENDS: Final = frozenset({InstanceState.ERROR, InstanceState.NOT_RUNNING})
 
 
@@ -172,6 +173,9 @@ class Apps(Run):
         try:
             first: Any = self._instances[0]
             await self._look_on(first, work)
+            await self._caught_up()
+            # What punctuators gather comes by the clock.
+            await asyncio.sleep(_GATHERED_S)
             await self._caught_up()
             for each in self._instances:
                 await each.close()

@@ -98,17 +98,17 @@ class Instance:
         if run.keeps_disk():
             # Another place: what is left of the old process may still write to its own.
             copy_as_is(old, self.config.state_dir)
-        if self._starting is not None and not self._starting.done():
+        if self._starting is not None:
             self._starting.cancel()
-        elif app._ref is not None and app._instance is not None:
+        if app._ref is not None and app._instance is not None:
             for task in app._metrics.tasks.values():
                 task.abandon()
             context = app._instance.ctx
             for child in context.children:
                 context.kill(child)
             await self.kit.kill(app._ref)
-            # Its calls wait for answers that never come, until their deadlines.
-            run.bury(app.close(timeout_ms=0))
+        # Its calls wait for answers that never come, until their deadlines.
+        run.bury(app.close(timeout_ms=0))
 
     def another(self, *, start: bool) -> Instance:
         """Return one more instance, not started."""

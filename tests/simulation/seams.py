@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
+import tempfile
 from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
@@ -78,7 +79,9 @@ def simulated(network: Network, random: Random) -> Iterator[None]:
     """Run the block's clients on a network of this loop."""
     loop: Any = asyncio.get_running_loop()
     state = chance.getstate()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ks-simulation-") as directory:
+        # Processes of a machine see one another there, also those of an earlier run.
+        patch.setattr(tempfile, "tempdir", directory)
         network.install(loop)
         loop.run_in_executor = Threads(random).run
         use_no_threads(loop, patch)
