@@ -20,7 +20,8 @@ from tests.liveness.run import START_MS, Run, live
 from tests.liveness.topology import build
 from tests.liveness.watch import LOOK_S
 from tests.simulation.app_plan import AppsPlan, draw_apps
-from tests.simulation.batches import Record, build as batch_of
+from tests.simulation.batches import Record
+from tests.simulation.batches import build as batch_of
 from tests.simulation.cluster import NO_LEADER, Cluster
 from tests.simulation.faults import Faults
 from tests.simulation.instances import Instance
@@ -161,7 +162,7 @@ class Apps(Run):
     async def _run_all(self) -> None:
         plan = self.plan
         self._instances = [self.another() for _ in range(plan.instances)]
-        self._members = [*self._instances]  # type: ignore[list-item] - what a run uses of a harness they have, too
+        self._members = [*self._instances]  # type: ignore[list-item]  # what a run uses of a harness they have, too
         faults = Faults(self.cluster, Random(f"faults {plan.seed}"), plan.kinds, until=plan.healthy_at, sites=_SITES)
         lanes = {topic: lane for lane in plan.lanes for topic in lane.topics}
         author = Author(self.cluster, plan.codec)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
     from tests.simulation.conversations import Asks
 
-pytestmark = pytest.mark.unmeasured
+# Real time passes in a real broker: a session or a transaction may end a moment earlier there, in one run of ten.
+pytestmark = [pytest.mark.unmeasured, pytest.mark.nightly]
 
 _LENGTH: Final = Struct(">i")
 _PROMPT: Final = Manners(
