@@ -1,4 +1,4 @@
-"""Put faults of the client back in, and tell at which seed each is found: `python -m tests.simulation.faults_found [NAME[=SEED] …]`.
+"""Put faults of the client in, and tell at which seed each is found: `python -m tests.simulation.faults_found [NAME[=SEED] …]`.
 
 It hashes texts without chance, as a seed's run depends on the order of sets.
 """
@@ -11,29 +11,33 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.simulation.apps import apps_seed
 from tests.simulation.layer import run_kafka_seed
 from tests.simulation.old_faults import CLIENT_FAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 MOST: Final = 200
+_LAYERS: Final[dict[str, Callable[[int], object]]] = {"kafka": run_kafka_seed, "kafka-apps": apps_seed}
 
 
 def find(name: str, seeds: range) -> tuple[int, str] | None:
     """Return the first seed that fails with a fault, and passes without it, with its error; None when none does."""
+    fault = CLIENT_FAULTS[name]
+    run = _LAYERS[fault.layer]
     for seed in seeds:
         with pytest.MonkeyPatch.context() as patch:
-            CLIENT_FAULTS[name].put_in(patch)
-            error = _error_of(seed)
-        if error is not None and _error_of(seed) is None:
+            fault.put_in(patch)
+            error = _error_of(run, seed)
+        if error is not None and _error_of(run, seed) is None:
             return seed, error
     return None
 
 
-def _error_of(seed: int) -> str | None:
+def _error_of(run: Callable[[int], object], seed: int) -> str | None:
     try:
-        run_kafka_seed(seed)
+        run(seed)
     except Exception as error:  # noqa: BLE001 - whatever it is, the fault has shown itself
         return f"{type(error).__name__}: {error}"
     return None

@@ -1,9 +1,10 @@
-"""Faults that the client had, each to be put back in for a run: the layer `kafka` has to find them."""
+"""Faults that the client had, or might have, each to be put in for a run: the layer of each has to find it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ks_actors.log.kafka.admin import Admin
 from ks_actors.log.kafka.client import KafkaClient
 from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH
 from ks_actors.log.kafka.client._young_topics import YoungTopics
@@ -13,16 +14,20 @@ from ks_actors.log.kafka.transactions._transaction_coordinator import Transactio
 from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import pytest
 
+    from ks_actors.log import IsolationLevel
+    from ks_actors.records import TopicPartition
+
 
 class OldFault(NamedTuple):
-    """A fault: its description, and the function that puts it back in."""
+    """A fault: its description, the function that puts it in, and the layer that is to find it."""
 
     what: str
     put_in: Callable[[pytest.MonkeyPatch], None]
+    layer: str = "kafka"
 
 
 def leave_chunks_packed(patch: pytest.MonkeyPatch) -> None:
@@ -90,6 +95,21 @@ def look_up_no_leaders(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KafkaClient, "_keep_up", keep_up)
 
 
+def remember_ends(patch: pytest.MonkeyPatch) -> None:
+    """Have a client look up the end of a log once: a store that is restored a second time is not restored up to its end."""
+    look_up = Admin.end_offsets
+
+    async def remembered(admin: Admin, partitions: Iterable[TopicPartition], isolation: IsolationLevel) -> dict[TopicPartition, int]:
+        known: dict[Any, int] = admin.__dict__.setdefault("known_ends", {})
+        names = tuple(partitions)
+        new = [name for name in names if (name, isolation) not in known]
+        found = await look_up(admin, new, isolation) if new else {}
+        known.update({(name, isolation): end for name, end in found.items()})
+        return {name: known[name, isolation] for name in names}
+
+    patch.setattr(Admin, "end_offsets", remembered)
+
+
 CLIENT_FAULTS: dict[str, OldFault] = {
     "chunk": OldFault("a chunk that arrives during a pause is never decompressed", leave_chunks_packed),
     "session": OldFault("a fetch session goes on behind a lost request", keep_sessions),
@@ -98,4 +118,6 @@ CLIENT_FAULTS: dict[str, OldFault] = {
     "end": OldFault("a commit returns before its readers see it", return_before_the_end),
     "spread": OldFault("a topic is made when one broker knows of it", tell_no_other_brokers),
     "age": OldFault("metadata are never looked up for their age", look_up_no_leaders),
+    "chunk_of_apps": OldFault("a chunk that arrives during a pause is never decompressed", leave_chunks_packed, "kafka-apps"),
+    "ends": OldFault("the end of a log is looked up once", remember_ends, "kafka-apps"),
 }
