@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +30,7 @@ from tests.simulation.trace import Trace
 from tests.simulation.transactions import expire
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from ks_actors import StreamsConfig
     from ks_actors.log import Outgoing
@@ -238,26 +236,6 @@ class Apps(Run):
     def _written(self, topic: str) -> list[TestRecord[str, str]]:
         found = [expected_of(each.log, each.log.start, each.log.end, committed=True) for each in self.cluster.topics[topic].partitions]
         return [TestRecord((key or b"").decode(), (value or b"").decode(), 0) for records in found for _, _, key, value, _ in records]
-
-
-@contextmanager
-def _no_stalls() -> Iterator[None]:
-    """Raise Wrong when a fetch is said to have stood still, however that ended."""
-    found: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("ks_actors.input")
-    log.addHandler(handler)
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        log.removeHandler(handler)
-    stalled = [line for line in found if "was not fetched" in line]
-    if stalled:
-        raise Wrong(stalled[0])
 
 
 def apps_seed(seed: int) -> Apps:
