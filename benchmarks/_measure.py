@@ -52,7 +52,9 @@ class Results:
     def ratio(self, metric: str, loop: str, contender: str, base: str) -> Spread | None:
         """Summarize a contender's time as a multiple of `base`'s, in each round in which that one took any."""
         over, under = self._samples.get((metric, loop, contender)), self._samples.get((metric, loop, base))
-        ratios = [a / b for a, b in zip(over or (), under or (), strict=bool(over and under)) if b]
+        if not over or not under:
+            return None
+        ratios = [a / b for a, b in zip(over, under, strict=True) if b]
         return Spread.of(ratios) if ratios else None
 
 

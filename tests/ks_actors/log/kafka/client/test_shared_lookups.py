@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -33,6 +34,17 @@ async def test_equal_lookups_at_the_same_time_share_one_request(log: KafkaLog, t
     assert await begins == [{partition: 0} for partition in partitions]
     assert await ends == [{partition: number + 1} for number, partition in enumerate(partitions)]
     assert tampering.count("Offset") == 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+async def test_lookups_are_shared_where_tasks_begin_at_once(log: KafkaLog, tampering: Tampering) -> None:
+    """An eager task factory changes neither the offsets nor the number of requests."""
+    partitions = await _filled(log, 2)
+    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - not there on 3.11, for type checkers too
+    tampering.asked.clear()
+    ends = await soon(asyncio.gather(*(log.end_offsets([partition], UNCOMMITTED) for partition in partitions)))
+    assert ends == [{partition: number + 1} for number, partition in enumerate(partitions)]
+    assert tampering.count("Offset") == 1
 
 
 async def test_different_lookups_are_separate_requests(log: KafkaLog, tampering: Tampering) -> None:
