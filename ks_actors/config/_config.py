@@ -358,7 +358,7 @@ class StreamsConfig:
     windowstore_changelog_additional_retention_ms: int
     """Extra retention of window stores' changelogs. Default: 86,400,000, a day."""
     max_drain_ms: int
-    """Time (ms) that a task with async records in flight may take to drain. Default: 60,000.
+    """Time (ms) in which a call of a draining task has to end. Default: 60,000.
 
     Then the task fails, alone. Not known to Kafka.
     """

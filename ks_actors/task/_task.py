@@ -306,13 +306,13 @@ class Task:
 
     @property
     def drains(self) -> bool:
-        """Whether a commit needs a drain: there are asynchronous processors, or caches."""
+        """Whether a commit needs a drain: there are calls that may take long, or caches."""
         return self.draining.wanted
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is in flight, and nothing held back."""
-        return self.draining.done
+        """Whether nothing is in flight or in a thread, and nothing held back."""
+        return self.thread_guard.since is None and self.draining.done
 
     @property
     def can_drain(self) -> bool:
@@ -541,7 +541,11 @@ class Task:
             None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
         )
         self.draining = Draining(
-            plan.asynchronous, plan.caches, replayable=setup.replayable, apart=setup.transactional
+            plan.asynchronous,
+            plan.caches,
+            replayable=setup.replayable,
+            apart=setup.transactional,
+            blocking=plan.blocking,
         )
         return plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
@@ -29,7 +30,7 @@ from ks_actors.runtime.input import missing_sources
 from ks_actors.runtime.messages import CommitterMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from actors import Ask, Ref, Signal
     from ks_actors.records import TaskId, TopicPartition
@@ -53,7 +54,8 @@ class Committer(Actor[CommitterMessage]):
     change: workers resume as soon as the state is frozen. Their output from then on belongs to the
     next transaction and waits in the collector. In two cases workers pause for the `whole` commit:
     with custom stores, which cannot separate the next transaction from the current one, and with
-    stores of tasks processed in threads.
+    stores of tasks processed in threads. A commit does not wait for a thread at work: it leaves the
+    task out, as one with long calls in flight.
 
     A failed commit is rolled back: the state must not have records that the log lacks. Under
     exactly once, or when output was lost, all tasks rewind to their last commit. When another
@@ -118,6 +120,8 @@ class Committer(Actor[CommitterMessage]):
             )
         )
         self._workers: tuple[Ref[m.WorkerMessage], ...] = ()
+        # Workers that the last pause has left at work in their threads.
+        self._unpaused: Collection[Ref[m.WorkerMessage]] = ()
         self._phase = COMMITTING.start(Phase.IDLE)
 
     def signal(self, signal: Signal) -> None:
@@ -261,15 +265,13 @@ class Committer(Actor[CommitterMessage]):
             # A message, not a request: the mailbox of the collector keeps it before the flush
             # below.
             self._collector.tell(m.KeepBatches(output_ids(self._metrics.tasks.values())))
-        try:
-            await self._manager.ask(
-                m.Drain, request.due_only or request.rebalancing or request.hold, request.calm
-            ).within(self._drain)
-        except AskTimeout as late:
-            raise undrained(self._metrics.tasks.values(), self._drain) from late
+        # The manager fails it when tasks that the commit waits for come no nearer to rest.
+        await self._manager.ask(
+            m.Drain, request.due_only or request.rebalancing or request.hold, request.calm
+        ).within(inf)
         self._metrics.pausing = True
         try:
-            await self._pause()
+            await self._pause(self._metrics.in_threads())
             paused = perf_counter()
             self._phase.to(Phase.FREEZING)
             frozen = await self._wait(
@@ -347,8 +349,12 @@ class Committer(Actor[CommitterMessage]):
                 "long, or raise task_timeout_ms"
             ) from late
 
-    async def _pause(self) -> None:
+    async def _pause(self, but_for: Collection[Ref[m.WorkerMessage]] = ()) -> None:
+        """Pause the workers, except some at work: they get no leases until it is over anyway."""
+        self._unpaused = but_for
         for worker in self._workers:
+            if worker in but_for:
+                continue
             try:
                 await warn_if_slow(
                     "a commit",
@@ -372,9 +378,11 @@ class Committer(Actor[CommitterMessage]):
             self._resume()
 
     def _resume(self, *, failed: bool = False) -> None:
-        self._manager.tell(m.ResumeFeeding(failed))
+        self._manager.tell(m.ResumeFeeding(failed, self._epoch))
         for worker in self._workers:
-            worker.tell(m.Resume(self._epoch))
+            # One at work might get one for each of many commits.
+            if worker not in self._unpaused:
+                worker.tell(m.Resume(self._epoch))
 
     # --- when it fails ----------------------------------------------------------------------------
 
@@ -474,7 +482,7 @@ class Committer(Actor[CommitterMessage]):
             or task.drained
         ):
             return
-        error = undrained((task,), self._drain)
+        error = undrained((task,), message.seconds)
         self._follow_up(*self._awaited.fail((task.id,), error))
         try:
             await self._roll_back(frozenset({task.id}), error, alone=True)

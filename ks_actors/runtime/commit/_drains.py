@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import TaskTimeout
@@ -26,13 +27,18 @@ _LEAST_FED: Final = 0.5
 
 
 def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
-    """Return the error about tasks that are not at rest after `seconds`."""
+    """Return the error about tasks that came no nearer to rest for `seconds`."""
     busy = {str(task.id): ", ".join(task.busy_nodes()) for task in tasks if task.in_flight}
     cached = {str(task.id): task.cached_updates for task in tasks if task.cached_updates}
+    if threads := [str(task.id) for task in tasks if task.thread_guard.since is not None]:
+        return TaskTimeout(
+            f"a blocking function of task {', '.join(threads)} has not returned for {seconds:g} s. "
+            "If calls may take so long, raise task_timeout_ms; if not, have it give up earlier"
+        )
     if cached and not busy:
         text = "; ".join(f"task {task} holds {count}" for task, count in cached.items())
         return TaskTimeout(
-            f"caches still held updates {seconds:g} s after the commit had begun: {text}"
+            f"caches still held updates {seconds:g} s after the last had left them: {text}"
         )
     if not busy:
         return TaskTimeout(
@@ -42,9 +48,9 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
         )
     text = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
     return TaskTimeout(
-        f"asynchronous processors still had records in flight {seconds:g} s after the commit had "
-        f"begun: {text}. If calls may take so long, raise max_drain_ms; if not, give them a "
-        "shorter timeout_ms"
+        f"no call of asynchronous processors has ended for {seconds:g} s, and a commit waits for "
+        f"{text}. If a call may take so long, raise max_drain_ms; if not, give it a shorter "
+        "timeout_ms"
     )
 
 
@@ -69,7 +75,8 @@ class Drains:
 
     A commit waits a moment for calls that are about to end, unless the task's calls took longer the
     last time. A task with longer calls is left out of the commit and keeps draining. It asks for a
-    commit when it is at rest. A task that is not at rest after `longest` seconds has failed.
+    commit when it is at rest. It has failed when nothing of it has ended for `longest` seconds, or
+    for `blocked` seconds in a thread: however much it has to do, a drain that moves goes on.
     Commits wait for caches: no call delays them. Before the app closes it becomes `calm`: long
     calls do not begin any more.
     """
@@ -83,6 +90,7 @@ class Drains:
         committer: Callable[[], Ref[CommitterMessage]],
         wake_in: Callable[[str, float], None],
         longest: float,
+        blocked: float,
         interval: float,
     ) -> None:
         self._tasks = tasks
@@ -91,10 +99,11 @@ class Drains:
         self._committer = committer
         self._wake_in = wake_in
         self._longest: float = longest
+        self._blocked: float = blocked
         # The time between the beginnings of two drains: most of the interval, as clocks are not
         # exact. A crowded task is fed for this time.
         self._fed_for: float = 0.9 * interval
-        # The drain start of each task, in order, and its deadline to be at rest, in the same order.
+        # The drain start of each task, and its deadline to come nearer to rest.
         self._draining: dict[TaskId, float] = {}
         self._latest: dict[TaskId, float] = {}
         # The time when a commit froze the tasks. Workers do nothing until it ends, which may take
@@ -109,6 +118,8 @@ class Drains:
         self._late: bool = False
         # True from the beginning of a commit until its state is frozen.
         self._collecting: bool = False
+        # From the answer to the committer until it resumes: no task is leased.
+        self.held: bool = False
         self.calm: LastCalls | None = None
 
     def begin(self, drain: Drain, now: float, suspended: Container[TaskId]) -> None:
@@ -139,12 +150,9 @@ class Drains:
                 or self._fed(task, now)
             )
             if due and task.drains and not task.broken and task.draining.since is None:
-                # Removed first, so that the task goes to the end: `tick` relies on the order of the
-                # deadlines.
-                self._draining.pop(task.id, None)
                 self._asked_for_commit.discard(task.id)
                 task.draining.since = self._draining[task.id] = now
-                self._latest[task.id] = now + self._longest
+                self._latest[task.id] = now + self._patience(task)
                 self._fresh.add(task.id)
         self._waits_for = {
             task_id
@@ -166,6 +174,12 @@ class Drains:
                 self.calm is not None and self.calm.holds(task)
             )
         return task.draining.since is not None or (self._collecting and task.drains)
+
+    def moved(self, tasks: Iterable[Task], now: float) -> None:
+        """Note that tasks have handed on results or updates: their deadlines begin anew."""
+        for task in tasks:
+            if task.id in self._draining:
+                self._latest[task.id] = now + self._patience(task)
 
     def note_work(self, task: Task) -> None:
         """Note a task's work in hand.
@@ -216,12 +230,15 @@ class Drains:
             task = self._tasks.get(task_id)
             if task is None or task.draining.since != since:
                 del self._draining[task_id]
-            elif now < self._latest[task_id]:
-                self._wake_at_latest(now)
-                return
-            elif not task.drained:
+            elif now >= self._deadline(task) and not task.drained:
                 del self._draining[task_id]
-                self._committer().tell(Undrained(task_id, since))
+                seconds = self._patience(task)
+                if self._reply is not None and task_id in self._waits_for:
+                    reply, self._reply = self._reply, None
+                    reply.fail(undrained((task,), seconds))
+                else:
+                    self._committer().tell(Undrained(task_id, since, seconds))
+        self._wake_at_latest(now)
 
     def answer(self) -> None:
         """Answer if there is nothing to wait for, or fail if a task is broken.
@@ -231,7 +248,7 @@ class Drains:
         if (reply := self._reply) is None:
             return
         if self._may_continue():
-            self._reply = None
+            self._reply, self.held = None, True
             reply.tell(None)
         elif broken := [task.id for task in self._touched.values() if task.broken]:
             self._reply = None
@@ -293,10 +310,10 @@ class Drains:
         if self._frozen_since is not None:
             # Workers could not drain while frozen, so move the deadlines by that time.
             stood, self._frozen_since = now - self._frozen_since, None
-            for task_id in self._draining:
-                self._latest[task_id] += stood
+            for task_id in self._draining.keys() & self._tasks.keys():
+                self._latest[task_id] = self._deadline(self._tasks[task_id]) + stood
             self._wake_at_latest(now)
-        self._reply, self._collecting = None, False
+        self._reply, self._collecting, self.held = None, False, False
         self._waits_for.clear()
         if failed:
             # The failed commit may have been the answer to their request, so they may ask again.
@@ -314,11 +331,20 @@ class Drains:
         """
         if self._frozen_since is not None:
             return
-        for task_id in self._draining:
-            task = self._tasks.get(task_id)
-            if now < self._latest[task_id] or (task is not None and not task.drained):
-                self._wake_in("drains", self._latest[task_id] - now)
-                return
+        first = inf
+        for task_id in self._draining.keys() & self._tasks.keys():
+            deadline = self._deadline(task := self._tasks[task_id])
+            if deadline < first and (now < deadline or not task.drained):
+                first = deadline
+        if first < inf:
+            self._wake_in("drains", first - now)
+
+    def _patience(self, task: Task) -> float:
+        return self._blocked if task.blocking else self._longest
+
+    def _deadline(self, task: Task) -> float:
+        # A pause before a retry is no call that takes long.
+        return max(self._latest[task.id], task.draining.retries_at + self._longest)
 
     def _fed(self, task: Task, now: float) -> bool:
         """Return whether the task has taken records for long enough.

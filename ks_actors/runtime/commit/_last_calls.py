@@ -65,7 +65,7 @@ async def let_calls_end(partition_states: PartitionStates, closing: Closing) -> 
     """
     committer, tasks = partition_states.committer, partition_states.metrics.tasks
     if committer is None or not any(
-        task.draining.calls and task.in_flight for task in tasks.values()
+        task.draining.calls and not task.drained for task in tasks.values()
     ):
         return
     if closing.seconds <= 0:

@@ -54,10 +54,11 @@ class WorkersChanged(Message, frozen=True):
 
 
 class Undrained(Message, frozen=True):
-    """A task that began to drain at `since` has calls in flight beyond the maximum drain time."""
+    """Nothing of a task that began to drain at `since` has ended for so many `seconds`."""
 
     task: TaskId
     since: float
+    seconds: float
 
 
 class Rollback(Message, frozen=True):

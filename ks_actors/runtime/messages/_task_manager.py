@@ -129,12 +129,13 @@ class Freeze(Message, frozen=True):
 
 
 class ResumeFeeding(Message, frozen=True):
-    """Feed asynchronous processors again after Drain.
+    """Lease tasks again after Drain; their output belongs to `epoch`.
 
     Those that still drain are fed again only when the commit has `failed`.
     """
 
     failed: bool
+    epoch: int
 
 
 class Rewound(NamedTuple):

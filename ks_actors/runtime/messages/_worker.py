@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 class Lease(Message, frozen=True):
     """Process these tasks, one after the other, for one slice in all.
 
-    The worker owns them until TaskDone.
+    The worker owns them until TaskDone. Their output belongs to `epoch`, or to a later one that
+    the worker knows of.
     """
 
     tasks: tuple[Task, ...]
     draining: bool
+    epoch: int
 
 
 class PauseForCommit(Message, frozen=True):

@@ -88,6 +88,8 @@ class Collector(Actor[CollectorMessage]):
         self._log = log
         self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
         self._epoch: int = epoch
+        # The first epoch after the last abort.
+        self._since: int = epoch
         self._committer = committer
         self._manager = manager
         self._refused = refused
@@ -160,8 +162,9 @@ class Collector(Actor[CollectorMessage]):
     # --- records ----------------------------------------------------------------------------------
 
     def _take(self, message: m.Output) -> None:
-        if message.epoch < self._epoch:
-            # The output of an aborted epoch is void: its records are processed again.
+        if message.epoch < self._since:
+            # The output of an aborted epoch is void: its records are processed again. That of a
+            # committed one comes from a thread, whose task the commit has left out.
             self._metrics.stale += 1
             return
         batches = message.batches
@@ -434,7 +437,7 @@ class Collector(Actor[CollectorMessage]):
         self._written = {}
         self._failure = None
         self._left_out.rolled_back()
-        self._epoch = abort.epoch
+        self._epoch = self._since = abort.epoch
         self._update_pressure()
         if self._renew is None:
             abort.reply.tell(None)

@@ -75,10 +75,15 @@ class TaskManager(Actor[TaskManagerMessage]):
             setup.config.input_buffer_max_bytes,
             self._leased,
         )
-        metrics.buffered, metrics.touched, metrics.at_work = (
+        metrics.buffered, metrics.touched, metrics.at_work, metrics.in_threads = (
             lambda: self._inputs.budget.buffered,
             lambda: self._touched,
             lambda: bool(self._leased),
+            lambda: {
+                worker
+                for task_id, worker in self._leased.items()
+                if (task := self._tasks.get(task_id)) and task.thread_guard.since is not None
+            },
         )
         self._broken: set[TaskId] = set()
         self._idle: deque[Ref[m.WorkerMessage]] = deque()
@@ -95,8 +100,10 @@ class TaskManager(Actor[TaskManagerMessage]):
             committer=committer,
             wake_in=lambda name, seconds: self.ctx.timers.once(name, max(0.0, seconds), m.Wake()),
             longest=max(1, setup.config.max_drain_ms) / 1000,
+            blocked=setup.config.task_timeout_ms / 1000,
             interval=setup.config.commit_interval_ms / 1000,
         )
+        self._epoch: int = 0
         self._woken: set[TaskId | None] = set()
         self._wakes: float | None = None
         self._rewinding: m.Rewind | None = None
@@ -161,12 +168,13 @@ class TaskManager(Actor[TaskManagerMessage]):
                     if self._tasks[task_id].drains
                 )
             case m.ResumeFeeding():
+                self._epoch = message.epoch
                 self._update_ready(self._drains.end(self.ctx.time(), failed=message.failed))
+                for worker in self._retiring & set(self._idle):
+                    self._retire(worker)
             case m.Freeze():
-                # Skip the dispatch until ResumeFeeding: leases would only wait at paused workers.
                 self._freeze(message)
                 self._update_ready(self._drains.fed_again)
-                return
             case m.Rewind():
                 # Answered later: calls in flight have to end first.
                 self._begin_rewind(message)
@@ -196,7 +204,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
         self._ready.stand(still=self._pressed or self._paused, full=self._uncommitted.full)
-        if not self._idle:
+        # A worker that has come back from a thread has not paused for the commit.
+        if not self._idle or self._drains.held:
             return
         self._update_ready(self._ready.due())
         while self._idle:
@@ -212,7 +221,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._leased[task.id] = worker
             self._touch(task)
         # Noted before it is sent: a rollback must not miss a task that is on its way to a worker.
-        worker.tell(m.Lease(tasks, draining))
+        worker.tell(m.Lease(tasks, draining, self._epoch))
 
     def _wants(self, task: Task) -> bool | None:
         """Return whether a task may only finish its work in hand; None when it gets no work."""
@@ -264,6 +273,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             if done.worker in self._retiring:
                 self._retire(done.worker)
         tasks = [self._tasks[task_id] for task_id in done.tasks]
+        self._drains.moved(tasks, self.ctx.time())
         if low := self._inputs.taken_back(tasks):
             self._poller().tell(m.BufferLow(low))
         self._metrics.processed(done.records)
@@ -513,7 +523,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _retire(self, worker: Ref[m.WorkerMessage]) -> None:
         self._retiring.add(worker)
-        if worker not in self._idle:
+        if worker not in self._idle or self._drains.held:
             return
         self._idle.remove(worker)
         # Without a worker, a commit could not flush the caches: the last worker does it before it

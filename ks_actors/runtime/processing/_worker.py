@@ -124,6 +124,8 @@ class Worker(Actor[WorkerMessage]):
                 if self._paused:
                     self.ctx.stash(message)
                 else:
+                    # A thread may have kept it from the pauses of commits.
+                    self._epoch = max(self._epoch, message.epoch)
                     await self._work(message)
             case PauseForCommit():
                 # Always between two slices: a worker handles one message after the other.

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from ks_actors.metrics import Registry, Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from actors import Ref
     from ks_actors.metrics import RecordingLevel
     from ks_actors.records import TaskId
+    from ks_actors.runtime.messages import WorkerMessage
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.task import Task
 
@@ -31,6 +33,8 @@ class Metrics:
         self.touched: Callable[[], Mapping[TaskId, Task]] = dict
         # Whether a worker has a task.
         self.at_work: Callable[[], bool] = bool
+        # Workers whose threads have a task at this moment.
+        self.in_threads: Callable[[], Collection[Ref[WorkerMessage]]] = tuple
         self.standbys: Callable[[], int] = int
         self.buffered: Callable[[], int] = int
         self.processed_total: int = 0

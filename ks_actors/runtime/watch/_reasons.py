@@ -188,11 +188,7 @@ class Reasons:
                     if busy
                     else "it waits for tasks to forward the updates in their caches"
                 )
-            absent = [f"task {task.id}" for task in tasks if task.thread_guard.since is not None]
-            return (
-                "it waits for workers to "
-                f"pause{', which are busy with ' if absent else ''}{', '.join(absent)}"
-            )
+            return "it waits for workers to pause"
         if phase is Phase.ENDING:
             return f"it waits for the log to write the output{self._away()}"
         return "the stores are being frozen"

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 # Keys that are equal are written alike, also those of dicts and sets.
 _WRITTEN = msgspec.json.Encoder(order="deterministic").encode
 _UNHASHABLE = object()
+# Calls may queue for about this time (s): enough to keep a key busy.
+_QUEUED_S = 0.05
+# So many may queue behind one key however long they take, as keys come in no even order.
+_DEEP = 4
+# The weight of the last call in the mean time of calls.
+_NEWEST = 0.2
 
 
 class Call:
@@ -89,6 +95,10 @@ class AsyncNode:
     says, then the processing handler decides. Records wait when they arrive without room, from an
     upstream node that makes many of one. With `replayable` results are always in the order of the
     records: `order` then only says which calls run side by side. `spans` are those of traced calls.
+
+    Records that queue behind their keys take no room from calls that can run. There are no more of
+    them than calls that run, and few of one key, unless they can be done in a moment: a commit of
+    the task has to wait for all of them.
     """
 
     def __init__(
@@ -108,6 +118,7 @@ class AsyncNode:
         self.turnover: Turnover = Turnover()
         self.times: Timing = Timing(window)
         self.failures: int = 0
+        self.retries_at: float = 0.0
         self._work = work
         self._call: Callable[[Any, Any, int, Headers], Awaitable[Any]]
         self._emit: Callable[[Any, Any, Any, int, Headers], None]
@@ -115,6 +126,11 @@ class AsyncNode:
         self._call, self._emit, self._close = operator.bind_async(work)
         self._options = options
         self._most: int = options.max_in_flight
+        # When results are handed on is up to the records alone, so the room must be, too.
+        self._replayable: bool = replayable
+        self._queued: int = 0
+        self._deepest: deque[Call] = deque()
+        self._mean: float = 0.0
         self._by_key: bool = options.order == "key"
         self._in_order: bool = replayable or options.order == "partition"
         self._timeout: float | None = (
@@ -138,7 +154,15 @@ class AsyncNode:
     @property
     def room(self) -> int:
         """The number of records that may be added now."""
-        return max(0, self._most - self.in_flight)
+        most = self._most
+        if not self._by_key or self._replayable:
+            return max(0, most - self.in_flight)
+        # Before the first call has ended, nobody knows how long one takes.
+        soon = int(_QUEUED_S / self._mean) if self._mean else 0
+        if len(self._deepest) >= max(_DEEP, soon):
+            return 0
+        may_queue = min(most, max(1, len(self._running), soon))
+        return max(0, min(most - self.in_flight + self._queued, may_queue - self._queued))
 
     @property
     def has_results(self) -> bool:
@@ -213,11 +237,12 @@ class AsyncNode:
                 # The coroutine may still use the stores while it handles the cancellation.
                 task.add_done_callback(self._left)
         self._lanes.clear()
+        self._deepest = deque()
         self._waiting.clear()
         self._order.clear()
         self._done.clear()
         self.turnover.clear()
-        self.in_flight = 0
+        self.in_flight = self._queued = 0
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -241,11 +266,14 @@ class AsyncNode:
         if first:
             lanes[lane] = None
         else:
+            self._queued += 1
             queue = lanes[lane]
             if queue is None:
-                lanes[lane] = deque((call,))
+                queue = lanes[lane] = deque((call,))
             else:
                 queue.append(call)
+            if len(queue) > len(self._deepest):
+                self._deepest = queue
         return first
 
     def _start(self, call: Call) -> None:
@@ -295,9 +323,9 @@ class AsyncNode:
                 or not isinstance(call.error, retry.on)
             ):
                 break
-            await asyncio.sleep(
-                min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000
-            )
+            pause = min(retry.max_backoff_ms, retry.backoff_ms * 2 ** (attempt - 1)) / 1000
+            self.retries_at = max(self.retries_at, asyncio.get_running_loop().time() + pause)
+            await asyncio.sleep(pause)
             attempt += 1
         # Else it was given up, and its result must not be handed on.
         if call in self._running:
@@ -322,7 +350,9 @@ class AsyncNode:
 
     def _over(self, call: Call) -> None:
         del self._running[call]
-        self.times.add(asyncio.get_running_loop().time() - call.began)
+        took = asyncio.get_running_loop().time() - call.began
+        self.times.add(took)
+        self._mean += _NEWEST * (took - self._mean) if self._mean else took
         self.failures += call.error is not None
         call.over = True
         call.task = None
@@ -345,8 +375,10 @@ class AsyncNode:
         queue = self._lanes[lane]
         if not queue:
             del self._lanes[lane]
+            return
+        self._queued -= 1
         # Calls that came earlier wait for room, so queue up behind them.
-        elif self._waiting:
+        if self._waiting:
             self._waiting.append(queue.popleft())
         else:
             self._start(queue.popleft())

@@ -104,6 +104,11 @@ class BatchNode:
         return self._calls.failures
 
     @property
+    def retries_at(self) -> float:
+        """When the last pause before a retry ends, or has ended, on the loop's clock (s)."""
+        return self._calls.retries_at
+
+    @property
     def room(self) -> int:
         """The number of records that may be added now."""
         return max(0, self._most - self.in_flight)

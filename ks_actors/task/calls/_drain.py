@@ -29,9 +29,10 @@ class Draining:
 
     `since` is when the task stopped taking records for a commit, None while it is fed. `fed` is
     when it was last fed again. `took` is how long it last took to come to rest, and `slow` whether
-    that was longer than a commit waits (seconds on the loop's clock). With `apart` the output of a
-    task that has calls in flight is kept by itself until a commit takes the task. Its output has
-    the `output_id`, a new one for each new plan of the task.
+    that was longer than a commit waits (seconds on the loop's clock). A task with `calls` that may
+    take long, in flight or `blocking` a thread, may be left out of a commit. With `apart` its
+    output is kept by itself until a commit takes the task. That output has the `output_id`, a new
+    one for each new plan of the task.
     """
 
     def __init__(
@@ -41,17 +42,20 @@ class Draining:
         *,
         replayable: bool = False,
         apart: bool = False,
+        blocking: bool = False,
     ) -> None:
-        self.wanted: bool = bool(nodes or caches)
-        self.calls: bool = bool(nodes)
+        self.calls: bool = bool(nodes) or blocking
+        self.wanted: bool = self.calls or bool(caches)
         self.since: float | None = None
         self.fed: float = -inf
         self.slow: bool = False
         self.took: float = 0.0
-        self.output_id: int | None = next(_OUTPUT_IDS) if nodes and apart else None
+        self.output_id: int | None = next(_OUTPUT_IDS) if self.calls and apart else None
         self._nodes = nodes
         self._caches = caches
         self._in_turns: bool = replayable and bool(nodes)
+        # Each update may block for long: the clock is looked at behind each.
+        self._slice: int = 1 if blocking else _SLICE
         self._under_way: UpdateCache | None = None
 
     @property
@@ -69,6 +73,11 @@ class Draining:
             or self._next() is not None
             or self._waiting() is not None
         )
+
+    @property
+    def retries_at(self) -> float:
+        """When the last pause before a retry ends, or has ended (seconds on the loop's clock)."""
+        return max((node.retries_at for node in self._nodes), default=-inf)
 
     @property
     def cached_updates(self) -> int:
@@ -109,7 +118,7 @@ class Draining:
 
     def room(self) -> int:
         """Return how many records may be added now."""
-        room = min((node.room for node in self._nodes), default=_SLICE)
+        room = min((node.room for node in self._nodes), default=self._slice)
         # One record may become many: where a node is full would depend on the batch.
         return min(room, 1) if self._in_turns else room
 

@@ -35,6 +35,11 @@ class InFlight(Protocol):
         ...
 
     @property
+    def retries_at(self) -> float:
+        """When the last pause before a retry ends, or has ended, on the loop's clock (s)."""
+        ...
+
+    @property
     def room(self) -> int:
         """The number of records that may be added now."""
         ...

@@ -6,7 +6,6 @@ from typing import final
 
 _FIRST = 64
 _LONGEST = 1000
-_LONGEST_BLOCKING = 16
 _SECONDS = 0.001
 
 
@@ -14,13 +13,13 @@ _SECONDS = 0.001
 class RunLength:
     """The number of records of a run, adapted so that a run takes about a millisecond.
 
-    A task whose functions may block begins with one record and has few later: each call may take
-    seconds, however fast those before were, and the slice ends only with the run.
+    A task whose functions may block takes one record at a time: each call may take seconds, however
+    fast those before were, and the slice ends only with the run.
     """
 
     def __init__(self, *, blocking: bool = False) -> None:
         self.records: int = 1 if blocking else _FIRST
-        self._longest: int = _LONGEST_BLOCKING if blocking else _LONGEST
+        self._longest: int = 1 if blocking else _LONGEST
 
     def adapt(self, done: int, seconds: float) -> None:
         """Adapt the length to the time that the last run of `done` records took."""

@@ -60,14 +60,15 @@ def test_a_commit_waits_for_its_grace_on_a_clock_that_counts_milliseconds() -> N
     task: Any = SimpleNamespace(
         id=TaskId(0, 0),
         drains=True,
+        blocking=False,
         drained=False,
         broken=False,
         commit_requested=False,
-        draining=SimpleNamespace(since=None, calls=True, slow=False, fed=0.0),
+        draining=SimpleNamespace(since=None, calls=True, slow=False, fed=0.0, retries_at=0.0),
     )
     tasks = {task.id: task}
     committer: Any = None
-    drains = Drains(tasks, tasks, (), committer=lambda: committer, wake_in=lambda *wake: wakes.append(wake), longest=60.0, interval=1.0)
+    drains = Drains(tasks, tasks, (), committer=lambda: committer, wake_in=lambda *wake: wakes.append(wake), longest=60.0, blocked=60.0, interval=1.0)
     drain: Any = SimpleNamespace(calm=False, due_only=False, reply=SimpleNamespace(tell=answers.append))
     drains.begin(drain, 100.0, ())
     assert wakes[0][0] == "grace"

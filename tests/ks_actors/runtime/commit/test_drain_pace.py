@@ -104,10 +104,13 @@ def test_a_task_drains_when_it_was_fed_for_long_enough(took: float, fed_for: flo
         broken=False,
         commit_requested=False,
         in_flight=in_flight,
+        blocking=False,
         group=SimpleNamespace(buffered=waiting),
-        draining=SimpleNamespace(since=None, calls=True, slow=True, fed=100.0, took=took, room=lambda: 0 if waiting else 10),
+        draining=SimpleNamespace(since=None, calls=True, slow=True, fed=100.0, retries_at=0.0, took=took, room=lambda: 0 if waiting else 10),
     )
-    drains = Drains({task.id: task}, {task.id: task}, (), committer=lambda: committer, wake_in=lambda *_: None, longest=60.0, interval=1.0)
+    drains = Drains(
+        {task.id: task}, {task.id: task}, (), committer=lambda: committer, wake_in=lambda *_: None, longest=60.0, blocked=60.0, interval=1.0
+    )
     drain: Any = SimpleNamespace(calm=False, due_only=True, reply=SimpleNamespace(tell=lambda _: None))
     drains.begin(drain, 100.0 + fed_for, ())
     assert (task.draining.since is not None) is drained

@@ -48,12 +48,53 @@ class _Node(AsyncNode):
     def _note(self) -> None:
         self.wakes += 1
 
+    def fill(self, key: Callable[[int], str]) -> int:
+        """Add records as long as there is room; return how many."""
+        added = 0
+        while self.room:
+            self.process(key(added), "value", 0, ())
+            added += 1
+        return added
+
     async def finish(self) -> list[tuple[Any, Any]]:
         """Let all calls end, and return the results that were handed on."""
         while self.in_flight:
             await asyncio.sleep(0.01)
             self.emit()
         return self.surroundings.out
+
+
+@in_virtual_time
+async def test_a_hot_key_takes_no_room_from_others() -> None:
+    """Records are taken as long as no more queue than calls run, and no more than four behind one key; other keys run side by side."""
+
+    async def call(value: str) -> str:
+        await asyncio.sleep(1)
+        return value
+
+    node = _Node(call, max_in_flight=50)
+    taken = node.fill(lambda index: "hot" if index % 2 else str(index))
+    assert (taken, node.running) == (10, 6)
+    assert len(await node.finish()) == taken
+    # One key alone: a commit waits for two calls.
+    assert node.fill(lambda _: "hot") == 2
+    assert len(await node.finish()) == taken + 2
+
+
+@in_virtual_time
+async def test_quick_calls_of_one_key_are_taken_by_the_batch() -> None:
+    """As many may queue as are done in a moment, so that a key of quick calls does not wait for turns of its task."""
+
+    async def call(value: str) -> str:
+        await asyncio.sleep(0.001)
+        return value
+
+    node = _Node(call)
+    node.process("k", "value", 0, ())
+    await node.finish()
+    taken = node.fill(lambda _: "k")
+    assert 40 <= taken <= 51
+    assert len(await node.finish()) == 1 + taken
 
 
 @in_virtual_time
@@ -132,7 +173,7 @@ async def test_nothing_comes_of_calls_that_were_given_up(order: str) -> None:
         node.process(value, f"behind {value}", 0, ())
     await asyncio.sleep(0.5)
     node.cancel()
-    assert (node.in_flight, node.room, node.leaving) == (0, 100, True)
+    assert (node.in_flight, node.room, node.leaving) == (0, 1 if order == "key" else 100, True)
     await asyncio.sleep(2)
     assert node.leaving
     before = node.wakes

@@ -367,7 +367,7 @@ def test_a_call_that_does_not_come_back_fails_the_commit() -> None:
 
     error = run_app(test, through(never), topics={"in": 1, "out": 1}, commit_interval_ms=500, max_drain_ms=1_000)
     assert isinstance(error, TaskTimeout)
-    assert "KSTREAM-BATCH-0000000001. If calls may take so long, raise max_drain_ms; if not" in str(error)
+    assert "KSTREAM-BATCH-0000000001. If a call may take so long, raise max_drain_ms; if not" in str(error)
 
 
 def counted(seed: int) -> Topology:

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from actors import Stalled, System
 from ks_actors import App, Processor, ProcessorContext, Record, StreamsConfig, TaskTimeout, WaitReason, WorkerState, serdes
-from ks_actors.dsl import Produced, StreamsBuilder
+from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import InstanceState, UncaughtResponse, blocking
@@ -111,22 +112,32 @@ async def test_records_waiting_beside_a_thread_count(tmp_path: Path) -> None:
         assert app.metrics()["active-buffer-count"] == 0
 
 
-async def test_a_commit_that_waits_for_a_worker_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A commit with tasks that do not come to rest blames asynchronous processors only if some have records in flight."""
-    gate, function = gated()
-    builder = StreamsBuilder()
-    builder.stream("in", STRINGS).map_values(function).group_by_key().count().to_stream().to("out", Produced(serdes.STRING, serdes.LONG))
-    settings: dict[str, Any] = {"statestore_cache_max_bytes": 10_000, "max_drain_ms": 50, "commit_interval_ms": 3_600_000}
-    async with running(builder.build(), tmp_path, **settings) as (app, log):
+async def test_a_commit_leaves_out_a_task_in_a_thread(guarantee: str, tmp_path: Path) -> None:
+    """Other tasks are committed again and again while a function blocks; its own task is committed behind it, with output of that epoch."""
+    gate, _ = gated()
+
+    @blocking
+    def stop_at_a(value: str) -> str:
+        return gate(value) if value == "a" else value
+
+    async with running(mapping(stop_at_a), tmp_path, processing_guarantee=guarantee, num_workers=2, commit_interval_ms=10) as (app, log):
+
+        def committed(partition: int) -> int:
+            found = log._groups.get("app").committed().get(TopicPartition("in", partition))
+            return 0 if found is None else found.offset
+
+        def reached(count: int) -> bool:
+            return committed(1) == count
+
         await write(log, "a")
         await until(gate.entered.is_set)
-        commit = asyncio.create_task(app.commit())
-        await until(lambda: "commit failed" in caplog.text)
-        # It is rolled back before anybody is told, for which the worker has to be done.
+        for count, value in enumerate(("b", "c"), 1):
+            await write(log, value, partition=1)
+            await until(partial(reached, count))
+        assert (committed(0), await read(log)) == (0, ["b", "c"])
         gate.opened.set()
-        with pytest.raises(TaskTimeout, match="none has records in flight: the event loop was kept busy, or a worker did not return its task"):
-            await commit
-        await until(lambda: app.state is InstanceState.ERROR)
+        await app.wait_until_caught_up()
+        assert (committed(0), await read(log)) == (1, ["b", "c", "a"])
     await until(lambda: own_threads() == [])
 
 
@@ -169,12 +180,12 @@ async def test_nobody_looks_at_the_queues_of_a_task_but_its_thread(tmp_path: Pat
 
 
 async def test_a_function_that_never_returns_fails_the_commit(tmp_path: Path) -> None:
-    """A commit waits task_timeout_ms for a worker; then it is a TaskTimeout that names the worker, and the app ends by it."""
+    """A commit of its task waits task_timeout_ms for it; then it is a TaskTimeout that names the task, and the app ends by one."""
     gate, function = gated()
     async with running(mapping(function), tmp_path, task_timeout_ms=100) as (app, log):
         await write(log, "a")
         await until(gate.entered.is_set)
-        with pytest.raises(TaskTimeout, match=r"app-Worker-1 did not pause for a commit within 0\.1 s: one of its processors does not return"):
+        with pytest.raises(TaskTimeout, match=r"a blocking function of task 0_0 has not returned for 0\.1 s"):
             await app.commit()
         await until(lambda: app.state is InstanceState.ERROR)
         assert isinstance(app.error, TaskTimeout)
@@ -196,7 +207,7 @@ async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: P
 
 
 async def test_records_waiting_beside_a_function_that_does_not_return_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The task with that function waits for it, one without a worker for the worker, and one with a worker for the commit that waits as well."""
+    """The task with that function waits for it, and one without a worker for the worker, also while a commit is asked for."""
     gate, function = gated()
     async with running(mapping(function), tmp_path, stall_warning_ms=40, commit_interval_ms=60_000) as (app, log):
 
@@ -211,9 +222,8 @@ async def test_records_waiting_beside_a_function_that_does_not_return_are_report
         assert stuck.text == "no worker is free: app-Worker-1 with task 0_0"
         await until(lambda: "in-0 of task 0_0 has waited" in caplog.text and "in-1 of task 0_1 has waited" in caplog.text)
         committing = asyncio.ensure_future(app.commit())
-        await until(lambda: reasons().get("in-1") is WaitReason.COMMIT)
-        (held,) = [wait for wait in app.waiting() if wait.reason is WaitReason.COMMIT]
-        assert held.text == "a commit is under way, in phase PAUSING: it waits for workers to pause, which are busy with task 0_0"
+        await until(lambda: reasons() == {"in-0": WaitReason.FUNCTION, "in-1": WaitReason.WORKER})
+        assert not committing.done()
         gate.opened.set()
         await committing
         await app.wait_until_caught_up()
