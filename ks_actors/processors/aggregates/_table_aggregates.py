@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._history import Superseded, with_history
 from ks_actors.processors.aggregates._previous_aggregates import row_keeper
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import Bound, pair
 from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
@@ -40,8 +40,11 @@ class TableSelect(Inline):
         versioned = self.versioned
 
         def select(key: Any, value: Any) -> tuple[Any, Any] | None:
-            pair = None if value is None else selector(key, value)
-            return None if pair is None or pair[0] is None or pair[1] is None else pair
+            made = None if value is None else selector(key, value)
+            if made is None:
+                return None
+            group, grouped = pair(selector, made)
+            return None if group is None or grouped is None else (group, grouped)
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             _demand_key(context, key)

@@ -59,9 +59,13 @@ from ks_actors.processors.api._operator import (
     too_early,
 )
 from ks_actors.processors.api._plain_results import (
+    MANY_RESULTS,
+    ONE_RESULT,
     is_awaitable,
+    pair,
     plain,
     refuse_awaitable,
+    refuse_one,
     truth_of,
 )
 from ks_actors.processors.api._record import FixedKeyRecord, Record
@@ -97,6 +101,8 @@ from ks_actors.processors.api._wrapper import (
 __all__ = [
     "ALL_CLOSED",
     "LATEST_MS",
+    "MANY_RESULTS",
+    "ONE_RESULT",
     "AnySupplier",
     "AsyncArguments",
     "AsyncBound",
@@ -168,8 +174,10 @@ __all__ = [
     "keep",
     "never_alone",
     "options_of",
+    "pair",
     "plain",
     "refuse_awaitable",
+    "refuse_one",
     "takes_key",
     "too_early",
     "truth_of",

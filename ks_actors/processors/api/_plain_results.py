@@ -1,7 +1,7 @@
-"""Checks that a plain function returns a result, not an awaitable: nothing would await it.
+"""Checks that a function returns what its operation can use.
 
 A coroutine is true, and does nothing by itself: a filter would keep all records, and an action
-would not happen.
+would not happen. A text of two letters would be a pair, and each text a series of letters.
 """
 
 from __future__ import annotations
@@ -9,10 +9,16 @@ from __future__ import annotations
 import inspect
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_origin
+from types import GeneratorType, NoneType
+from typing import TYPE_CHECKING, Any, Final, Never, get_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+ONE_RESULT: Final = (str, bytes, bytearray, dict, NoneType)
+"""The types of results that a function of many results returns by mistake."""
+MANY_RESULTS: Final = frozenset({list, tuple, GeneratorType})
+"""The usual types of its results: they need no closer look."""
 
 _GIVE_ITSELF = "give the 'async def' itself, not a function that calls it"
 _GIVE_PLAIN = "give a plain function, and await in a map or processor before it"
@@ -44,6 +50,39 @@ def plain(function: Callable[..., object], result: object, *, awaited: bool = Tr
     """Return the result of a function. Raises TypeError for an awaitable."""
     refuse_awaitable(function, result, awaited=awaited)
     return result
+
+
+def pair(function: Callable[..., object], result: object, *, among: bool = False) -> Any:
+    """Return the key and the value that a function returned, as a tuple or a list.
+
+    `among` says that the pair is one of many. Raises TypeError for any other result, also for a
+    text of two letters and a dict of two rows, which Python unpacks.
+    """
+    if isinstance(result, tuple | list) and len(result) == 2:  # noqa: PLR2004 - a pair
+        return result
+    refuse_awaitable(function, result)
+    raise TypeError(
+        f"{function!r} returned {_kind(result)} {'among its results' if among else 'as a pair'}: "
+        + (
+            "return a list of pairs (key, value), or use flat_map_values for values alone"
+            if among
+            else "return (key, value), or use map_values for the value alone"
+        )
+    )
+
+
+def refuse_one(function: Callable[..., object], result: object) -> Never:
+    """Raise TypeError for one result of a function that is to return many."""
+    remedy = "an empty list for none" if result is None else "[result] for a single one"
+    raise TypeError(
+        f"{function!r} returned {_kind(result)} in place of its results: return a list, {remedy}"
+    )
+
+
+def _kind(result: object) -> str:
+    # Not the result itself, which is the user's data.
+    size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
+    return "None" if result is None else f"a {type(result).__name__}{size}"
 
 
 def is_awaitable(result: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import MANY_RESULTS, ONE_RESULT, Bound, pair, refuse_one
 from ks_actors.processors.stateless._columns import failed
 from ks_actors.processors.stateless._stateless import MapValues, Stateless
 from ks_actors.records import Batch, Headers
@@ -56,7 +56,16 @@ class FlatMap(Stateless):
         forward_batch = context.forward_batch
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            for new_key, new_value in mapper(key, value):
+            made = mapper(key, value)
+            if type(made) not in MANY_RESULTS and isinstance(made, ONE_RESULT):
+                refuse_one(mapper, made)
+            for one in made:
+                try:
+                    new_key, new_value = (
+                        one if type(one) is tuple else pair(mapper, one, among=True)
+                    )
+                except ValueError:
+                    new_key, new_value = pair(mapper, one, among=True)
                 forward(new_key, new_value, timestamp, headers)
 
         def batch(records: Batch) -> None:
@@ -66,7 +75,16 @@ class FlatMap(Stateless):
             before = 0
             for key, value in zip(records.keys, records.values, strict=True):
                 try:
-                    for new_key, new_value in mapper(key, value):
+                    made = mapper(key, value)
+                    if type(made) not in MANY_RESULTS and isinstance(made, ONE_RESULT):
+                        refuse_one(mapper, made)
+                    for one in made:
+                        try:
+                            new_key, new_value = (
+                                one if type(one) is tuple else pair(mapper, one, among=True)
+                            )
+                        except ValueError:
+                            new_key, new_value = pair(mapper, one, among=True)
                         keys.append(new_key)
                         values.append(new_value)
                 except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
@@ -79,10 +97,14 @@ class FlatMap(Stateless):
         return Bound(process, batch)
 
     def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        mapper = self.function
         forward = context.forward
 
         def emit(result: Any, _key: Any, _value: Any, timestamp: int, headers: Headers) -> None:
-            for new_key, new_value in result:
+            if isinstance(result, ONE_RESULT):
+                refuse_one(mapper, result)
+            for one in result:
+                new_key, new_value = pair(mapper, one, among=True)
                 forward(new_key, new_value, timestamp, headers)
 
         return emit
@@ -101,7 +123,10 @@ class FlatMapValues(MapValues):
         forward_batch = context.forward_batch
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            for new_value in mapper(key, value) if with_key else mapper(value):
+            made = mapper(key, value) if with_key else mapper(value)
+            if type(made) not in MANY_RESULTS and isinstance(made, ONE_RESULT):
+                refuse_one(mapper, made)
+            for new_value in made:
                 forward(key, new_value, timestamp, headers)
 
         def batch(records: Batch) -> None:
@@ -110,7 +135,10 @@ class FlatMapValues(MapValues):
             before = 0
             for key, value in zip(records.keys, records.values, strict=True):
                 try:
-                    values.extend(mapper(key, value) if with_key else mapper(value))
+                    made = mapper(key, value) if with_key else mapper(value)
+                    if type(made) not in MANY_RESULTS and isinstance(made, ONE_RESULT):
+                        refuse_one(mapper, made)
+                    values.extend(made)
                 except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
                     failed(context, records, len(counts), error)
                 counts.append(len(values) - before)
@@ -121,9 +149,12 @@ class FlatMapValues(MapValues):
         return Bound(process, batch)
 
     def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        mapper = self.function
         forward = context.forward
 
         def emit(result: Any, key: Any, _value: Any, timestamp: int, headers: Headers) -> None:
+            if isinstance(result, ONE_RESULT):
+                refuse_one(mapper, result)
             for new_value in result:
                 forward(key, new_value, timestamp, headers)
 

@@ -12,6 +12,7 @@ from ks_actors.processors.api import (
     AsyncBound,
     Bound,
     never_alone,
+    pair,
     refuse_awaitable,
     truth_of,
 )
@@ -241,7 +242,11 @@ class Map(Stateless):
         forward_batch = context.forward_batch
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            new_key, new_value = mapper(key, value)
+            made = mapper(key, value)
+            try:
+                new_key, new_value = made if type(made) is tuple else pair(mapper, made)
+            except ValueError:
+                new_key, new_value = pair(mapper, made)
             forward(new_key, new_value, timestamp, headers)
 
         def batch(records: Batch) -> None:
@@ -250,7 +255,11 @@ class Map(Stateless):
             failed_at: list[int] = []
             for key, value in zip(records.keys, records.values, strict=True):
                 try:
-                    new_key, new_value = mapper(key, value)
+                    made = mapper(key, value)
+                    try:
+                        new_key, new_value = made if type(made) is tuple else pair(mapper, made)
+                    except ValueError:
+                        new_key, new_value = pair(mapper, made)
                 except BaseException as error:  # noqa: BLE001 - the handler decides on users' errors
                     # Every earlier record either has a key or has failed, so both give this
                     # record's index.
@@ -270,10 +279,11 @@ class Map(Stateless):
         return Bound(process, batch)
 
     def _emit(self, context: NodeContext) -> Callable[[Any, Any, Any, int, Headers], None]:
+        mapper = self.function
         forward = context.forward
 
         def emit(result: Any, _key: Any, _value: Any, timestamp: int, headers: Headers) -> None:
-            new_key, new_value = result
+            new_key, new_value = pair(mapper, result)
             forward(new_key, new_value, timestamp, headers)
 
         return emit
