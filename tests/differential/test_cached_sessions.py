@@ -68,7 +68,7 @@ class Emulation:
     def form(self, context: NodeContext, aggregation: SessionAggregation, _: Cache, clock: Clock) -> Process:
         store = context.store(aggregation.store)
         cache = self.caches.setdefault(id(store), KafkaStreamsCache(store))
-        begin, merge, add = aggregation.fold()
+        begin, merge, add = aggregation.fold(context)
         gap, wait = aggregation.gap_ms, aggregation.gap_ms + aggregation.grace_ms
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

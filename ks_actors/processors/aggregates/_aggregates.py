@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._cached import cached_aggregate, cached_count, held_counts
 from ks_actors.processors.aggregates._history import with_history
-from ks_actors.processors.aggregates._previous_aggregates import as_before, keeper
+from ks_actors.processors.aggregates._previous_aggregates import as_before, keeper, watched
 from ks_actors.processors.api import Bound
 from ks_actors.processors.stateless import Inline, failed, forward_rest
 
@@ -204,8 +204,8 @@ class StreamAggregate(Inline):
         get = store.get_entry
         put = store.put_entry
         forward = context.forward
-        aggregator = self.aggregator
         initializer = self.initializer
+        aggregator = watched(context, self.store, self.aggregator, initializer)
         send_old = self.send_old
         kept = keeper(store, send_old=send_old)
         initial_is_sent = context.kafka_streams_faults
@@ -241,8 +241,8 @@ class StreamAggregate(Inline):
         get = store.get_entry
         put = store.put_entry
         forward_batch = context.forward_batch
-        aggregator = self.aggregator
         initializer = self.initializer
+        aggregator = watched(context, self.store, self.aggregator, initializer)
         send_old = self.send_old
         kept = as_before if send_old and store.mutable else None
         initial_is_sent = context.kafka_streams_faults

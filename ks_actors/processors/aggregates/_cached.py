@@ -8,6 +8,7 @@ from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import SerializationError
+from ks_actors.processors.aggregates._previous_aggregates import watched
 from ks_actors.processors.api import Bound, Gone
 from ks_actors.processors.stateless import failed
 
@@ -145,6 +146,7 @@ def cached_aggregate(
     """
     store: KeyValueForOperators = context.store(name)
     get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
+    aggregator = watched(context, name, aggregator, initializer)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if key is None or value is None:

@@ -49,7 +49,7 @@ class FinalSessionAggregate(Inline):
         aggregation = self.aggregation
         store: SessionsForOperators = context.store(aggregation.store)
         find, put, remove = store.find_entries, store.put_entry, store.remove_entry
-        begin, merge, add = aggregation.fold()
+        begin, merge, add = aggregation.fold(context)
         gap = aggregation.gap_ms
         wait = gap + aggregation.grace_ms
         open_sessions = _OpenSessions(context, aggregation.store)

@@ -1,16 +1,20 @@
-"""Aggregates as they were before a user function changed them in place."""
+"""Aggregates that a user function changes in place."""
 
 from __future__ import annotations
 
+import pickle
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.lifecycle import component_log
 from ks_actors.processors.stateless import ATOMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import StoreForOperators
+    from ks_actors.processors.api import NodeContext, StoreForOperators
+
+_log = component_log(__name__)
 
 
 def keeper(store: StoreForOperators, *, send_old: bool) -> Callable[[Any], Any]:
@@ -40,3 +44,49 @@ def as_it_is(value: Any) -> Any:
 def as_before(value: Any) -> Any:
     """Return a copy of a mutable value."""
     return value if value is None or type(value) in ATOMS else deepcopy(value)
+
+
+def watched(
+    context: NodeContext,
+    store: str,
+    aggregator: Callable[..., Any],
+    initializer: Callable[[], Any] | None,
+) -> Callable[..., Any]:
+    """Return the aggregator of (key, value, aggregate), watched until it returns an aggregate.
+
+    One that changes its aggregate in place and returns None, as `aggregate.append(value)` does,
+    deletes each row: a warning says so, once in a task. Aggregators of immutable values, and
+    reducers, are returned as they are.
+    """
+    if initializer is None or not context.store(store).mutable:
+        return aggregator
+    settled = False
+
+    def watch(key: Any, value: Any, aggregate: Any) -> Any:
+        nonlocal settled
+        made = aggregator(key, value, aggregate)
+        if not settled:
+            settled = made is not None or _differs(aggregate, initializer)
+            if made is None and settled:
+                _log.warning(
+                    "node %s of task %s: the aggregator %r has changed its aggregate and returned "
+                    "None, which deletes the row: return the aggregate",
+                    context.node,
+                    context.task_id,
+                    aggregator,
+                )
+        return made
+
+    return watch
+
+
+def _differs(aggregate: Any, initializer: Callable[[], Any]) -> bool:
+    """Return whether an aggregate is another than that of the initializer; False if unknown."""
+    try:
+        first, second, now = (
+            pickle.dumps(value) for value in (initializer(), initializer(), aggregate)
+        )
+    except Exception:  # noqa: BLE001 - whatever users' types raise; the record itself has no fault
+        return False
+    # An initializer that returns another one each time leaves the question open.
+    return first == second != now

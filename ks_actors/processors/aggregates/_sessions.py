@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors.processors.aggregates._cached import one_at_a_time
-from ks_actors.processors.aggregates._previous_aggregates import keeper
+from ks_actors.processors.aggregates._previous_aggregates import keeper, watched
 from ks_actors.processors.api import Bound, Clock
 from ks_actors.processors.stateless import Inline, failed
 from ks_actors.records import Batch, Window, Windowed
@@ -64,7 +64,7 @@ class SessionAggregation:
     stream: int | None = None
     """The number of the stream in a cogroup, in which each has a stream time of its own."""
 
-    def fold(self) -> Fold:
+    def fold(self, context: NodeContext) -> Fold:
         """Return the functions that make aggregates."""
         aggregator, initializer, merger = self.aggregator, self.initializer, self.merger
         if aggregator is None:
@@ -79,7 +79,7 @@ class SessionAggregation:
                 reduce_two,
                 lambda _, value, one: value if one is None else aggregator(one, value),
             )
-        return Fold(initializer, merger, aggregator)
+        return Fold(initializer, merger, watched(context, self.store, aggregator, initializer))
 
 
 @final
@@ -121,7 +121,7 @@ def _record_form(context: NodeContext, aggregation: SessionAggregation, clock: C
     store: SessionsForOperators = context.store(aggregation.store)
     find, put, remove = store.find_entries, store.put_entry, store.remove_entry
     forward = context.forward
-    begin, merge, add = aggregation.fold()
+    begin, merge, add = aggregation.fold(context)
     gap = aggregation.gap_ms
     wait = gap + aggregation.grace_ms
     send_old = aggregation.send_old
@@ -170,7 +170,7 @@ def _batch_form(
     store: SessionsForOperators = context.store(aggregation.store)
     find, put, remove = store.find_entries, store.put_entry, store.remove_entry
     forward_batch = context.forward_batch
-    begin, merge, add = aggregation.fold()
+    begin, merge, add = aggregation.fold(context)
     gap = aggregation.gap_ms
     wait = gap + aggregation.grace_ms
     send_old = aggregation.send_old
@@ -263,7 +263,7 @@ def _cached_form(
         cache.hold,
         cache.before,
     )
-    begin, merge, add = aggregation.fold()
+    begin, merge, add = aggregation.fold(context)
     gap = aggregation.gap_ms
     wait = gap + aggregation.grace_ms
 

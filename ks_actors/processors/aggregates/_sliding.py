@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._idle_windows import IdleWindows
-from ks_actors.processors.aggregates._previous_aggregates import keeper
+from ks_actors.processors.aggregates._previous_aggregates import keeper, watched
 from ks_actors.processors.api import LATEST_MS, Bound, Clock, forward_closed
 from ks_actors.processors.stateless import ATOMS, Inline
 from ks_actors.records import Window, Windowed
@@ -82,7 +82,7 @@ class _Sliding:
             None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
         )
         self._origins = context.origins()
-        self._initial, self._fold = _functions(aggregation)
+        self._initial, self._fold = _functions(context, aggregation)
         # Kafka Streams without a cache sends the aggregate that a new window begins with.
         self._initial_is_sent = context.kafka_streams_faults
         # A forwarded window takes no more records.
@@ -323,14 +323,16 @@ class _Record:
 
 
 def _functions(
-    aggregation: WindowAggregation,
+    context: NodeContext, aggregation: WindowAggregation
 ) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
     """Return the initializer of a window, and the fold of key, value and aggregate."""
     aggregator = aggregation.aggregator
     if aggregator is None:
         return int, _one_more
     if aggregation.initializer is not None:
-        return aggregation.initializer, aggregator
+        return aggregation.initializer, watched(
+            context, aggregation.store, aggregator, aggregation.initializer
+        )
 
     def reduce(_: Any, value: Any, old: Any) -> Any:
         return value if old is None else aggregator(old, value)

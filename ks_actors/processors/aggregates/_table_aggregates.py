@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._history import Superseded, with_history
-from ks_actors.processors.aggregates._previous_aggregates import row_keeper
+from ks_actors.processors.aggregates._previous_aggregates import row_keeper, watched
 from ks_actors.processors.api import Bound, pair
 from ks_actors.processors.stateless import Inline
 
@@ -91,7 +91,7 @@ class TableAggregate(Inline):
         forward = context.forward
         kept = row_keeper(store, send_old=self.send_old) if cache is None else cache.before
         initializer = self.initializer
-        adder = self.adder
+        adder = watched(context, self.store, self.adder, initializer)
         subtractor = self.subtractor
         send_old = self.send_old or cache is not None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.aggregates._previous_aggregates import as_it_is, keeper
+from ks_actors.processors.aggregates._previous_aggregates import as_it_is, keeper, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,19 +63,20 @@ class WindowAggregation:
 
         if initializer is None:
             return reduce
+        fold = watched(context, self.store, aggregator, initializer)
 
         def begin(key: Any, value: Any) -> tuple[Any, Any]:
             initial = initializer()
-            return kept(initial) if initial_is_sent else None, aggregator(key, value, initial)
+            return kept(initial) if initial_is_sent else None, fold(key, value, initial)
 
         if kept is as_it_is:  # Save a call.
             return lambda key, value, entry: (
-                begin(key, value) if entry is None else (entry[0], aggregator(key, value, entry[0]))
+                begin(key, value) if entry is None else (entry[0], fold(key, value, entry[0]))
             )
 
         def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
             if entry is None:
                 return begin(key, value)
-            return kept(entry[0]), aggregator(key, value, entry[0])
+            return kept(entry[0]), fold(key, value, entry[0])
 
         return aggregate

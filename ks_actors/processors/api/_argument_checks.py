@@ -10,7 +10,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._plain_results import promises_awaitable, unwrapped
+from ks_actors.processors.api._plain_results import (
+    always_none,
+    promises_awaitable,
+    unwrapped,
+)
 from ks_actors.serdes import Serde
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_ROLES_WITH_RESULT = ("predicate", "reducer", "aggregator", "adder", "merger")
 _RESETS = ("earliest", "latest", "none")
 _NUMBERS = {
     0: "no argument",
@@ -41,7 +46,8 @@ def check_function(
     Raises TopologyError if it cannot be called, or by none of these numbers, and if it is an `async
     def` that nothing would await: only `awaited` ones may be, and no function may be an
     asynchronous generator. A call of a generator function returns only a generator: only a function
-    whose result is `iterated` may be one.
+    whose result is `iterated` may be one. A predicate, or a function that makes aggregates, without
+    a `return` is refused: it would keep nothing, or delete each row.
     """
     if not callable(function):
         raise TopologyError(
@@ -68,6 +74,11 @@ def check_function(
             f"{role} of {of} is {function!r}, which returns an awaitable, by its annotation, and "
             "nothing awaits it there: give a plain function, and await in a map or processor "
             "before it"
+        )
+    if role in _ROLES_WITH_RESULT and always_none(function):
+        raise TopologyError(
+            f"{role} of {of} is {function!r}, which returns None in all cases: add the 'return' of "
+            "its result"
         )
     return _arity(function, allowed, role, of)
 

@@ -6,6 +6,7 @@ would not happen. A text of two letters would be a pair, and each text a series 
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 from functools import partial
@@ -102,6 +103,32 @@ def promises_awaitable(function: Any) -> bool:
         elif hasattr(get_origin(promised) or promised, "__await__"):
             return True
     return False
+
+
+def always_none(function: Any) -> bool:
+    """Return whether each way out of a function in Python gives None, as without a `return`."""
+    function = unwrapped(function)
+    code = getattr(function, "__code__", None) or getattr(
+        getattr(type(function), "__call__", None),  # noqa: B004 - its code
+        "__code__",
+        None,
+    )
+    if code is None:
+        return False
+    returns = 0
+    before: dis.Instruction | None = None
+    for step in dis.get_instructions(code):
+        if step.opname == "RETURN_VALUE":  # Jumps to it come with values of their own.
+            none = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+            if step.is_jump_target or not none:
+                return False
+            returns += 1
+        elif step.opname == "RETURN_CONST":
+            if step.argval is not None:
+                return False
+            returns += 1
+        before = step
+    return returns > 0  # A function that only raises has none.
 
 
 def unwrapped(function: Any) -> Any:

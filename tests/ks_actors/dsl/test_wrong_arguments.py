@@ -64,12 +64,28 @@ def cogrouped(b: StreamsBuilder) -> Any:
     return grouped(b).cogroup(three)
 
 
-def none() -> Any: ...
-def one(_: Any) -> Any: ...
-def two(_: Any, __: Any) -> Any: ...
-def three(_: Any, __: Any, ___: Any) -> Any: ...
-def four(_: Any, __: Any, ___: Any, ____: Any) -> Any: ...
-def five(_: Any, __: Any, ___: Any, ____: Any, _____: Any) -> Any: ...
+def none() -> Any:
+    return 1
+
+
+def one(_: Any) -> Any:
+    return 1
+
+
+def two(_: Any, __: Any) -> Any:
+    return 1
+
+
+def three(_: Any, __: Any, ___: Any) -> Any:
+    return 1
+
+
+def four(_: Any, __: Any, ___: Any, ____: Any) -> Any:
+    return 1
+
+
+def five(_: Any, __: Any, ___: Any, ____: Any, _____: Any) -> Any:
+    return 1
 
 
 FITTING = (none, one, two, three, four, five)
@@ -193,7 +209,8 @@ def test_functions_that_are_awaited_may_be_asynchronous(name: str) -> None:
     call, counts, _ = FUNCTIONS[name]
 
     async def first(_: Any) -> Any: ...
-    async def both(_: Any, __: Any) -> Any: ...
+    async def both(_: Any, __: Any) -> Any:
+        return 1
 
     call(StreamsBuilder(), both if 2 in counts else first)
 
