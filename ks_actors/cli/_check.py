@@ -77,6 +77,7 @@ class _Checks:
         config = self._config
         given = [name for name, origin in config.origins.items() if origin != "default"]
         self._note("config", "ok", f"{len(given)} settings are given: {', '.join(sorted(given))}")
+        self._note("config", "ok", f"the guarantee is {config.processing_guarantee.value}")
         if config.ignored:
             self._note("config", "note", f"ignored settings: {', '.join(config.ignored)}")
         await self._directories()

@@ -71,7 +71,7 @@ def _address(
     show_default=True,
     help="The form of log records: lines, or one JSON object per line.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+@click.option("--quiet", "-q", is_flag=True, help="Show neither the guarantee nor progress.")
 @click.option(
     "--page",
     type=click.IntRange(0, 65_535),
@@ -128,6 +128,8 @@ def run(
         raise click.UsageError("--reload-dir needs --reload")
     set_up_logging(log_level, log_format)
     app = app_of(target, conf, file)
+    if not quiet:
+        tell(f"{app.config.application_id} starts with {app.config.processing_guarantee.value}")
     servers = [] if page is None else [_page(app, page)]
     servers += [] if probes is None else [_probes(app, *probes)]
     app._early_services = tuple(servers)

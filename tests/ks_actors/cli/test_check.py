@@ -56,6 +56,16 @@ def test_joined_topics_of_different_sizes_fail_the_check(tmp_path: Path) -> None
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_the_check_tells_the_guarantee(tmp_path: Path, guarantee: str) -> None:
+    """The guarantee that a run would have, also where it is the default."""
+    place = Place(tmp_path)
+    create(place, orders=2, totals=1)
+    if guarantee == "exactly_once_v2":
+        place.settings["processing_guarantee"] = guarantee
+    assert f"the guarantee is {guarantee}" in [row["detail"] for row in place.json("check", SHOP)]
+
+
 def test_a_size_that_does_not_fit_is_told_at_its_own_topic_only(tmp_path: Path) -> None:
     """Not at one whose name is a part of that name."""
     place = Place(tmp_path)

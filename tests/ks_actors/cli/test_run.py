@@ -73,7 +73,7 @@ def start(*arguments: str, code: str = "", process_group: int | None = None) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, number: signal.Signals) -> None:
-    """Records that have to be restored are counted on stderr; a signal closes the app, which is no error and says nothing more."""
+    """Stderr has the guarantee, and counts records that have to be restored; a signal closes the app, which is no error and says nothing more."""
     url = f"embedded://{tmp_path / 'log'}"
     asyncio.run(fill(url, tmp_path / "gone"))
     conf = [f"--conf={pair}" for pair in ("application.id=counter", f"state_dir={tmp_path / 'new'}", f"log={url}")]
@@ -87,9 +87,10 @@ def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, n
             if line.startswith("restored counts[0]"):
                 os.kill(running.pid, number)
         assert running.wait() == 0
-    assert told[0].startswith("restoring counts[0]: 2,000 records, at 2,000")
-    assert told[1] == "restored counts[0]: 2,000 records"
-    assert told[2:] == []
+    assert told[0] == "counter starts with at_least_once"
+    assert told[1].startswith("restoring counts[0]: 2,000 records, at 2,000")
+    assert told[2] == "restored counts[0]: 2,000 records"
+    assert told[3:] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
