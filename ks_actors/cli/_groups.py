@@ -39,8 +39,9 @@ def lag(application: Application, *, over: int | None, as_json: bool) -> None:
     The seconds are the age of the first of them, by its timestamp; - where it could not be read, or
     has none.
     With --app the partitions are those that the topology reads, else those that the group has
-    committed. Records of open transactions do not count. Works while the app runs or not. Exit code
-    3: more is left than --over, an input topic is missing, or there is no such group.
+    committed and those of its members. Records of open transactions do not count. Works while the
+    app runs or not. Exit code 3: more is left than --over, an input topic is missing, there is no
+    such group, or none of its partitions is known.
     """
     rows, problem = application.ask(lambda log: _lags(log, application))
     total = sum(row["lag"] for row in rows)
@@ -63,11 +64,16 @@ async def _lags(log: Log, application: Application) -> tuple[list[dict[str, Any]
     groups, group_id = groups_of(log), application.config.application_id
     offsets = await groups.group_offsets(group_id)
     members = await groups.group_members(group_id)
-    partitions, problem = set(offsets), None
-    if application.topology is None and not offsets and not members:
+    # An app that has never committed, such as one that fails at its first record, has read nothing.
+    owners = _owners(members)
+    partitions, problem = offsets.keys() | owners.keys(), None
+    if application.topology is None and not partitions:
         # A mistyped id must not look like an application that has read everything.
         problem = (
-            f"group {group_id} has neither committed offsets nor members: check the id of the "
+            f"group {group_id} has no committed offsets, and its {len(members)} members have no "
+            "partitions yet: try again, or give --app"
+            if members
+            else f"group {group_id} has neither committed offsets nor members: check the id of the "
             "application, and the log"
         )
     if application.topology is not None:
@@ -86,7 +92,6 @@ async def _lags(log: Log, application: Application) -> tuple[list[dict[str, Any]
         )
         if lacking:
             problem = f"{group_id} reads topics that do not exist: {', '.join(lacking)}"
-    owners = _owners(members)
     ends = await log.end_offsets(partitions, IsolationLevel.READ_COMMITTED)
     begins = await log.begin_offsets(partitions)
     committed = {each: offsets[each].offset if each in offsets else None for each in partitions}
