@@ -87,6 +87,7 @@ from ks_actors.config import (
     StreamsConfig,
     log_and_continue,
     log_and_fail,
+    stop_after,
 )
 from ks_actors.dsl import (
     BranchedStream,
@@ -375,6 +376,7 @@ __all__ = [
     "partition_of",
     "reset",
     "serdes",
+    "stop_after",
     "stores",
     "tune_gc",
 ]

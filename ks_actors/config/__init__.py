@@ -15,6 +15,7 @@ from ks_actors.config._exception_handlers import (
     Response,
     log_and_continue,
     log_and_fail,
+    stop_after,
 )
 from ks_actors.config._kafka import SCHEME, servers
 from ks_actors.config._open_log import kafka_options, missing_directory, open_patiently, opened
@@ -50,4 +51,5 @@ __all__ = [
     "open_patiently",
     "opened",
     "servers",
+    "stop_after",
 ]

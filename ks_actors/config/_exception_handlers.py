@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 import traceback
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -17,6 +21,12 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 
 LETTER_PREFIX: Final = "__streams.errors."
+_TELL_EACH_S: Final = 60.0
+# By event loop, as their clocks differ; per node and type of error the time of the next line, and
+# the number of failures since the last one.
+_told: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, type], tuple[float, int]]] = (
+    WeakKeyDictionary()
+)
 
 
 class HandlerResponse(Enum):
@@ -210,18 +220,97 @@ def log_and_continue(
 ) -> Response:
     """Log a warning and continue without the record.
 
-    The source record goes to the dead letter queue if there is one.
+    The source record goes to the dead letter queue if there is one. Of a node and a type of error
+    the first one is logged with its traceback, then one a minute in a line with the number of
+    failures since.
     """
-    _tell(logging.WARNING, context, record, error)
+    _tell_some(context, record, error)
     return Response(HandlerResponse.RESUME, context.dead_letters(error))
 
 
-def _tell(level: int, context: ErrorContext, record: FailedRecord | None, error: Exception) -> None:
+class stop_after:  # noqa: N801 - given where the functions are given
+    """A handler that continues as `log_and_continue` does, until too many records have failed.
+
+    It ends processing at the failure that has `failures` others within the last `per_seconds`
+    before it: then it is not the record that is wrong, but something that all of them need. That
+    record is no dead letter, and is processed again after a restart. `failures` is an int of 1 or
+    more, `per_seconds` a number of seconds above 0. Give each setting a handler of its own, or one
+    to several that count together. In a file: `"stop_after(10, per_seconds=60)"`.
+
+    Raises ValueError for other numbers.
+    """
+
+    def __init__(self, failures: int, *, per_seconds: float) -> None:
+        if failures < 1 or per_seconds <= 0:
+            raise ValueError(
+                f"{failures} failures per {per_seconds} seconds: give 1 or more failures, and more "
+                "than 0 seconds"
+            )
+        self._failures = failures
+        self._per_seconds = per_seconds
+        self._times: deque[float] = deque(maxlen=failures)
+
+    def __repr__(self) -> str:
+        return f"stop_after({self._failures}, per_seconds={self._per_seconds:g})"
+
+    def __call__(
+        self, context: ErrorContext, record: FailedRecord | None, error: Exception, /
+    ) -> Response:
+        """Continue without the record, or end processing."""
+        loop = _loop()
+        now = time.monotonic() if loop is None else loop.time()
+        times = self._times
+        if len(times) == self._failures and 0 <= now - times[0] < self._per_seconds:
+            why = f"; {self._failures} others within {self._per_seconds:g} s: processing ends"
+            _tell(logging.ERROR, context, record, error, why)
+            return Response(HandlerResponse.FAIL)
+        times.append(now)
+        return log_and_continue(context, record, error)
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _tell_some(context: ErrorContext, record: FailedRecord | None, error: Exception) -> None:
+    """Log the first failure of its kind, and one a minute: a letter has all of it anyway."""
+    loop = _loop()
+    if loop is None:
+        _tell(logging.WARNING, context, record, error)
+        return
+    told = _told.setdefault(loop, {})
+    kind, now = (context.processor_node_id, type(error)), loop.time()
+    due, more = told.get(kind, (None, 0))
+    if due is not None and now < due:
+        told[kind] = due, more + 1
+        return
+    told[kind] = now + _TELL_EACH_S, 0
+    if due is None:
+        rest = "; further failures of this kind are told once a minute, without a traceback"
+        _tell(logging.WARNING, context, record, error, rest)
+    else:
+        rest = f": {type(error).__name__}; {more} more since the last line about such failures"
+        _tell(logging.WARNING, context, record, error, rest, traced=False)
+
+
+def _tell(
+    level: int,
+    context: ErrorContext,
+    record: FailedRecord | None,
+    error: Exception,
+    rest: str = "",
+    *,
+    traced: bool = True,
+) -> None:
     _log.log(
         level,
-        "%s",
+        "%s%s",
         _where(context, record),
-        exc_info=error,
+        rest,
+        exc_info=error if traced else None,
         extra={
             "node": context.processor_node_id,
             "task": str(context.task_id),

@@ -33,6 +33,10 @@ INT32 = (1 << 31) - 1
 
 RESPONSES: dict[str, Any] = {"fail": handlers.log_and_fail, "continue": handlers.log_and_continue}
 
+_STOP_AFTER = re.compile(
+    r"stop_after\(\s*(\d{1,9})\s*,\s*per_seconds\s*=\s*(\d{1,9}(?:\.\d+)?)\s*\)", re.ASCII
+)
+
 JAVA_SERDES = "org.apache.kafka.common.serialization.Serdes$"
 JAVA_ERRORS = "org.apache.kafka.streams.errors."
 JAVA_PROCESSOR = "org.apache.kafka.streams.processor."
@@ -253,7 +257,9 @@ def _callable(found: Any) -> Any:
 
 
 def handler(value: Any) -> Any:
-    """Accept an exception handler, its name, or one of the words fail and continue."""
+    """Accept an exception handler, its name, or one of the words fail, continue and stop_after."""
+    if isinstance(value, str) and (stop := _STOP_AFTER.fullmatch(value.strip())):
+        return handlers.stop_after(int(stop[1]), per_seconds=float(stop[2]))
     return (
         RESPONSES[value.lower()]
         if isinstance(value, str) and value.lower() in RESPONSES
@@ -312,7 +318,7 @@ def _serde_names(word: str) -> str:
 
 def _handler_names(_: str) -> str:
     """Return a hint at the words for handlers."""
-    return f", or one of {', '.join(RESPONSES)}"
+    return f", or one of {', '.join(RESPONSES)}, stop_after(10, per_seconds=60)"
 
 
 def _named(value: Any, hint: Callable[[str], str] = lambda _: "") -> Any:

@@ -277,7 +277,7 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         (
             "processing_exception_handler",
             "log_and_continue",
-            "'log_and_continue' is not a name to import: expected package.module.name, or one of fail, continue$",
+            "'log_and_continue' is not a name to import: expected package.module.name, or one of fail, continue, stop_after\\(10, per_seconds=60\\)$",
         ),
     ],
 )
