@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.watch._partition_state import PartitionStates
     from ks_actors.runtime.watch._watchdog import Watch
 
+_FEW_DROPS = 10
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
@@ -43,6 +44,8 @@ class HealthReason(Enum):
     """Not ready: a broker has not answered for `outage_ms`."""
     LAG = "lag"
     """Not ready: a partition has more than `max_lag` records that are not processed."""
+    DROPPING = "dropping"
+    """Not ready: handlers drop more than `max_drop_ratio` of the records of the last minute."""
     STALLED = "stalled"
     """Not ready: records have waited for `stall_warning_ms`, and their task does not go on."""
 
@@ -72,6 +75,11 @@ class HealthBounds(msgspec.Struct, frozen=True, kw_only=True):
 
     max_lag: int | None = None
     """The most records of one partition that may wait, in memory and in the log; None: any."""
+    max_drop_ratio: float | None = 0.5
+    """The largest part, 0 to 1, of the records of the last minute that exception handlers may drop.
+
+    Ten drops at least make an app not ready. None: any part.
+    """
     outage_ms: int = 2_000
     """The longest time without an answer of a broker, in ms."""
     stuck_ms: int | None = None
@@ -167,6 +175,7 @@ class HealthCheck:
         yield from self._restoring()
         yield from self._stalled()
         yield from self._behind()
+        yield from self._dropping()
 
     def _restoring(self) -> Iterator[HealthProblem]:
         for task in task_metadata(self._parts):
@@ -195,6 +204,18 @@ class HealthCheck:
                 yield HealthProblem(
                     reason=HealthReason.LAG, text=text, task=task, partition=partition
                 )
+
+    def _dropping(self) -> Iterator[HealthProblem]:
+        most = self._bounds.max_drop_ratio
+        if most is None or self._watch is None:
+            return
+        dropped, processed = self._watch.last_minute
+        if dropped >= _FEW_DROPS and dropped > most * max(dropped, processed):
+            text = (
+                f"exception handlers have dropped {dropped} of {max(dropped, processed)} records "
+                "of the last minute: the log and the dead letters have the errors"
+            )
+            yield HealthProblem(reason=HealthReason.DROPPING, text=text)
 
 
 def outage_problems(log: object, bound_ms: int) -> Iterator[HealthProblem]:

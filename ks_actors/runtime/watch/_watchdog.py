@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0
+_COUNTED_S = 60.0
 # The number of partitions logged in a line of their own at each look, and of further ones named.
 _LINES = 10
 _NAMES = 50
@@ -127,6 +129,11 @@ class Watch(Actor[WatchMessage]):
         self._steady_time = setup.steady_time
         self.looked_ms: float | None = None
         """The steady time of the last look, in ms; None before the first one."""
+        self._answers = setup.answers
+        # Of each look of the last minute: the time, and the records dropped and processed so far.
+        self._counts: deque[tuple[float, int, int]] = deque()
+        self.last_minute: tuple[int, int] = 0, 0
+        """The records that handlers dropped in the last minute, and those that were processed."""
         self.stalled: tuple[Wait, ...] = ()
         """The first partitions that had waited for `stall_warning_ms` at the last look."""
 
@@ -134,6 +141,19 @@ class Watch(Actor[WatchMessage]):
     def ends(self) -> Mapping[TopicPartition, int]:
         """The end offsets that were looked up where no fetch returned them."""
         return self._ends
+
+    def _count(self, now: float) -> None:
+        counts = self._counts
+        if not self._runs():
+            counts.clear()  # Global tables drop rows at the start, when nothing is processed.
+        dropped = sum(
+            count for (_, answer), count in tuple(self._answers.items()) if answer == "RESUME"
+        )
+        processed = self._partition_states.metrics.processed_total
+        counts.append((now, dropped, processed))
+        while now - counts[0][0] > _COUNTED_S:
+            counts.popleft()
+        self.last_minute = dropped - counts[0][1], processed - counts[0][2]
 
     def signal(self, signal: Signal) -> None:
         """Start the timer; turned off, the watchdog sees the loop turn, and asks for ends."""
@@ -146,6 +166,7 @@ class Watch(Actor[WatchMessage]):
         match message:
             case Look():
                 self.looked_ms = self._steady_time()
+                self._count(self.ctx.time())
                 try:
                     if self._bound > 0:
                         self._look(self.ctx.time())

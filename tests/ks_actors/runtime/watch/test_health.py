@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from time import perf_counter
 
 import pytest
@@ -89,6 +90,41 @@ async def test_lag_counts_only_beyond_its_bound(harness: AppHarness) -> None:
     assert (problem.reason, problem.partition, problem.task) == (HealthReason.LAG, TopicPartition("in", 1), TaskId(0, 1))
     assert "in-1 has 8 records to process, more than 7" in problem.text
     await app.add_worker()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@in_virtual_time
+async def test_an_app_whose_handlers_drop_most_records_is_not_ready(seed: int) -> None:
+    """More than `max_drop_ratio` of the last minute's records, and ten at least; it is live, and ready again a minute later."""
+
+    def maybe(value: str) -> str:
+        if value == "bad":
+            raise ConnectionError("nobody answers")
+        return value
+
+    random = Random(seed)
+    ratio = random.choice((0.2, 0.5, 0.9))
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(maybe).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics=IN_AND_OUT, processing_exception_handler="continue") as harness:
+        clock, app = harness.kit.clock, harness.app
+        await clock.advance(2)
+        events: list[tuple[float, int, int]] = []
+        for _ in range(12):
+            good, bad = random.choice((0, 5, 30)), random.choice((0, 5, 15, 60))
+            events.append((clock.time(), good, bad))
+            await harness.produce_all("in", [TestRecord("a", value, 0) for value in ["good"] * good + ["bad"] * bad])
+            await clock.advance(random.choice((2, 10, 25, 63)))
+            # A look comes once a second: what is a minute old to the second may count or not.
+            if not any(57 < clock.time() - at < 63 for at, _, _ in events):
+                goods = sum(one for at, one, _ in events if clock.time() - at < 60)
+                bads = sum(one for at, _, one in events if clock.time() - at < 60)
+                found = app.health(HealthBounds(max_drop_ratio=ratio))
+                assert reasons(found) == ({HealthReason.DROPPING} if bads >= 10 and bads > ratio * (goods + bads) else set()), (goods, bads)
+                assert found.live
+                assert app.health(HealthBounds(max_drop_ratio=None)).ready
+        await clock.advance(70)
+        assert app.health().ready
 
 
 @in_virtual_time
