@@ -54,7 +54,7 @@ class Sampler:
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._group = GroupView()
         self._last_at: float | None = None
-        self._last = Figures(0, 0, {}, {})
+        self._last = Figures(0, 0, 0, {}, {})
         self._last_positions: dict[str, int] = {}
         self._events: deque[EventView] = deque(maxlen=_EVENTS)
         self._members: frozenset[str] | None = None
@@ -148,6 +148,8 @@ class Sampler:
             processed_rate=_rate(found.processed - before.processed, seconds),
             produced=found.produced,
             produced_rate=_rate(found.produced - before.produced, seconds),
+            dropped=found.dropped,
+            dropped_rate=_rate(found.dropped - before.dropped, seconds),
             lag=sum(lags) if lags else None,
             workers=worker_views(app),
             tasks=tasks,

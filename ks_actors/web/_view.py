@@ -152,6 +152,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     processed_rate: float | None
     produced: int
     produced_rate: float | None
+    dropped: int
+    dropped_rate: float | None
     lag: int | None
     workers: tuple[WorkerView, ...]
     tasks: tuple[TaskView, ...]
@@ -261,6 +263,7 @@ class Figures(NamedTuple):
 
     processed: int
     produced: int
+    dropped: int
     written: Mapping[str, float]
     lag_s: Mapping[str, float]
 
@@ -279,7 +282,8 @@ def figures(app: App) -> Figures:
             topic = metric.tags["topic"]
             ages[topic] = max(ages.get(topic, 0.0), metric.value)
     processed, produced = values["process-total"], values["produced-records-total"]
-    return Figures(int(processed), int(produced), written, ages)
+    dropped = values["dropped-records-total"]
+    return Figures(int(processed), int(produced), int(dropped), written, ages)
 
 
 def _text(value: Any) -> str | None:

@@ -158,6 +158,7 @@ class Watch(Actor[WatchMessage]):
     def signal(self, signal: Signal) -> None:
         """Start the timer; turned off, the watchdog sees the loop turn, and asks for ends."""
         if isinstance(signal, Started):
+            self._count(self.ctx.time())
             pause = min(_LOOK_S, self._bound / 4) if self._bound > 0 else _LOOK_S
             self.ctx.timers.every("look", pause, Look())
 

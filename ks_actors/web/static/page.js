@@ -37,16 +37,21 @@ function showHealth(health) {
 }
 
 function showFigures(view) {
+  const reasons = new Set(view.health.problems.map((one) => one.reason));
   const figures = [
     ["Processed", rate(view.processed_rate)],
     ["Produced", rate(view.produced_rate)],
-    ["Lag here", short(view.lag)],
+    ["Dropped", rate(view.dropped_rate), reasons.has("dropping")],
+    ["Lag here", reasons.has("log") ? "?" : short(view.lag)],
     ["Tasks", String(view.tasks.filter((task) => !task.standby).length)],
     ["Standbys", String(view.tasks.filter((task) => task.standby).length)],
     ["Workers", String(view.workers.length)],
     ["Instances", view.group.members.length ? String(view.group.members.length) : "–"],
   ];
-  keep(at("figures"), figures, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (item, [, text]) => say(item.lastElementChild, text));
+  keep(at("figures"), figures, ([name]) => name, ([name]) => make("div", {}, make("dt", {}, name), make("dd")), (item, [, text, bad]) => {
+    item.className = bad ? "bad" : "";
+    say(item.lastElementChild, text);
+  });
 }
 
 function lagOf(task) {

@@ -61,6 +61,16 @@ async def test_the_page_shows_an_app_that_runs_and_updates_each_second(tmp_path:
         await here.seen.views(3)
 
 
+async def test_an_app_that_drops_its_input_is_red(tmp_path: Path) -> None:
+    """All records go to the dead letters: the figure of those that are dropped is marked, and the app is not ready."""
+    async with shown(tmp_path) as here:
+        await here.seen.text("#health", "^ready")
+        await visit(here.log, *["bad"] * 40)
+        await here.seen.text("#problems li", "^dropping: exception handlers have dropped 40 of 40 records of the last minute")
+        await here.seen.text("#figures div.bad dt", "^Dropped$")
+        await here.seen.text("#health", "^not ready · RUNNING$")
+
+
 @pytest.mark.extended
 async def test_a_growing_lag_is_seen_on_the_topic_and_in_the_figures(tmp_path: Path) -> None:
     """Paused by its button, the app is not ready and its lag grows; resumed, it goes back to 0."""
