@@ -52,6 +52,7 @@ async def test_the_page_shows_a_broker_that_stands_still(fresh_broker: Broker, t
             fresh_broker.pause()
             try:
                 await seen.text("#problems li", f"^log: the log has not answered for .*{fresh_broker.bootstrap}")
+                await seen.text("#figures dd", r"^\?$")
                 await seen.text("#group-error", "the log did not describe the group")
                 assert await seen.page.locator("#members li").count() == 1
             finally:

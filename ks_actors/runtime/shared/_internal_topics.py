@@ -184,8 +184,8 @@ async def _check_sources(
     missing = sorted(unlisted - found.keys())
     if missing:
         raise MissingSourceTopics(
-            f"the topology reads topics that do not exist: {', '.join(missing)}; create them with "
-            "the number of partitions that you want"
+            f"the topology reads topics that do not exist: {', '.join(missing)}; "
+            f"{_ways_to_create(missing)}"
         )
     return found
 
@@ -224,10 +224,20 @@ async def _check_sinks(
     if missing:
         text = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
         raise MissingSinkTopics(
-            f"the app writes to topics that do not exist: {text}; create them with the number of "
-            "partitions that you want: the app creates only its internal topics, and brokers are "
-            "not asked to create others (auto.create.topics.enable)"
+            f"the app writes to topics that do not exist: {text}; "
+            f"{_ways_to_create(missing)}: unasked, the app creates only its internal topics, and "
+            "brokers create no others for it (auto.create.topics.enable)"
         )
+
+
+def _ways_to_create(topics: Sequence[str]) -> str:
+    """Return how to create topics, with 4 partitions as an example."""
+    given = ", ".join(f'"{topic}": 4' for topic in topics)
+    options = " ".join(f"--topic {topic}=4" for topic in topics)
+    return (
+        f"create them with the number of partitions that you want, such as 4: App(…, topics="
+        f"{{{given}}}) does, and so does ks-actors topics create MODULE:NAME {options}"
+    )
 
 
 def _repartition_counts(

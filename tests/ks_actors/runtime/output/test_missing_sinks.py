@@ -30,7 +30,8 @@ async def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None
         assert "two (node KSTREAM-SINK-0000000003)" in text
         assert "there (" not in text
         assert "letters (errors_dead_letter_queue_topic_name)" in text
-        assert "create them" in text
+        assert 'App(…, topics={"letters": 4, "one": 4, "two": 4}) does, and so does ks-actors topics create' in text
+        assert "topics create MODULE:NAME --topic letters=4 --topic one=4 --topic two=4" in text
         assert harness.app.state is InstanceState.ERROR
         assert set(await harness.log.describe_topics()) == {"in", "there"}
         assert harness.log._groups.get("app")._members == {}
@@ -42,7 +43,7 @@ async def test_a_start_without_the_topics_of_sinks_fails(guarantee: str) -> None
 
 def test_missing_packages_for_reading_are_reported_first() -> None:
     """A topic that is read by its own error, as before."""
-    with pytest.raises(MissingSourceTopics):
+    with pytest.raises(MissingSourceTopics, match=r'topics=\{"in": 4\}\) does, and so does .* MODULE:NAME --topic in=4'):
         run_app(lambda _: pytest.fail("it started"), echo())
 
 
