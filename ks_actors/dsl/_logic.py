@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from ks_actors.dsl._materialize import history_ms
 from ks_actors.processors.aggregates import TableAggregate, TableReduce
 from ks_actors.processors.joins import TableJoinMerge, TableJoinSide
@@ -70,9 +72,13 @@ def add_logic(
     def write(topology: Topology, above: tuple[str, ...]) -> None:
         # Only here: operations further down decide whether the table is stored and sends old
         # values.
-        topology.add_operator(
-            name, logic.operator(), *above, stores=logic.stores(), connected=connected
-        )
+        stores = [
+            msgspec.structs.replace(spec, as_written=True)
+            if spec.name in graph.as_written
+            else spec
+            for spec in logic.stores()
+        ]
+        topology.add_operator(name, logic.operator(), *above, stores=stores, connected=connected)
 
     return graph.add_node(name, write, *parents)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors.lifecycle import component_log
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.serdes._serde import Serde
 
+_log = component_log(__name__)
 _OURS: Final = __name__.partition(".")[0] + "."
+_COMPARED: Final = 10
+"""The number of keys that are written twice."""
 
 
 def checked_serializer(
@@ -18,15 +23,24 @@ def checked_serializer(
     """Return the serializer of a serde for `topic`; it raises TypeError unless it returns bytes.
 
     Bytearrays and memoryviews become bytes. With `null` it may also return None, for a record
-    without the key or the value. Serdes of this package return bytes, and are not checked.
+    without the key or the value. Serdes of this package return bytes, and are not checked. The
+    first keys are written twice, and a warning tells if their bytes differ.
     """
     # Unchecked bytes would fail in a batch of records, where nothing tells which one is at fault.
     serialize = serde.serializer(topic, is_key=is_key)
     if type(serde).__module__.startswith(_OURS) and not getattr(serde, "given", False):
         return serialize
 
+    compared = 0 if is_key else _COMPARED
+
     def checked(value: Any) -> Any:
+        nonlocal compared
         data: Any = serialize(value)
+        if compared < _COMPARED:
+            compared += 1
+            if serialize(value) != data:
+                compared = _COMPARED
+                tell_of_varying(serde, f"keys of {topic}", "find no row again by its key")
         if type(data) is bytes or (data is None and null):
             return data
         if isinstance(data, bytes | bytearray | memoryview):
@@ -37,3 +51,14 @@ def checked_serializer(
         )
 
     return checked
+
+
+def tell_of_varying(serde: Serde[Any], written: str, harm: str) -> None:
+    """Warn of a serde that does not write the same object as the same bytes each time."""
+    _log.warning(
+        "%r writes equal %s as different bytes, so the app may %s: write equal objects as equal "
+        "bytes, without times or random numbers, and with the items of sets in order",
+        serde,
+        written,
+        harm,
+    )

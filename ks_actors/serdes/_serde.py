@@ -145,6 +145,14 @@ def checked_inner(inner: Any, of: str) -> Any:
     return inner
 
 
+def alike_writer(serde: Serde[T], topic: str) -> Callable[[T], bytes]:
+    """Return a serializer of values of `topic` that writes equal objects alike.
+
+    Serdes of this package do so for keys. Of a user's, no more is known than its serializer.
+    """
+    return serde.serializer(topic, is_key=isinstance(serde, FunctionSerde))
+
+
 def may_be_same(one: Serde[Any], other: Serde[Any]) -> bool:
     """Return False for serdes that are known to read and write other bytes.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
+from msgspec import inspect
 
 from ks_actors.serdes._as_read import of_type
 from ks_actors.serdes._immutable import is_immutable
-from ks_actors.serdes._known import unknown_types
+from ks_actors.serdes._known import parts_of, unknown_types
 from ks_actors.serdes._serde import FunctionSerde, Serde
 from ks_actors.serdes._typed_writer import Decode, Encode, key_writer, value_writer
 
@@ -32,12 +33,15 @@ def json(type_: Any = Any, /) -> Serde[Any]:
     numbers as the type has them: an int in the place of a float is written as that float. Without a
     type 1, 1.0 and True are three keys; so are equal times of different zones, and equal Decimals
     with different digits, with a type, too.
+
+    Values of a type that has sets are written with the items of sets, and of dicts, in order: equal
+    values get the same bytes in each process.
     """
     _check(type_, "json")
     return _typed(
         type_,
         f"json({_name(type_)})",
-        msgspec.json.Encoder().encode,
+        msgspec.json.Encoder(order=_order(type_)).encode,
         msgspec.json.Encoder(order="deterministic").encode,
         msgspec.json.Decoder(type_).decode,
         free=True,
@@ -54,7 +58,7 @@ def msgpack(type_: Any = Any, /) -> Serde[Any]:
     return _typed(
         type_,
         f"msgpack({_name(type_)})",
-        msgspec.msgpack.Encoder().encode,
+        msgspec.msgpack.Encoder(order=_order(type_)).encode,
         msgspec.msgpack.Encoder(order="deterministic").encode,
         msgspec.msgpack.Decoder(type_).decode,
         free=False,  # a dict's keys may be objects that cannot be read
@@ -76,6 +80,13 @@ def _typed(
         as_read=of_type(type_) if immutable else None,
         reads_back=not (typed or free),  # a typed one has read its own bytes
     )
+
+
+def _order(type_: Any) -> Literal["deterministic"] | None:
+    """Return the order of values' items: as they come, unless that differs between processes."""
+    parts = parts_of(inspect.type_info(type_))
+    unordered = any(isinstance(part, inspect.SetType | inspect.FrozenSetType) for part in parts)
+    return "deterministic" if unordered else None
 
 
 def _check(type_: Any, word: str) -> None:

@@ -64,7 +64,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` says where its rows are, None is
     the app's default.
     `logging` keeps a changelog topic with `changelog_configs` on top of those that the kind
-    demands. `caching` lets the cache hold back the updates of its table.
+    demands. `caching` lets the cache hold back the updates of its table. `as_written` keeps the
+    bytes of values, also where objects could stand for them: an operator compares them.
 
     Times are ms. A window or session store drops rows that are older than `retention_ms` behind the
     latest record put into it. A versioned store drops versions `history_retention_ms` after their
@@ -86,6 +87,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     type: StoreType | None = None
     logging: bool = True
     caching: bool = False
+    as_written: bool = False
     changelog_configs: Mapping[str, str] = {}
     retention_ms: int = 0
     spare_ms: int = 0

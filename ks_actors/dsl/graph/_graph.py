@@ -169,6 +169,8 @@ class GraphBuilder:
         self._priority: int = 0
         self._copartitioned: list[frozenset[str]] = []
         self._nodes: dict[GraphNode, None] = {}
+        # the names of the tables' stores that keep the bytes of their values
+        self.as_written: set[str] = set()
 
     @property
     def nodes(self) -> list[GraphNode]:

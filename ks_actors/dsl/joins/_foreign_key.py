@@ -26,6 +26,7 @@ from ks_actors.processors.foreign_keys import (
     SubscriptionSend,
     SubscriptionSerde,
 )
+from ks_actors.processors.tables import stored_in
 from ks_actors.serdes import BYTES
 from ks_actors.topology import StoreKind, StoreSpec
 
@@ -72,6 +73,8 @@ def foreign_key_join(
     # Both sides: by its old value a row is known that has changed its foreign key, or has gone.
     other.send_old(force=True)
     this.send_old(force=True)
+    if (store := stored_in(this.view())) is not None:
+        graph.as_written.add(store)
     # The order of these steps is that of Kafka Streams: each takes the next numbers for its names.
     topic = graph.suffixed_or(options.name, "-subscription-registration", _REGISTRATION) + _TOPIC
     parts = _Parts(graph, this, other, foreign_key, options, topic, keyed=keyed, left=left)
@@ -120,6 +123,7 @@ class _Parts:
             primary_key=this.key,
             value=this.value,
             left=self.left,
+            computed=stored_in(this.view()) is None,
             versioned=this.history_ms is not None,
         )
         sent = self.graph.add_processor(
@@ -211,6 +215,7 @@ class _Parts:
                 key=this.key,
                 value=this.value,
                 left=self.left,
+                store=stored_in(view),
             ),
             responses,
             connected=view.stores,

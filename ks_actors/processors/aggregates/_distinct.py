@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from ks_actors._errors import SerializationError
 from ks_actors.processors.api import Bound, Clock
 from ks_actors.processors.stateless import Inline
-from ks_actors.serdes import Serde, with_default
+from ks_actors.serdes import Serde, checked_serializer, with_default
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,12 +97,12 @@ class IdentitySerde(Serde[tuple[Any, Any]]):
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[tuple[Any, Any]], bytes]:
         """Return the function for `topic`, around the inner serdes'."""
-        first = self._known_serde().serializer(topic, is_key=is_key)
-        second = self._part.serializer(topic, is_key=is_key)
+        first = checked_serializer(self._known_serde(), topic, is_key=is_key)
+        second = checked_serializer(self._part, topic, is_key=is_key)
 
         def serialize(identity: tuple[Any, Any]) -> bytes:
-            key = first(identity[0])
-            return _LENGTH.pack(len(key)) + key + second(identity[1])
+            key, part = first(identity[0]), second(identity[1])
+            return b"%b%b%b" % (_LENGTH.pack(len(key)), key, part)
 
         return serialize
 

@@ -85,6 +85,13 @@ class KeyValueForOperators(StoreForOperators, Protocol):
         """Set the entry of a key; None deletes it."""
         ...
 
+    def value_bytes(self, key: Any, /) -> bytes | None:
+        """Return the bytes of a key's value as they were written, maybe by an earlier version.
+
+        A store `as_written` has them; others write the value again. None without a value.
+        """
+        ...
+
     def put_entries(self, entries: dict[Any, Entry], fresh: Iterable[Any]) -> None:
         """Put many entries, no deletes.
 
@@ -345,6 +352,10 @@ class VersionsForOperators(StoreForOperators, Protocol):
 
         Return None if there was none, or if the time is beyond the history retention.
         """
+        ...
+
+    def value_bytes(self, key: Any, /) -> bytes | None:
+        """Return the bytes of the latest value of a key as they were written."""
         ...
 
     def put_version(self, key: Any, value: Any, time: int) -> int:

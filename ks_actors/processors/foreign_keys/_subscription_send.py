@@ -11,6 +11,7 @@ from ks_actors.processors.foreign_keys._open_deletes import OpenDeletes
 from ks_actors.processors.foreign_keys._subscription_wrapper import Instruction, Subscription
 from ks_actors.processors.stateless import Inline, failed, spread
 from ks_actors.records import murmur3_128
+from ks_actors.serdes import alike_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,7 +43,8 @@ class SubscriptionSend(Inline):
 
     `topic` is the bare name of the topic of subscriptions. `key` is the serde of foreign keys,
     which are equal if their bytes are; `primary_key` that of left keys, and `value` that of left
-    values, for their hash.
+    values, for their hash. Values that are `computed`, which no store has as they were written, are
+    written as keys are: equal ones alike.
     """
 
     serde_use: ClassVar[str] = "which compares foreign keys and hashes values of the left table"
@@ -55,6 +57,7 @@ class SubscriptionSend(Inline):
     value: Serde[Any] | None
     keyed: bool = False
     left: bool = False
+    computed: bool = False
     versioned: bool = False
 
     def bind(self, context: NodeContext) -> Bound:
@@ -155,7 +158,12 @@ class SubscriptionSend(Inline):
         """Return the functions for a foreign key, a changed one, and the hash of a value."""
         topic = f"{context.application_id}-{self.topic}"
         write_key = context.key_serde(self.key).serializer(topic + FOREIGN_KEY_TOPIC, is_key=True)
-        write_value = context.value_serde(self.value).serializer(topic + VALUE_TOPIC)
+        value = context.value_serde(self.value)
+        write_value = (
+            alike_writer(value, topic + VALUE_TOPIC)
+            if self.computed
+            else value.serializer(topic + VALUE_TOPIC)
+        )
 
         def changed(new: Any, old: Any) -> bool:
             # By bytes, as in Kafka Streams: objects may be equal and still go to different

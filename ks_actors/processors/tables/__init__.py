@@ -27,6 +27,7 @@ from ks_actors.processors.tables._views import (
     StoreView,
     View,
     WindowView,
+    stored_in,
 )
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "ValueTransformer",
     "View",
     "WindowView",
+    "stored_in",
 ]

@@ -208,6 +208,13 @@ class FilterView:
         return derived(passed, below, below_as_of, close)
 
 
+def stored_in(view: View) -> str | None:
+    """Return the key-value store that has the rows of a view as they are, None without one."""
+    while isinstance(view, FilterView):
+        view = view.parent
+    return view.store if isinstance(view, StoreView) else None
+
+
 @final
 @dataclass(frozen=True)
 class MapView:

@@ -71,7 +71,10 @@ class Codec:
         self.topic: str = topic
         self.timestamped: bool = timestamped
         self.faithful: bool = spec.key.faithful
-        self.mutable: bool = not spec.value.immutable
+        # A faithful serde writes what it has read as it was.
+        self.mutable: bool = not spec.value.immutable or (
+            spec.as_written and not spec.value.faithful
+        )
         self.mutable_keys: bool = not spec.key.immutable
         # An operator's rows hold several values of a table's, of which a put changes one.
         self.reads_back: bool = self.mutable and getattr(spec.value, "reads_back", True)
@@ -193,6 +196,10 @@ class Codec:
                 f"store {self.name} has a value that its serde cannot read: {error!r}; has the "
                 "serde been changed?"
             ) from error
+
+    def value_bytes(self, raw: bytes) -> bytes:
+        """Return the bytes of the value in the entry `raw`."""
+        return raw[TIME_BYTES:]
 
     def object_key(self, encoded: bytes) -> Any:
         """Return the key of its bytes; raises SerializationError."""

@@ -70,6 +70,10 @@ class CodecWithHeaders(Codec):
                 "serde been changed?"
             ) from error
 
+    def value_bytes(self, raw: bytes) -> bytes:
+        """Return the bytes of the value in the entry `raw`."""
+        return raw[unpack_headers(raw, TIME_BYTES)[1] :]
+
     def column(self, values: list[Any]) -> list[bytes] | None:
         """Return the engine's values of many entries in one pass; None if each needs its own."""
         if self.mutable or set(map(type, values)) != {tuple}:

@@ -92,6 +92,12 @@ class KeyValueBase(Table[K], Generic[K, P]):
         """Return the dict key of a key: itself when equal keys have equal bytes, else its bytes."""
         return key if self._codec.faithful else self._codec.key(key)
 
+    def value_bytes(self, key: K) -> bytes | None:
+        """Return the bytes of a key's value as they were written. For operators."""
+        index = self.index(key)
+        value = self._view[index]
+        return None if value is None else self._codec.value_bytes(self._raw(index, value))
+
     def own_key(self, key: K) -> tuple[bytes, K]:
         """Return the bytes of a key, and the key itself, copied if it is mutable."""
         # By way of its bytes: the user may change a mutable key later.

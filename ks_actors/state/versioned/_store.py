@@ -202,6 +202,14 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         entry = self.entry_at(index, track[-1])
         return None if entry[0] is TOMBSTONE else entry
 
+    def value_bytes(self, key: K) -> bytes | None:
+        """Return the bytes of the latest value of a key as they were written. For operators."""
+        if self.latest(key) is None:
+            return None
+        index = self._versions.index(key)
+        handle = (index, self._tracks[index][-1])
+        return self._codec.value_bytes(self._raw(handle, self._view[handle]))
+
     def as_of(self, key: K, time: int) -> tuple[Entry, int | None] | None:
         """Return the version of a key that was valid at `time` (ms), and the end of its validity.
 

@@ -45,6 +45,10 @@ class DictStore(Copies):
             raise TypeError(f"cannot serialize {key!r}")
         return deepcopy(self.entries.get(key))
 
+    def value_bytes(self, key: Any) -> bytes | None:
+        value, _ = self.get_entry(key) or (None, 0)
+        return None if value is None else str(value).encode()
+
     def put_entry(self, key: Any, entry: Entry | None) -> None:
         if entry is None:
             self.entries.pop(key, None)

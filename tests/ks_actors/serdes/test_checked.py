@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -100,3 +101,17 @@ def test_a_store_refuses_a_value_that_its_serde_gives_no_bytes_for(how: str) -> 
         store.put("a", "good")
         with pytest.raises(SerializationError, match="store store: the serde cannot write the value of key 'b'"):
             store.put("b", "bad")
+
+
+@pytest.mark.parametrize("how", ["class", "functions"])
+def test_a_serializer_that_writes_a_key_in_two_ways_is_told_of(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning names the serde and the topic; values are not looked at, nor is a serde that writes a key in one way told of."""
+    drawn = count()
+    serde = made(how, lambda text: f"{next(drawn)}{text}".encode())
+    write = checked_serializer(serde, "orders", is_key=True)
+    for _ in range(3):
+        write("key")
+    assert [repr(serde) in record.getMessage() and "keys of orders" in record.getMessage() for record in caplog.records] == [True]
+    checked_serializer(serde, "orders")("value")
+    checked_serializer(made(how, str.encode), "orders", is_key=True)("key")
+    assert len(caplog.records) == 1
