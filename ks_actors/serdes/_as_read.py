@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias, get_origin
 
 from msgspec import inspect
 
+from ks_actors.serdes._complete import in_dict, is_like, omitted_defaults
+
 AsRead: TypeAlias = Callable[[Any], bool]
 """Return True when an object can be written and is read back as an equal object of the same types.
 
@@ -98,6 +100,7 @@ NAMES: Final[dict[str, Any]] = {
     "date": dt.date,
     "datetime_": dt.datetime,
     "utc": dt.UTC,
+    "is_like": is_like,
     "decimal_": decimal.Decimal,
 }
 
@@ -108,12 +111,14 @@ class Conditions:
     A condition is one expression: a call for each part of an object would take as long as writing
     it. It refers to names in `names`. An object that meets it is read back unchanged; with `equal`
     it is enough that it is read back equal. With `free` there may be anything in parts of type Any.
+    With `omitted` Structs leave out the defaults that `omit_defaults` means.
     """
 
-    def __init__(self, *, equal: bool = False, free: bool = False) -> None:
+    def __init__(self, *, equal: bool = False, free: bool = False, omitted: bool = False) -> None:
         self.names: dict[str, Any] = dict(NAMES)
         self._equal: bool = equal
         self._free: bool = free
+        self._omitted: bool = omitted
 
     def of(self, type_: Any, place: str) -> str | None:
         """Return the condition for the object at a place, None where there is no quick one."""
@@ -189,13 +194,26 @@ class Conditions:
                     self._condition(field.type, f"{place}.{field.name}", around)
                     for field in info.fields
                 ]
+                parts += self._alike(info, info.cls, place)
             case inspect.EnumType() if not issubclass(info.cls, enum.Flag):
                 parts = [f"type({place}) is {self._name(info.cls)}"]
         return parts
 
-    def _name(self, cls: type[Any]) -> str:
-        name = f"cls{len(self.names)}"
-        self.names[name] = cls
+    def _alike(self, info: inspect.Type, cls: Any, place: str) -> list[str | None]:
+        """Return the conditions for an object that is written like all that are equal to it."""
+        parts: list[str | None] = []
+        if names := in_dict(info):
+            if hasattr(cls, "__attrs_attrs__"):
+                parts = [f"[*{place}.__dict__] == {self._name(names)}"]
+            else:  # only a default can be missing
+                parts = [f"{each!r} in {place}.__dict__" for each in names if hasattr(cls, each)]
+        for name, default in omitted_defaults(info) if self._omitted else ():
+            parts.append(f"not is_like({place}.{name}, {self._name(default)})")
+        return parts
+
+    def _name(self, value: Any) -> str:
+        name = f"name{len(self.names)}"
+        self.names[name] = value
         return name
 
 

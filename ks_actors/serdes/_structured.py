@@ -30,9 +30,10 @@ def json(type_: Any = Any, /) -> Serde[Any]:
     of another type, or a NaN, which JSON does not have. Parts of type Any are not looked at.
 
     The bytes of a key are its identity. Keys are written with the members of objects in order, and
-    numbers as the type has them: an int in the place of a float is written as that float. Without a
-    type 1, 1.0 and True are three keys; so are equal times of different zones, and equal Decimals
-    with different digits, with a type, too.
+    numbers as the type has them: an int in the place of a float is written as that float. Defaults
+    are written, also those that the data had left out, except by a Struct with `omit_defaults`.
+    Without a type 1, 1.0 and True are three keys. With a type, too, 0.0 and -0.0 are two; so are
+    equal times of different zones, and equal Decimals with different digits.
 
     Values of a type that has sets are written with the items of sets, and of dicts, in order: equal
     values get the same bytes in each process.

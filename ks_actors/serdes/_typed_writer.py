@@ -13,6 +13,7 @@ from msgspec import inspect
 from ks_actors._errors import SerializationError
 from ks_actors.serdes._as_read import Conditions
 from ks_actors.serdes._columns import for_column, has_column
+from ks_actors.serdes._complete import completion
 from ks_actors.serdes._known import parts_of
 
 Encode: TypeAlias = Callable[[Any], bytes]
@@ -40,11 +41,15 @@ def key_writer(type_: Any, name: str, encode: Encode, decode: Decode) -> Encode:
     get the same bytes: an int in the place of a float is written as that float.
     """
     checked = _reading_back(type_, name, encode, decode)
+    complete = completion(type_, omitted=True)
 
     def as_typed(key: Any) -> bytes:
-        return encode(decode(checked(key)))
+        back = decode(checked(key))
+        if complete is not None:
+            complete(back)
+        return encode(back)
 
-    return _with_quick_check(type_, encode, as_typed, Conditions())
+    return _with_quick_check(type_, encode, as_typed, Conditions(omitted=True))
 
 
 def _with_quick_check(type_: Any, encode: Encode, slow: Encode, conditions: Conditions) -> Encode:
@@ -70,13 +75,17 @@ def _with_quick_check(type_: Any, encode: Encode, slow: Encode, conditions: Cond
 def _reading_back(type_: Any, name: str, encode: Encode, decode: Decode) -> Encode:
     """Return a serializer that reads its own bytes, and compares."""
     reads_as = _comparison(type_)
+    complete = completion(type_)
 
     def checked(value: Any) -> bytes:
         try:
             data = encode(value)
             back = decode(data)
             if back == value or reads_as(value, back):
-                return data
+                if complete is None:
+                    return data
+                complete(back)
+                return encode(back)
         except Exception as error:
             raise SerializationError(
                 f"{name} cannot write this {type(value).__name__} so that it can be read again: "
