@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._history import Superseded, with_history
 from ks_actors.processors.aggregates._previous_aggregates import row_keeper, watched
-from ks_actors.processors.api import Bound, pair
+from ks_actors.processors.api import Bound, for_old, pair, withdrawn
 from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
@@ -46,12 +46,20 @@ class TableSelect(Inline):
             group, grouped = pair(selector, made)
             return None if group is None or grouped is None else (group, grouped)
 
+        select_old = for_old(context, select)
+
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
             _demand_key(context, key)
             if versioned and type(change) is Superseded:
                 return
-            new = select(key, change[0])
-            old = select(key, change[1])
+            try:
+                new = select(key, change[0])
+            except Exception:
+                back = withdrawn(context, change)
+                if back is not None and (old := select_old(key, back[1])) is not None:
+                    forward(old[0], (None, old[1]), timestamp, headers)
+                raise
+            old = select_old(key, change[1])
             # Both values are in one group: let one change carry both.
             if new is not None and old is not None and old[0] == new[0]:
                 forward(old[0], (new[1], old[1]), timestamp, headers)

@@ -45,6 +45,7 @@ from ks_actors.processors.api._context_checks import (
     checked_punctuator,
 )
 from ks_actors.processors.api._idle import IdleNode
+from ks_actors.processors.api._old_values import for_old, withdrawn
 from ks_actors.processors.api._operator import (
     AsyncBound,
     AsyncOperator,
@@ -165,6 +166,7 @@ __all__ = [
     "check_whole",
     "checked",
     "checked_punctuator",
+    "for_old",
     "forward_closed",
     "idle_mark",
     "is_async",
@@ -182,5 +184,6 @@ __all__ = [
     "too_early",
     "truth_of",
     "unreadable",
+    "withdrawn",
     "wrapped_node",
 ]

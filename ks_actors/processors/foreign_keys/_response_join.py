@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import Bound, for_old
 from ks_actors.processors.foreign_keys._open_deletes import (
     IF_STALE,
     OpenDeletes,
@@ -109,6 +109,7 @@ class ResponseJoin(Inline):
         current = self._current(context, get)
         join = self._join()
         extract = with_key(self.extractor, keyed=self.keyed)
+        extract_old = for_old(context, extract)
         deletes = OpenDeletes.of(context, self.topic, self.key)
 
         def resolve(key: Any, response: SubscriptionResponse, marked: bool) -> Any:
@@ -119,7 +120,7 @@ class ResponseJoin(Inline):
                 if right is not None:
                     return join(key, left, right)
                 return _NEEDLESS if marked and not may_be_stale else None
-            if right is None and (left is None or extract(key, left) is None):
+            if right is None and (left is None or extract_old(key, left) is None):
                 return _NEEDLESS if not deletes.resolve(key) and marked else None
             if marked:
                 return _NEEDLESS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 from ks_actors.processors.aggregates import Superseded
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import Bound, for_old, withdrawn
 from ks_actors.processors.foreign_keys._open_deletes import OpenDeletes
 from ks_actors.processors.foreign_keys._subscription_wrapper import Instruction, Subscription
 from ks_actors.processors.stateless import Inline, failed, spread
@@ -70,7 +70,14 @@ class SubscriptionSend(Inline):
             if versioned and type(change) is Superseded:
                 context.dropped()
                 return
-            for foreign_key, subscription in tell(key, change):
+            try:
+                messages = tell(key, change)
+            except Exception:
+                back = withdrawn(context, change)
+                for foreign_key, subscription in () if back is None else tell(key, back):
+                    forward(foreign_key, subscription, timestamp, headers)
+                raise
+            for foreign_key, subscription in messages:
                 forward(foreign_key, subscription, timestamp, headers)
 
         return Bound(process, self._batch_form(context, tell))
@@ -92,6 +99,8 @@ class SubscriptionSend(Inline):
                         messages = tell(key, change)
                     except BaseException as error:  # noqa: BLE001 - the handler decides
                         failed(context, batch, len(counts), error)
+                        back = withdrawn(context, change)
+                        messages = () if back is None else tell(key, back)
                 for foreign_key, subscription in messages:
                     foreign_keys.append(foreign_key)
                     subscriptions.append(subscription)
@@ -103,12 +112,13 @@ class SubscriptionSend(Inline):
 
     def _inner(self, context: NodeContext) -> Tell:
         extract, changed, value_hash = self._functions(context)
+        extract_old = for_old(context, extract)
         partition = context.task_id.partition
         deletes = OpenDeletes.of(context, self.topic, self.primary_key)
 
         def tell(key: Any, change: tuple[Any, Any]) -> Sequence[Message]:
             new, old = change
-            left = None if old is None else extract(key, old)
+            left = None if old is None else extract_old(key, old)
             if new is None:
                 if left is None:
                     return ()
@@ -136,13 +146,14 @@ class SubscriptionSend(Inline):
 
     def _left(self, context: NodeContext) -> Tell:
         extract, changed, value_hash = self._functions(context)
+        extract_old = for_old(context, extract)
         partition = context.task_id.partition
 
         def tell(key: Any, change: tuple[Any, Any]) -> Sequence[Message]:
             new, old = change
             if new is None and old is None:
                 return ()
-            left = None if old is None else extract(key, old)
+            left = None if old is None else extract_old(key, old)
             joined = None if new is None else extract(key, new)
             found = None if new is None else value_hash(new)
             message = (joined, Subscription(found, _TELL_ALWAYS, key, partition))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates import Superseded, with_history
-from ks_actors.processors.api import Bound
+from ks_actors.processors.api import Bound, for_old, withdrawn
 from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class TableJoinSide(Inline):
         # A row may be matched before its cache sends it, and deleted before that: then its delete
         # comes without an old value, and its result is there all the same.
         at_once = self.shared or context.caching
+        join_old = for_old(context, joiner)
         retracts = at_once and not context.kafka_streams_faults
 
         def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
@@ -78,10 +79,20 @@ class TableJoinSide(Inline):
                 timestamp = max(timestamp, seen)
             lone = this_optional and other_value is not None
             joined = joined_old = None
-            if new is not None or lone:
-                joined = joiner(key, new, other_value) if keyed else joiner(new, other_value)
+            try:
+                if new is not None or lone:
+                    joined = joiner(key, new, other_value) if keyed else joiner(new, other_value)
+            except Exception:
+                if withdrawn(context, change) is not None:
+                    before = (
+                        join_old(key, old, other_value) if keyed else join_old(old, other_value)
+                    )
+                    forward(key, (None, before if send_old else None), timestamp, headers)
+                raise
             if send_old and (old is not None or lone):
-                joined_old = joiner(key, old, other_value) if keyed else joiner(old, other_value)
+                joined_old = (
+                    join_old(key, old, other_value) if keyed else join_old(old, other_value)
+                )
             forward(key, (joined, joined_old), timestamp, headers)
 
         return Bound(process, close=close)

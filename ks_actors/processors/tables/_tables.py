@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates import Superseded, cached_rows, with_history
-from ks_actors.processors.api import Bound, truth_of
+from ks_actors.processors.api import Bound, for_old, truth_of, withdrawn
 from ks_actors.processors.stateless import Inline, failed, forward_rest
 from ks_actors.records import Batch
 
@@ -156,14 +156,19 @@ class TableFilter(Inline):
         """Make the functions of one task."""
         history = with_history(context, self.store)
         store, cache = _stored(history or context, self.store, send_old=self.send_old)
-        compute = self._compute(store, send_old=self.send_old or cache is not None)
+        compute = self._compute(context, store, send_old=self.send_old or cache is not None)
         if history is not None:
-            return Bound(_change_form(compute, history.forward))
+            return Bound(_change_form(compute, history.forward, None))
         return _bound(
-            context, _marked(compute) if self.versioned and store is None else compute, cache
+            context,
+            _marked(compute) if self.versioned and store is None else compute,
+            cache,
+            None if store is not None else context,
         )
 
-    def _compute(self, store: KeyValueForOperators | None, *, send_old: bool) -> _Compute:
+    def _compute(
+        self, context: NodeContext, store: KeyValueForOperators | None, *, send_old: bool
+    ) -> _Compute:
         predicate = self.predicate
         negated = self.negated
         versioned = self.versioned
@@ -176,11 +181,13 @@ class TableFilter(Inline):
                 holds = truth_of(predicate, holds, awaited=False)
             return value if holds is not negated else None
 
+        passed_old = for_old(context, passed)
+
         def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any] | None:
             new = passed(key, change[0])
             old = None
             if send_old:
-                old = passed(key, change[1]) if store is None else _value(store.get_entry(key))
+                old = passed_old(key, change[1]) if store is None else _value(store.get_entry(key))
                 if old is None and new is None and not versioned:
                     return None
             if store is not None:
@@ -208,14 +215,19 @@ class TableMapValues(Inline):
         """Make the functions of one task."""
         history = with_history(context, self.store)
         store, cache = _stored(history or context, self.store, send_old=self.send_old)
-        compute = self._compute(store, send_old=self.send_old or cache is not None)
+        compute = self._compute(context, store, send_old=self.send_old or cache is not None)
         if history is not None:
-            return Bound(_change_form(compute, history.forward))
+            return Bound(_change_form(compute, history.forward, None))
         return _bound(
-            context, _marked(compute) if self.versioned and store is None else compute, cache
+            context,
+            _marked(compute) if self.versioned and store is None else compute,
+            cache,
+            None if store is not None else context,
         )
 
-    def _compute(self, store: KeyValueForOperators | None, *, send_old: bool) -> _Compute:
+    def _compute(
+        self, context: NodeContext, store: KeyValueForOperators | None, *, send_old: bool
+    ) -> _Compute:
         mapper = self.mapper
         keyed = self.keyed
 
@@ -224,11 +236,13 @@ class TableMapValues(Inline):
                 return None
             return mapper(key, value) if keyed else mapper(value)
 
+        mapped_old = for_old(context, mapped)
+
         def compute(key: Any, change: tuple[Any, Any], timestamp: int) -> tuple[Any, Any]:
             new = mapped(key, change[0])
             old = None
             if send_old:
-                old = mapped(key, change[1]) if store is None else _value(store.get_entry(key))
+                old = mapped_old(key, change[1]) if store is None else _value(store.get_entry(key))
             if store is not None:
                 store.put_entry(key, None if new is None else (new, timestamp))
             return new, old
@@ -302,20 +316,39 @@ def _stored(
     )
 
 
-def _bound(context: NodeContext, compute: _Compute, cache: Cache | None) -> Bound:
-    if cache is None:
-        return Bound(
-            _change_form(compute, context.forward),
-            _change_batch_form(context, compute, context.forward_batch),
-        )
+def _bound(
+    context: NodeContext, compute: _Compute, cache: Cache | None, unstored: NodeContext | None
+) -> Bound:
+    """Return both forms; `unstored` is the context of an operator without a store."""
+    forward, forward_batch = (
+        (context.forward, context.forward_batch)
+        if cache is None
+        else (cache.hold, cache.hold_batch)
+    )
     return Bound(
-        _change_form(compute, cache.hold), _change_batch_form(context, compute, cache.hold_batch)
+        _change_form(compute, forward, unstored),
+        _change_batch_form(context, compute, forward_batch, unstored),
     )
 
 
-def _change_form(compute: _Compute, forward: Process) -> Process:
+def _taken_back(
+    unstored: NodeContext | None, compute: _Compute, key: Any, change: tuple[Any, Any], time: int
+) -> tuple[Any, Any] | None:
+    """Return the delete of the result of the old value, where the new one has failed."""
+    # A store has the result before, and gives it as the old one to the next change.
+    back = None if unstored is None else withdrawn(unstored, change)
+    computed = None if back is None else compute(key, back, time)
+    return None if computed is None or computed[1] is None else computed
+
+
+def _change_form(compute: _Compute, forward: Process, unstored: NodeContext | None) -> Process:
     def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-        computed = compute(key, change, timestamp)
+        try:
+            computed = compute(key, change, timestamp)
+        except Exception:
+            if back := _taken_back(unstored, compute, key, change, timestamp):
+                forward(key, back, timestamp, headers)
+            raise
         if computed is not None:
             forward(key, computed, timestamp, headers)
 
@@ -323,7 +356,10 @@ def _change_form(compute: _Compute, forward: Process) -> Process:
 
 
 def _change_batch_form(
-    context: NodeContext, compute: _Compute, forward_batch: ProcessBatch
+    context: NodeContext,
+    compute: _Compute,
+    forward_batch: ProcessBatch,
+    unstored: NodeContext | None,
 ) -> ProcessBatch:
     def process_batch(batch: Batch) -> None:
         left_out: list[int] = []
@@ -334,8 +370,7 @@ def _change_batch_form(
             except BaseException as error:  # noqa: BLE001 - the handler decides
                 index = len(changes) + len(left_out)
                 failed(context, batch, index, error)
-                left_out.append(index)
-                continue
+                computed = _taken_back(unstored, compute, key, change, timestamp)
             if computed is None:
                 left_out.append(len(changes) + len(left_out))
             else:

@@ -14,6 +14,7 @@ from ks_actors.processors.api import (
     Context,
     check_schedule,
     checked_punctuator,
+    for_old,
     too_early,
 )
 from ks_actors.processors.tables._views import derived
@@ -99,7 +100,7 @@ class TableTransformValues:
                     old = None if entry is None else entry[0]
                 store.put_entry(key, None if new is None else (new, timestamp))
             elif send_old:
-                old = transform(key, change[1])
+                old = for_old(context, transform)(key, change[1])
             forward(
                 key,
                 Superseded((new, old))

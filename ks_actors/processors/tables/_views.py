@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, final
 
-from ks_actors.processors.api import truth_of
+from ks_actors.processors.api import for_old, truth_of
 
 if TYPE_CHECKING:
     from ks_actors.processors.api import (
@@ -205,7 +205,7 @@ class FilterView:
                 holds = truth_of(predicate, holds, awaited=False)
             return entry if holds is not negated else None
 
-        return derived(passed, below, below_as_of, close)
+        return derived(for_old(context, passed), below, below_as_of, close)
 
 
 def stored_in(view: View) -> str | None:
@@ -247,7 +247,7 @@ class MapView:
             mapped = mapper(key, value) if keyed else mapper(value)
             return None if mapped is None else (mapped, timestamp)
 
-        return derived(mapped_entry, below, below_as_of, close)
+        return derived(for_old(context, mapped_entry), below, below_as_of, close)
 
 
 @final
@@ -280,7 +280,7 @@ class JoinView:
         # Without the past: the result of a join of tables is not versioned, even if both sides are.
         get_left, close_left, _ = self.left.bind(context)
         get_right, close_right, _ = self.right.bind(context)
-        joiner, keyed = self.joiner, self.keyed
+        joiner, keyed = for_old(context, self.joiner), self.keyed
         left_optional = self.left_optional
         right_optional = self.right_optional
 

@@ -1,0 +1,40 @@
+"""Old values of tables for which a function failed when they were new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ks_actors.processors.api._operator import NodeContext
+
+
+def for_old(context: NodeContext, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for values that are not new: it gives None for one that fails.
+
+    The handler was asked about that value when it was new, and it has contributed nothing. Kafka
+    Streams fails again, and leaves out the good value that follows.
+    """
+    if context.kafka_streams_faults:
+        return function
+
+    def of_old(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception:  # noqa: BLE001 - it was told when the value was new
+            return None
+
+    return of_old
+
+
+def withdrawn(context: NodeContext, change: tuple[Any, Any]) -> tuple[None, Any] | None:
+    """Return the change that takes the old value back, for a change whose new value has failed.
+
+    The old value has contributed, and the next change will have the failed one as its old value.
+    Returns None where there is nothing to take back. Out-of-order changes, of a class of their own,
+    take nothing back.
+    """
+    if type(change) is not tuple or change[1] is None or context.kafka_streams_faults:
+        return None
+    return None, change[1]
