@@ -20,9 +20,8 @@ _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MS: Final = 86_400_000
 _STEP: Final = 2 * _DAY_MS
-_LEAP_YEAR: Final = 730 * _DAY_MS
-_REGULAR: Final = (datetime(2045, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
-"""A time at which zones have followed one rule for long: their tables end with 2037."""
+_REGULAR: Final = (datetime(2096, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
+"""The first day of a leap year in which zones follow one rule: their tables end with 2087."""
 _FAR: Final = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
 # The calendar and the rules of time zones repeat after 400 years, which are whole weeks.
 _CYCLE: Final = 146_097 * _DAY // _MS
@@ -89,7 +88,7 @@ class LocalCalendar:
         offsets = [
             datetime.fromtimestamp(instant // 1_000, self._zone).utcoffset() for instant in instants
         ]
-        looks = set(range(_LEAP_YEAR, _LEAP_YEAR + 367 * _DAY_MS, _DAY_MS))
+        looks = set(range(_REGULAR, _REGULAR + 367 * _DAY_MS, _DAY_MS))
         for instant, before, after in zip(instants, offsets, offsets[1:], strict=False):
             if before != after:
                 looks.update((instant, instant + _DAY_MS, instant + _STEP))

@@ -219,3 +219,15 @@ def test_a_window_is_asked_for_by_a_date() -> None:
     with pytest.raises(TopologyError, match="windows begin at the epoch"):
         days.window_of(date(1969, 12, 31))
     assert days.window_of(date(1970, 1, 1)) == (0, 23 * HOUR)
+
+
+@pytest.mark.parametrize("unit", ["quarter", "year"])
+@pytest.mark.parametrize("zone", ["America/Dawson_Creek", "America/Swift_Current", "Africa/Monrovia", "Africa/Casablanca", "Europe/Berlin"])
+def test_the_size_of_local_periods_is_that_of_the_longest_one(zone: str, unit: Literal["quarter", "year"]) -> None:
+    """No period of the zone since the epoch is longer, also where the clocks were changed in a leap year, and one is as long."""
+    of = CalendarWindows(unit, zone, 0, time(), 0)
+    longest = at = 0
+    while at < instant(2096, 1, 1, zone="UTC"):
+        (window,) = of.windows_for(at)
+        longest, at = max(longest, window.end - window.start), window.end
+    assert of.size_ms == longest
