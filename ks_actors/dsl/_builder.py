@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream, _table
 from ks_actors.dsl._options import Consumed, whole_topic
 from ks_actors.dsl.graph import GraphBuilder, StreamSource, optimize
@@ -195,8 +196,14 @@ class StreamsBuilder:
 
         Without a config it is not optimized. You can call it again after further operations; the
         new topology has them too. With a config, stores and internal topics with generated names
-        are a warning, or an error by `ensure_explicit_internal_resource_naming` (KIP-1111).
+        are a warning, or an error by `ensure_explicit_internal_resource_naming` (KIP-1111). Raises
+        TopologyError for anything else than a config.
         """
+        if config is not None and not hasattr(config, "topology_optimization"):
+            raise TopologyError(
+                f"argument 'config' of build is {config!r}: give a StreamsConfig, with its "
+                "topology_optimization"
+            )
         topology = self._graph.build(
             frozenset() if config is None else wanted_by(config.topology_optimization), optimize
         )

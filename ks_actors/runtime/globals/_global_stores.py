@@ -15,7 +15,7 @@ from ks_actors.task.calls import needs_thread
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ks_actors.log import IsolationLevel, Log
@@ -116,8 +116,8 @@ class GlobalStores:
             # position of its own topic.
             if at and at.keys().isdisjoint(partitions):
                 found[store] = (
-                    "it was filled from another topic than "
-                    f"{partitions[0].topic if partitions else 'any that exists'}"
+                    f"it was filled from {_former(at, self.topics) or 'another topic'}, and not "
+                    f"from {partitions[0].topic if partitions else 'any that exists'}"
                 )
             for partition in partitions:
                 begin, end = self.begins[partition], self.ends[partition]
@@ -170,3 +170,9 @@ class GlobalStores:
         }
         self.stores.open()
         self.stores.close(clean=False)
+
+
+def _former(at: Iterable[tuple[str, int]], topics: Mapping[str, Sequence[TopicPartition]]) -> str:
+    """Return the topics of positions that no store reads any more."""
+    now = {each.topic for partitions in topics.values() for each in partitions}
+    return ", ".join(sorted({topic for topic, _ in at} - now))

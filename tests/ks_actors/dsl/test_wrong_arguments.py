@@ -566,3 +566,10 @@ def test_keys_without_a_serde_take_the_default_of_keys() -> None:
         driver.create_input_topic("right", LONG, STRING).pipe_input(3, "!")
         driver.create_input_topic("left", LONG, STRING).pipe_input(7, "abc")
         assert driver.create_output_topic("out", LONG, STRING).read_key_values_to_list() == [(7, "abc!")]
+
+
+def test_a_build_takes_a_config_alone() -> None:
+    """The word of the setting is refused, with the remedy."""
+    build: Any = StreamsBuilder().build
+    with pytest.raises(TopologyError, match="argument 'config' of build is 'all': give a StreamsConfig"):
+        build("all")

@@ -265,7 +265,7 @@ async def test_a_global_table_of_another_topic_begins_anew_alone(harness: AppHar
     assert await counted(harness) == "x:None:kept"
     (line,) = given_up(caplog)
     assert "store names of task" in line
-    assert "it was filled from another topic than new" in line
+    assert "it was filled from old, and not from new" in line
 
 
 @in_app(joined("old"), topics={**TOPICS, "old": 1, "kept": 1})
