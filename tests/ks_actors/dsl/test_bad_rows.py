@@ -140,7 +140,7 @@ def compare(shape: str, seed: int) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(examples(5)))
 def test_only_bad_rows_are_left_out(shape: str, seed: int) -> None:
-    """Whatever the function fails for: the result has all rows that it does not fail for, as they are last, and no former ones of others."""
+    """The result has all rows that it does not fail for, as they are last, and no former ones of others."""
     compare(shape, seed)
 
 

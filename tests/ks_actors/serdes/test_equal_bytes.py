@@ -190,7 +190,7 @@ def without_some(plain: Any, random: Random) -> Any:
 
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_equal_keys_have_equal_bytes(seed: int) -> None:
-    """Whatever made them: the program, or data that leave defaults out, or have their members in another order."""
+    """They may come from the program, or from data that leave defaults out, or have their members in another order."""
     random = Random(seed)
     kind = kind_of(random)
     while kind in SCALARS:
