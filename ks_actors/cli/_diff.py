@@ -8,7 +8,7 @@ import click
 
 from ks_actors.cli._application import settings_options
 from ks_actors.cli._output import show
-from ks_actors.cli._target import topology_of
+from ks_actors.cli._target import configured_topology_of
 from ks_actors.topology import Effect, compare
 
 if TYPE_CHECKING:
@@ -34,8 +34,11 @@ def diff(
     directories. Asks no broker: sizes of topics are left to `ks-actors topics plan`. Exit codes: 0
     nothing is lost, 3 state or records are lost or left behind, or NEW would not start.
     """
-    before, after = (topology_of(each, conf, file) for each in (old, new))
-    changes = compare(before, after)
+    (before, was), (after, now) = (configured_topology_of(each, conf, file) for each in (old, new))
+    old_serdes, new_serdes = (
+        (config.default_key_serde, config.default_value_serde) for config in (was(), now())
+    )
+    changes = compare(before, after, old_serdes=old_serdes, new_serdes=new_serdes)
     rows = [
         {
             "kind": each.kind,

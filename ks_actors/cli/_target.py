@@ -100,6 +100,16 @@ def topology_of(target: str, conf: Iterable[str], file: Path | None) -> Topology
 
     Raises click.UsageError.
     """
+    return configured_topology_of(target, conf, file)[0]
+
+
+def configured_topology_of(
+    target: str, conf: Iterable[str], file: Path | None
+) -> tuple[Topology, Callable[[], StreamsConfig]]:
+    """Return the topology at `target`, and its config: that of its App, or else of the settings.
+
+    Raises click.UsageError.
+    """
     given = settings(conf)
 
     def config() -> StreamsConfig:
@@ -111,7 +121,9 @@ def topology_of(target: str, conf: Iterable[str], file: Path | None) -> Topology
             return _config({**given, "application_id": PLACEHOLDER}, file)
 
     found, _ = _found(target, config)
-    return found._topology if isinstance(found, App) else found
+    if isinstance(found, App):
+        return found._topology, lambda: found.config
+    return found, config
 
 
 def _found(target: str, config: Callable[[], StreamsConfig]) -> tuple[App | Topology, bool]:

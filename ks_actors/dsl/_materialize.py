@@ -126,6 +126,7 @@ def window_store(
         window_size_ms=windows.size_ms,
         advance_ms=advance_ms,
         windows=custom,
+        rows_of=windows,
     )
     return Stored(stored, named)
 
@@ -157,7 +158,11 @@ def session_store(
     spare_ms = max(0, windows.need_ms - retention_ms)
     return Stored(
         msgspec.structs.replace(
-            spec, kind=StoreKind.SESSION, retention_ms=retention_ms, spare_ms=spare_ms
+            spec,
+            kind=StoreKind.SESSION,
+            retention_ms=retention_ms,
+            spare_ms=spare_ms,
+            rows_of=windows,
         ),
         named,
     )

@@ -377,6 +377,7 @@ def source_table(
     spec, named = key_value_store(
         graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
     )
+    spec = msgspec.structs.replace(spec, rows_of=topic)
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)
     logic = SourceLogic(spec, stored=named or history_ms(spec) is not None)
@@ -425,7 +426,7 @@ def global_table(
         graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
     )
     # No node is downstream, so the cache is useless.
-    spec = msgspec.structs.replace(spec, caching=False)
+    spec = msgspec.structs.replace(spec, caching=False, rows_of=topic)
     source = graph.suffixed_or(consumed.name, "-source", _STREAM_SOURCE)
     name = graph.name_or(consumed.name, _SOURCE)
 

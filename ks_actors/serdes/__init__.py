@@ -12,6 +12,7 @@ from ks_actors.serdes._checked import checked_serializer as checked_serializer
 from ks_actors.serdes._checked import tell_of_varying as tell_of_varying
 from ks_actors.serdes._columns import for_column as for_column
 from ks_actors.serdes._columns import has_form as has_form
+from ks_actors.serdes._compatible import reads as reads
 from ks_actors.serdes._defaults import is_complete as is_complete
 from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._defaults import wraps_key as wraps_key

@@ -82,7 +82,7 @@ class FunctionSerde(Serde[T]):
 
     `serialize_key` is the function for keys, where equal keys need more care to get equal bytes.
     `reads_back` tells that a written value may be unreadable, so stores read it at the put. `given`
-    tells that the functions are a user's.
+    tells that the functions are a user's. `form` is the format, and the type that is read.
     """
 
     def __init__(
@@ -97,12 +97,14 @@ class FunctionSerde(Serde[T]):
         as_read: AsRead | None = None,
         reads_back: bool = True,
         given: bool = False,
+        form: tuple[str, Any] | None = None,
     ) -> None:
         self.faithful: bool = faithful
         self.reads_back: bool = reads_back
         self.immutable: bool = immutable
         self.as_read: AsRead | None = as_read
         self.given: bool = given
+        self.form: tuple[str, Any] | None = form
         self._serialize: Callable[[T], bytes] = serialize
         self._serialize_key: Callable[[T], bytes] = serialize_key or serialize
         self._deserialize: Callable[[bytes], T] = deserialize

@@ -41,7 +41,7 @@ def json(type_: Any = Any, /) -> Serde[Any]:
     _check(type_, "json")
     return _typed(
         type_,
-        f"json({_name(type_)})",
+        "json",
         msgspec.json.Encoder(order=_order(type_)).encode,
         msgspec.json.Encoder(order="deterministic").encode,
         msgspec.json.Decoder(type_).decode,
@@ -58,7 +58,7 @@ def msgpack(type_: Any = Any, /) -> Serde[Any]:
     _check(type_, "msgpack")
     return _typed(
         type_,
-        f"msgpack({_name(type_)})",
+        "msgpack",
         msgspec.msgpack.Encoder(order=_order(type_)).encode,
         msgspec.msgpack.Encoder(order="deterministic").encode,
         msgspec.msgpack.Decoder(type_).decode,
@@ -67,8 +67,9 @@ def msgpack(type_: Any = Any, /) -> Serde[Any]:
 
 
 def _typed(
-    type_: Any, name: str, encode: Encode, encode_key: Encode, decode: Decode, *, free: bool
+    type_: Any, format_: str, encode: Encode, encode_key: Encode, decode: Decode, *, free: bool
 ) -> Serde[Any]:
+    name = f"{format_}({_name(type_)})"
     immutable = is_immutable(type_)
     typed = type_ is not Any
     return FunctionSerde(
@@ -80,6 +81,7 @@ def _typed(
         name=name,
         as_read=of_type(type_) if immutable else None,
         reads_back=not (typed or free),  # a typed one has read its own bytes
+        form=(format_, type_),
     )
 
 

@@ -31,7 +31,6 @@ from ks_actors.state.export import (
     has_rows,
     log_batch,
     prepare_rows,
-    segment_ms_of,
 )
 from ks_actors.state.key_value import (
     KeyValueReader,
@@ -103,7 +102,6 @@ __all__ = [
     "prepare_rows",
     "read_checkpoint",
     "reader_of",
-    "segment_ms_of",
     "stored_offsets",
     "without_copy",
     "write_checkpoint",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from ks_actors.topology._nodes import SinkNode
+from ks_actors.serdes import reads, with_default, wraps_key
+from ks_actors.topology._nodes import SinkNode, SourceNode
 from ks_actors.topology._store_engine import type_words
 from ks_actors.topology._stores import HEADED, StorePlace, bare_kind
 
@@ -28,6 +29,8 @@ class Effect(Enum):
     """The state goes on; its tasks have other ids, so it is restored from the changelog."""
     BEGINS = "begins"
     """It is new: a store is empty, a topic is created, an input begins by auto_offset_reset."""
+    REFILLED = "refilled"
+    """The store has the rows of another topic, and no longer those that it had."""
     LEFT = "left behind"
     """Nothing uses it any more. It stays in the log until a reset, or a hand, deletes it."""
     MIXED = "mixed"
@@ -52,16 +55,40 @@ class Change(msgspec.Struct, frozen=True):
         return self.effect in {Effect.KEPT, Effect.RESTORED, Effect.BEGINS}
 
 
-def compare(old: Topology, new: Topology) -> tuple[Change, ...]:
+class _Defaults(NamedTuple):
+    """The serdes (of keys, of values) of the old and the new app for those that are not given."""
+
+    old: tuple[Any, Any]
+    new: tuple[Any, Any]
+
+    def read(self, before: Any, after: Any, *, is_key: bool = False) -> bool:
+        """Tell whether one serde reads what another one, before it, has written."""
+        old, new = (
+            with_default(serde, given[0 if is_key or wraps_key(serde) else 1])
+            for serde, given in ((before, self.old), (after, self.new))
+        )
+        return reads(new, old, is_key=is_key)
+
+
+def compare(
+    old: Topology,
+    new: Topology,
+    *,
+    old_serdes: tuple[Any, Any] = (None, None),
+    new_serdes: tuple[Any, Any] = (None, None),
+) -> tuple[Change, ...]:
     """Return what becomes of stores and topics when `new` replaces a running `old`.
 
     Both run with the same application id, log and state directories. Stores come first, then
-    repartition topics, sources and sinks, each by name. Numbers of partitions are not known here:
-    a source of another size may change those of internal topics, which a start refuses.
+    repartition topics, sources and sinks, each by name. The default serdes of keys and values
+    stand for those that a topology does not give; unknown ones (None) count as unchanged. Functions
+    are not looked into, nor are serdes of a user. Numbers of partitions are not known here: a
+    source of another size may change those of internal topics, which a start refuses.
     """
+    defaults = _Defaults(old_serdes, new_serdes)
     return (
-        *_stores(old, new),
-        *_repartitions(old, new),
+        *_stores(old, new, defaults),
+        *_repartitions(old, new, defaults),
         *_sources(old, new),
         *_sinks(old, new),
     )
@@ -71,7 +98,7 @@ def _owners(topology: Topology) -> dict[str, Subtopology]:
     return {store: each for each in topology.subtopologies() for store in each.stores}
 
 
-def _stores(old: Topology, new: Topology) -> Iterator[Change]:
+def _stores(old: Topology, new: Topology, defaults: _Defaults) -> Iterator[Change]:
     before, after = _owners(old), _owners(new)
     for name in sorted({*before, *after}):
         if name not in after:
@@ -81,14 +108,29 @@ def _stores(old: Topology, new: Topology) -> Iterator[Change]:
                 "store", name, Effect.BEGINS, "there is no state of this name: it is empty"
             )
         else:
-            yield _changed(before[name], after[name], name)
+            yield _changed(before[name], after[name], name, defaults)
     for name in sorted({*old.global_stores, *new.global_stores}):
         if name not in new.global_stores:
             yield Change("store", name, Effect.LEFT, "the global store is not used any more")
         elif name not in old.global_stores:
             yield Change("store", name, Effect.BEGINS, "the global store is filled from its topic")
         else:
-            yield Change("store", name, Effect.KEPT, "the global store goes on with its topic")
+            yield _global(old, new, name, defaults)
+
+
+def _global(old: Topology, new: Topology, name: str, defaults: _Defaults) -> Change:
+    was, now = (
+        next(each.topic for each in topology.global_topics.values() if each.store == name)
+        for topology in (old, new)
+    )
+    before, after = old.global_stores[name], new.global_stores[name]
+    effect, reason = Effect.KEPT, "the global store goes on with its topic"
+    if was != now:
+        effect = Effect.REFILLED
+        reason = _by_rows(was, now)
+    elif (unread := _unread(before, after, defaults)) is not None:
+        effect, reason = Effect.MIXED, unread
+    return Change("store", name, effect, reason)
 
 
 def _gone(spec: StoreSpec) -> Change:
@@ -106,38 +148,108 @@ def _gone(spec: StoreSpec) -> Change:
     )
 
 
-def _changed(owner: Subtopology, heir: Subtopology, name: str) -> Change:
+def _changed(owner: Subtopology, heir: Subtopology, name: str, defaults: _Defaults) -> Change:
     before, after = owner.stores[name], heir.stores[name]
-    if (unlike := _unlike(before, after)) is not None:
-        return Change("store", name, Effect.REFUSED, unlike)
     if before.logging and after.logging:
-        return _logged(owner, heir, name)
-    return _only_on_disk(owner, heir, name)
+        if (unlike := _unlike(before, after)) is not None:
+            return Change("store", name, Effect.REFUSED, unlike)
+        found = _logged(owner, heir, name)
+    else:
+        found = _only_on_disk(owner, heir, name)
+    if found.harmless and (mixed := _mixed(before, after, defaults)) is not None:
+        return Change("store", name, Effect.MIXED, mixed)
+    return found
+
+
+def _mixed(before: StoreSpec, after: StoreSpec, defaults: _Defaults) -> str | None:
+    """Return the reason for another meaning of the old rows; None if there is none."""
+    if (unread := _unread(before, after, defaults)) is not None:
+        return unread
+    was, now = before.rows_of, after.rows_of
+    if isinstance(was, tuple) and isinstance(now, tuple):
+        roles = ("foreign keys", "left keys", "left values")
+        for role, one, other in zip(roles, was, now, strict=True):
+            if not defaults.read(one, other, is_key=role != roles[-1]):
+                return _by_serde(role, one, other)
+    elif was != now and _facts(was) != _facts(now):
+        return _by_rows(was, now)
+    elif was is None and (
+        before.window_size_ms != after.window_size_ms
+        or before.retain_duplicates != after.retain_duplicates
+    ):
+        return (
+            f"its windows were of {before.window_size_ms} ms, and are of {after.window_size_ms} ms"
+        )
+    return None
+
+
+def _unread(
+    before: StoreSpec | SourceNode, after: StoreSpec | SourceNode, defaults: _Defaults
+) -> str | None:
+    """Return the serde that does not read the old rows; None if both do."""
+    if not defaults.read(before.key, after.key, is_key=True):
+        return _by_serde("keys", before.key, after.key)
+    if not defaults.read(before.value, after.value):
+        return _by_serde("values", before.value, after.value)
+    return None
+
+
+def _by_serde(role: str, before: Any, after: Any) -> str:
+    was, now = ("the app's default" if each is None else repr(each) for each in (before, after))
+    if was == now:
+        return f"its {role} are written by {now}, whose type has changed"
+    return f"its {role} were written by {was}, and are read by {now}"
+
+
+def _facts(rows_of: Any) -> Any:
+    """Return the windows of rows as plain values, without the grace period."""
+    inner = getattr(rows_of, "windows", rows_of)
+    known: dict[str, Any] | None = getattr(inner, "__dict__", None)
+    if known is None:
+        return inner
+    named = {name: value for name, value in known.items() if not name.startswith("_")}
+    return type(inner).__qualname__, {**named, "grace_ms": None}
+
+
+def _by_rows(was: Any, now: Any) -> str:
+    return f"its rows were those of {_rows_of(was)}, and are those of {_rows_of(now)}"
+
+
+def _rows_of(rows_of: Any) -> str:
+    if rows_of is None:
+        return "an operation"
+    return f"topic {rows_of}" if isinstance(rows_of, str) else repr(rows_of)
 
 
 def _unlike(before: StoreSpec, after: StoreSpec) -> str | None:
-    """Return why the new store cannot take over the old one's rows; None if it can."""
+    """Return the reason against the changelog for the new store; None if there is none."""
     if bare_kind(before.kind.value) != bare_kind(after.kind.value):
-        return f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store"
-    if before.logging and after.logging and after.seen_ms > before.seen_ms:
+        return _kinds(before, after)
+    if after.seen_ms > before.seen_ms:
         return (
             f"it keeps rows for {after.seen_ms} ms, and kept them for {before.seen_ms} ms: raise "
             "retention.ms of its changelog before"
         )
-    if (
-        before.logging
-        and after.logging
-        and after.history_retention_ms > before.history_retention_ms
-    ):
+    if after.history_retention_ms > before.history_retention_ms:
         return (
             f"it keeps versions for {after.history_retention_ms} ms, and kept them for "
             f"{before.history_retention_ms} ms: raise min.compaction.lag.ms of its changelog before"
         )
-    if not (before.logging and after.logging) and _rewritten(before, after):
-        return (
-            f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store, and has no "
-            "changelog to be restored from"
-        )
+    return None
+
+
+def _kinds(before: StoreSpec, after: StoreSpec) -> str:
+    return f"it was a {_word(before.kind)} store, and is a {_word(after.kind)} store"
+
+
+def _misfit(before: StoreSpec, after: StoreSpec) -> str | None:
+    """Return the reason against rows on disk for the new store; None if there is none."""
+    if bare_kind(before.kind.value) != bare_kind(after.kind.value) or _rewritten(before, after):
+        return _kinds(before, after)
+    if before.segment_ms != after.segment_ms:
+        return f"it kept rows for {before.retention_ms} ms, and keeps them for {after.retention_ms}"
+    if before.retain_duplicates is not after.retain_duplicates:
+        return "it keeps duplicates in one version only"
     return None
 
 
@@ -149,20 +261,14 @@ def _rewritten(before: StoreSpec, after: StoreSpec) -> bool:
 def _logged(owner: Subtopology, heir: Subtopology, name: str) -> Change:
     before, after = owner.stores[name], heir.stores[name]
     effect, reason = Effect.RESTORED, ""
-    if before.source_topic is not None and after.source_topic is None:
+    if before.source_topic != after.source_topic and before.rows_of != after.rows_of:
+        effect = Effect.REFILLED
+        reason = _by_rows(before.rows_of, after.rows_of)
+    elif before.source_topic is not None and after.source_topic is None:
         effect = Effect.LOST
         reason = f"its changelog was topic {before.source_topic}; its own lacks the rows"
     elif before.source_topic != after.source_topic:
         reason = f"its changelog is topic {after.source_topic} now"
-    elif (
-        before.window_size_ms != after.window_size_ms
-        or before.windows != after.windows
-        or before.retain_duplicates != after.retain_duplicates
-    ):
-        effect = Effect.MIXED
-        reason = (
-            f"its windows were of {before.window_size_ms} ms, and are of {after.window_size_ms} ms"
-        )
     elif owner.id != heir.id:
         reason = f"its tasks were {owner.id}_… and are {heir.id}_…: the changelog has its rows"
     elif before.type != after.type:
@@ -188,6 +294,8 @@ def _only_on_disk(owner: Subtopology, heir: Subtopology, name: str) -> Change:
         reason = "it is, or was, in memory, and no changelog has its rows"
     elif before.type != after.type and StorePlace.ENGINE in (before.place, after.place):
         reason = "its rows are in another engine, and no changelog has them"
+    elif (misfit := _misfit(before, after)) is not None:
+        effect, reason = Effect.REFUSED, f"{misfit}, and has no changelog to be restored from"
     elif before.logging:
         effect, reason = Effect.KEPT, "it has no changelog any more: a lost disk loses its rows"
     else:
@@ -208,8 +316,9 @@ def _word(kind: StoreKind) -> str:
     return kind.value.replace("_", "-")
 
 
-def _repartitions(old: Topology, new: Topology) -> Iterator[Change]:
+def _repartitions(old: Topology, new: Topology, defaults: _Defaults) -> Iterator[Change]:
     before, after = old.internal_topics, new.internal_topics
+    readers = _readers(old), _readers(new)
     for name in sorted({*before, *after}):
         if name not in after:
             yield Change(
@@ -228,8 +337,27 @@ def _repartitions(old: Topology, new: Topology) -> Iterator[Change]:
                 f"its partitions were {_count(before[name].partitions)}, and are "
                 f"{_count(after[name].partitions)}: the topic exists with the old number",
             )
+        elif (unread := _unread_in(name, *readers, defaults)) is not None:
+            yield Change("repartition", name, Effect.MIXED, f"{unread}: records that are in it")
         else:
             yield Change("repartition", name, Effect.KEPT, "records in it are processed")
+
+
+def _readers(topology: Topology) -> dict[str, SourceNode]:
+    return {
+        topic: node
+        for node in topology.nodes.values()
+        if isinstance(node, SourceNode)
+        for topic in node.topics
+    }
+
+
+def _unread_in(
+    name: str, before: dict[str, SourceNode], after: dict[str, SourceNode], defaults: _Defaults
+) -> str | None:
+    if name not in before or name not in after:
+        return None
+    return _unread(before[name], after[name], defaults)
 
 
 def _count(partitions: int | None) -> str:

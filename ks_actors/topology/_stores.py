@@ -58,6 +58,9 @@ def bare_kind(kind: str) -> str:
     return kind.removeprefix("timestamped_").removesuffix("_with_headers")
 
 
+_SHORTEST_SEGMENT_MS: Final = 60_000
+
+
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One state store of a topology; every task of its subtopology has one such store.
 
@@ -72,6 +75,8 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     replacement. For `spare_ms` more the rows of a window or session store are still visible, where
     its operator takes records that belong to them. The windows of all keys start at the same
     times, about `advance_ms` apart; 0: anywhere. `windows` are custom ones, and tell their ends.
+    `rows_of` is the meaning of rows of the DSL: the windows that they belong to, the topic of a
+    table, or the serdes of a join by foreign keys (foreign key, left key, left value).
 
     The kind of a store `of_dsl` may become one that keeps headers, as `dsl_store_format` says.
 
@@ -94,6 +99,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     window_size_ms: int = 0
     advance_ms: int = 0
     windows: CustomWindows | None = None
+    rows_of: Any = None
     retain_duplicates: bool = False
     history_retention_ms: int = 0
     source_topic: str | None = None
@@ -113,6 +119,12 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     def in_memory(self) -> bool:
         """Whether the rows are in memory alone."""
         return self.place is StorePlace.MEMORY
+
+    @property
+    def segment_ms(self) -> int:
+        """The length (ms) of a segment of rows on disk; 0 if the rows have no times."""
+        timed = bare_kind(self.kind.value) in {"window", "session"}
+        return max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS) if timed else 0
 
     @property
     def seen_ms(self) -> int:

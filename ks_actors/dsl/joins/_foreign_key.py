@@ -154,6 +154,7 @@ class _Parts:
             kind=StoreKind.TIMESTAMPED_KEY_VALUE,
             key=BYTES,
             value=BYTES,
+            rows_of=(other.key, self.this.key, self.this.value),
         )
         received = self.graph.add_processor(
             self.named("-subscription-receive", _PROCESSOR),

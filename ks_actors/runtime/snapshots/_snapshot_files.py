@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ks_actors._errors import SnapshotFailed
 from ks_actors.snapshots import Shape, SourcePosition, fingerprint
-from ks_actors.state import CheckpointRows, has_rows, segment_ms_of
+from ks_actors.state import CheckpointRows, has_rows
 from ks_actors.topology import StoreKind, StorePlace
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def shape_of(spec: StoreSpec) -> Shape:
     retention_ms = (
         spec.history_retention_ms if spec.kind is StoreKind.VERSIONED else spec.retention_ms
     )
-    return Shape(spec.name, kind, retention_ms, segment_ms_of(spec), spec.retain_duplicates)
+    return Shape(spec.name, kind, retention_ms, spec.segment_ms, spec.retain_duplicates)
 
 
 def shapes_of(specs: Iterable[StoreSpec]) -> dict[str, Shape]:

@@ -14,7 +14,6 @@ from ks_actors.state.export._rows_on_disk import (
     StoreIngest,
     clear_drafts,
     has_rows,
-    segment_ms_of,
 )
 
 __all__ = [
@@ -29,5 +28,4 @@ __all__ = [
     "has_rows",
     "log_batch",
     "prepare_rows",
-    "segment_ms_of",
 ]

@@ -26,7 +26,7 @@ from ks_actors.state.disk import (
     unlogged_stores,
 )
 from ks_actors.state.disk import NAME as CHECKPOINT_FILE
-from ks_actors.state.timed import ENDS, FACTS, SEGMENT, SHORTEST_SEGMENT_MS, SUFFIX
+from ks_actors.state.timed import ENDS, FACTS, SEGMENT, SUFFIX
 from ks_actors.state.versioned import snapshot_key, stored_key
 from ks_actors.topology import HEADED, StoreKind, StorePlace
 
@@ -69,11 +69,6 @@ def has_rows(spec: StoreSpec) -> bool:
     leaves out those of the user's engines, which a backfill does not use.
     """
     return spec.logging and spec.place is not StorePlace.CUSTOM
-
-
-def segment_ms_of(spec: StoreSpec) -> int:
-    """Return the length of an on-disk segment of a store (ms); 0 if it has none."""
-    return max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS) if spec.kind in SUFFIXES else 0
 
 
 @final
@@ -181,7 +176,7 @@ class StoreIngest:
         values: list[Any] = batch.values
         suffix = SUFFIXES.get(spec.kind)
         if suffix is not None:
-            segment_ms = segment_ms_of(spec)
+            segment_ms = spec.segment_ms
             parts = [suffix.unpack_from(key, len(key) - suffix.size) for key in batch.keys]
             keys = [
                 prefix + SEGMENT.pack(start // segment_ms) + key
@@ -275,7 +270,7 @@ class Ingest:
     def store(self, spec: StoreSpec) -> StoreIngest:
         """Return the writer of a store's rows; end all writers before `finish`."""
         engine = self._opened()
-        facts = StoreFacts(0, spec.kind.value, segment_ms_of(spec), spec.retain_duplicates)
+        facts = StoreFacts(0, spec.kind.value, spec.segment_ms, spec.retain_duplicates)
         number = self._manifest.admit(spec.name, facts, self._task)
         return StoreIngest(spec, engine, self._tables, bytes((number,)), self._last)
 

@@ -28,7 +28,7 @@ from ks_actors.state.core import (
 )
 from ks_actors.state.join_window._packed_segment import START, AnySegment, PackedSegment
 from ks_actors.state.join_window._segment import Raw, Segment
-from ks_actors.state.timed import FACTS, SEGMENT, SEQUENCE_BITS, SHORTEST_SEGMENT_MS, SUFFIX
+from ks_actors.state.timed import FACTS, SEGMENT, SEQUENCE_BITS, SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ class JoinWindowRows:
         self.unwritten_bytes: int = 0
         self.row_weight: RowWeight = RowWeight()
         self.resident_records: int = NO_LIMIT
-        self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
+        self.segment_ms: int = spec.segment_ms
         self._codec: Codec = codec
         self._time: Callable[[], int] = record_time
         self._retention: int = spec.seen_ms

@@ -41,7 +41,6 @@ Track = dict[int, Any]
 SEQUENCE_BITS: Final = 31
 SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
 FACTS: Final = struct.Struct(">qi")
-SHORTEST_SEGMENT_MS: Final = 60_000
 VISITS: Final = 200
 """Keys that each commit checks for expired slots."""
 OVERDUE: Final = 5_000
@@ -88,7 +87,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
         self._text: type | None = codec.text_type
         self._sized_keys: bool = codec.sized_keys
         self._kernel_keys: bool = HAS_KERNEL and codec.plain_keys and not form.bits
-        self.segment_ms: int = max(spec.retention_ms // 2, SHORTEST_SEGMENT_MS)
+        self.segment_ms: int = spec.segment_ms
         self._retention: int = spec.seen_ms
         self._segmented: bool = not spec.in_memory
         self._tracks: dict[Any, Track] = {}
