@@ -56,13 +56,13 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class _Defaults(NamedTuple):
-    """The serdes (of keys, of values) of the old and the new app for those that are not given."""
+    """The default serdes of the old and the new app, of keys and of values."""
 
     old: tuple[Any, Any]
     new: tuple[Any, Any]
 
     def read(self, before: Any, after: Any, *, is_key: bool = False) -> bool:
-        """Tell whether one serde reads what another one, before it, has written."""
+        """Tell whether a serde reads all that the one before it has written."""
         old, new = (
             with_default(serde, given[0 if is_key or wraps_key(serde) else 1])
             for serde, given in ((before, self.old), (after, self.new))
@@ -77,13 +77,13 @@ def compare(
     old_serdes: tuple[Any, Any] = (None, None),
     new_serdes: tuple[Any, Any] = (None, None),
 ) -> tuple[Change, ...]:
-    """Return what becomes of stores and topics when `new` replaces a running `old`.
+    """Return the changes of stores and topics when `new` replaces a running `old`.
 
     Both run with the same application id, log and state directories. Stores come first, then
     repartition topics, sources and sinks, each by name. The default serdes of keys and values
     stand for those that a topology does not give; unknown ones (None) count as unchanged. Functions
     are not looked into, nor are serdes of a user. Numbers of partitions are not known here: a
-    source of another size may change those of internal topics, which a start refuses.
+    source of another size may change those of internal topics, and a start refuses that.
     """
     defaults = _Defaults(old_serdes, new_serdes)
     return (
