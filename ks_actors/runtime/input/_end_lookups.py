@@ -2,28 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from ks_actors.log import IsolationLevel
+from ks_actors.runtime.messages import AskEnds, FetchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable, Mapping
 
-    from ks_actors.log import IsolationLevel, Log
+    from actors import Context
+    from ks_actors.log import Log
     from ks_actors.records import TopicPartition
+
+ENDS: Final = -1
+"""Instead of an epoch: the failure was not a fetch."""
+
+
+class OnTheirWay(Protocol):
+    """The records that the app's other tasks have on their way to a task."""
+
+    def levels(self, topics: Collection[str], /) -> list[frozenset[str]]:
+        """Return the topics of tasks upstream of these, those farthest upstream first."""
+        ...
+
+    async def passed(self, levels: Iterable[frozenset[str]], /) -> None:
+        """Wait until all records that these topics have now are committed. Raises LogError."""
+        ...
 
 
 @final
 class EndLookups:
-    """Look up the ends of partitions together: one lookup at a time, and the next has the rest."""
+    """Look up the ends of partitions together: one lookup at a time, and the next has the rest.
 
-    def __init__(self, log: Log, isolation: IsolationLevel) -> None:
+    Records of open transactions are on their way: the ends are those of all records.
+    """
+
+    def __init__(self, log: Log, upstream: OnTheirWay) -> None:
         self._log = log
-        self._isolation = isolation
+        self._upstream = upstream
+        # Newer questions about the same partitions void older ones, which wait for less.
+        self._waiting: dict[tuple[TopicPartition, ...], object] = {}
         self._wanted: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, None] = {}
 
-    def want(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the next lookup."""
-        self._wanted.update(dict.fromkeys(partitions))
+    def ask(self, partitions: tuple[TopicPartition, ...], ctx: Context[Any]) -> None:
+        """Add a task's partitions to the next lookup, once the records upstream have come.
+
+        Then the actor of the context gets an AskEnds without partitions.
+        """
+        if levels := self._upstream.levels({one.topic for one in partitions}):
+            token = self._waiting[partitions] = object()
+            coming = self._ask_behind(levels, partitions, token)
+            ctx.pipe(coming, lambda _: AskEnds(()), partial(FetchFailed, epoch=ENDS))
+        else:
+            self._wanted.update(dict.fromkeys(partitions))
+
+    async def _ask_behind(
+        self, levels: list[frozenset[str]], partitions: tuple[TopicPartition, ...], token: object
+    ) -> None:
+        await self._upstream.passed(levels)
+        if self._waiting.get(partitions) is token:
+            del self._waiting[partitions]
+            self._wanted.update(dict.fromkeys(partitions))
 
     def begin(
         self, assigned: Collection[TopicPartition]
@@ -38,7 +79,7 @@ class EndLookups:
         if not self._under_way:
             return None
         self._wanted = {one: None for one in self._wanted if one not in assigned}
-        return self._log.end_offsets(tuple(self._under_way), self._isolation)
+        return self._log.end_offsets(tuple(self._under_way), IsolationLevel.READ_UNCOMMITTED)
 
     def end(self, *, failed: bool) -> None:
         """End the lookup; after a failure the next one has its partitions again."""

@@ -22,7 +22,7 @@ from ks_actors.log import Assigned, IsolationLevel, JoinsAhead, Lost, Revoked
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._assignment_check import moved, named
 from ks_actors.runtime.input._departing_tasks import DepartingTasks
-from ks_actors.runtime.input._end_lookups import EndLookups
+from ks_actors.runtime.input._end_lookups import ENDS, EndLookups, OnTheirWay
 from ks_actors.runtime.input._handover import Handover
 from ks_actors.runtime.input._input_figures import InputFigures
 from ks_actors.runtime.input._membership import OffsetCommits, answered, fenced_member
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 POLLER_MAILBOX = Mailbox(
     capacity=100_000, overflow="fail_system", urgent=(m.BufferHigh, m.BufferLow)
 )
-_ENDS = -1  # instead of an epoch: the failure was not a fetch
 # Records of a partition per fetch: limits the time until other partitions get their turn.
 _AT_ONCE = 2_000
 # Seconds that a closing app gives the group to name its next generation, mostly immediate.
@@ -79,6 +78,7 @@ class Poller(Actor[m.PollerMessage]):
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
         committer: Ref[m.CommitterMessage],
+        upstream: OnTheirWay,
         figures: InputFigures | None = None,
     ) -> None:
         self._log = log
@@ -108,7 +108,7 @@ class Poller(Actor[m.PollerMessage]):
         self._resets = OffsetResets(
             fetcher, start, stopped=self._stopped, assigned=lambda: self._positions
         )
-        self._lookups = EndLookups(log, isolation)
+        self._lookups = EndLookups(log, upstream)
         self._work: asyncio.Future[Any] | None = None
         self._events: deque[MembershipEvent] = deque()
         self._rejoin: Exception | None = None
@@ -151,7 +151,7 @@ class Poller(Actor[m.PollerMessage]):
                     self._lookups.end(failed=False)
                     self._look_up_ends()
             case m.AskEnds():
-                self._lookups.want(message.partitions)
+                self._lookups.ask(message.partitions, self.ctx)
                 self._look_up_ends()
             case m.EndLookupFailed():
                 self._lookups.end(failed=True)
@@ -179,7 +179,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.SeekAll():
                 self._seek(message)
             case m.FetchFailed():
-                self._fetching = self._fetching and message.epoch == _ENDS
+                self._fetching = self._fetching and message.epoch == ENDS
                 if not self._closing:
                     self._fetch_failed(message.error)
             case m.PositionKnown():
@@ -324,7 +324,7 @@ class Poller(Actor[m.PollerMessage]):
         ]:
             ends = self._log.end_offsets(wanted, self._isolation)
             self.ctx.pipe(
-                ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=_ENDS)
+                ends, partial(m.EndsKnown, epoch=self._epoch), partial(m.FetchFailed, epoch=ENDS)
             )
 
     def _look_up_ends(self) -> None:
@@ -352,7 +352,7 @@ class Poller(Actor[m.PollerMessage]):
             self.ctx.pipe(
                 gone_topics(error, self._log, {*self._positions}, self._group.matched),
                 m.TopicsGone,
-                partial(m.FetchFailed, epoch=_ENDS),
+                partial(m.FetchFailed, epoch=ENDS),
             )
         # The damaged range goes to the deserialization handler as records; only it may decide to
         # skip.
@@ -364,7 +364,7 @@ class Poller(Actor[m.PollerMessage]):
             error.partition in self._positions and (search := self._resets.begin(error)) is not None
         ):
             self.ctx.pipe(
-                search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=_ENDS)
+                search, partial(m.PositionKnown, error), partial(m.FetchFailed, epoch=ENDS)
             )
 
     def _give_up(self, error: Exception) -> None:

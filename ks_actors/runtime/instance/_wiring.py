@@ -49,6 +49,7 @@ from ks_actors.runtime.stores import (
     TaskDirectories,
     restore_fetcher,
 )
+from ks_actors.runtime.watch import Coverage, Upstream
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
 from ks_actors.task import RecordContextHolder, make_stores
@@ -378,6 +379,8 @@ class Wiring:
                 lease=self.member_lease,
             ),
         )
+        # Asked without retries: a wait for windows tells by itself that the log is away.
+        bare = self._bare_log
         poller = self.partition_states.poller = Poller(
             log,
             log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
@@ -393,6 +396,7 @@ class Wiring:
             manager=self.manager,
             state=self._state,
             committer=self.committer,
+            upstream=Upstream(bare, setup, Coverage(bare, setup, self._isolation, tuple)),
             figures=InputFigures(self._metrics.registry.window, context.time()),
         )
         await shielded(self._spawn_poller(context, poller))

@@ -55,7 +55,7 @@ class PositionKnown(Message, frozen=True):
 
 
 class AskEnds(Message, frozen=True):
-    """Look up the end offsets of partitions, for tasks that seem to be idle."""
+    """Look up the end offsets of the partitions of a task that seems to be idle."""
 
     partitions: tuple[TopicPartition, ...]
 

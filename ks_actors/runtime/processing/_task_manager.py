@@ -286,13 +286,10 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _ask_ends(self, tasks: Iterable[Task]) -> None:
         """Look up the ends of partitions for tasks with windows that the wall clock closes."""
-        wanted: list[TopicPartition] = []
         for task in tasks:
             if task.idle.asks:
                 task.idle.asked(self._setup.steady_time())
-                wanted += task.group.queues
-        if wanted:
-            self._poller().tell(m.AskEnds(tuple(wanted)))
+                self._poller().tell(m.AskEnds(tuple(task.group.queues)))
 
     def _add_records(self, message: m.Records) -> None:
         changed, high, stale = self._inputs.add(message.fetched, message.epoch)

@@ -1,5 +1,6 @@
 """The watchdog: records that wait, and their reasons."""
 
+from ks_actors.runtime.watch._coverage import Coverage as Coverage
 from ks_actors.runtime.watch._health import (
     Health,
     HealthBounds,
@@ -20,6 +21,7 @@ from ks_actors.runtime.watch._tasks import (
     with_progress,
 )
 from ks_actors.runtime.watch._unreachable import longest_outage_ms, outages_text, wait_of_instance
+from ks_actors.runtime.watch._upstream import Upstream as Upstream
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 from ks_actors.runtime.watch._watchdog import WATCH_MAILBOX, Watch
 

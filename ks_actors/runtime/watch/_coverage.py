@@ -94,7 +94,7 @@ class Coverage:
         return (
             {
                 partition: lag
-                for partition, lag in (await self._lags(self._log, nobodys, each=True)).items()
+                for partition, lag in (await self.lags(self._log, nobodys, each=True)).items()
                 if lag
             }
             if nobodys
@@ -121,7 +121,7 @@ class Coverage:
         given = await self._given(self._log)
         if given is None:
             return ReadElsewhere(assigned=False)
-        lags = await self._lags(self._log, missing, each=False)
+        lags = await self.lags(self._log, missing, each=False)
         # Do not wait for an empty topic that a pattern has not matched yet.
         unread = {
             partition: lags[partition]
@@ -141,19 +141,24 @@ class Coverage:
             given |= member.partitions
         return given
 
-    async def _lags(
-        self, groups: TellsGroups, partitions: Iterable[TopicPartition], *, each: bool
+    async def lags(
+        self,
+        groups: TellsGroups,
+        partitions: Iterable[TopicPartition],
+        ends: Mapping[TopicPartition, int] | None = None,
+        *,
+        each: bool,
     ) -> dict[TopicPartition, int]:
         """Return the number of offsets behind the committed ones, 0 where they have no record.
 
-        Unless `each` partition matters, the check stops once one is known to have a record.
+        They count up to these `ends`, or the present ones. Unless `each` partition matters, the
+        check stops once one is known to have a record. Raises LogError.
         """
         wanted = sorted(partitions)
         committed = await groups.group_offsets(self._setup.application_id)
-        begins, ends = (
-            await self._log.begin_offsets(wanted),
-            await self._log.end_offsets(wanted, self._isolation),
-        )
+        begins = await self._log.begin_offsets(wanted)
+        if ends is None:
+            ends = await self._log.end_offsets(wanted, self._isolation)
         starts = await self._start.offsets(
             [
                 one

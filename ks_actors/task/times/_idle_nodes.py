@@ -107,11 +107,11 @@ class IdleNodes:
     time is that of its last record plus the time since, for as long as no record comes. Times are
     of a monotonic clock, and begin anew when the task starts.
 
-    A record that waits in the log, in an asynchronous processor or in a cache is no silence. So
-    before a close, `asks` is set: the task's owner looks up the end offsets of the partitions and
-    tells them to `answer`. The close happens when the task has taken all records before them, and
-    those have passed the `holders` that lead to the node: (holder, nodes it leads to), upstream
-    first.
+    A record that waits in the log, in an asynchronous processor or in a cache is no silence, nor is
+    one that tasks upstream have. So before a close, `asks` is set: the task's owner waits for
+    these, looks up the end offsets of the partitions and tells them to `answer`. The close
+    happens when the task has taken all records before them, and those have passed the `holders`
+    that lead to the node: (holder, nodes it leads to), upstream first.
     """
 
     def __init__(self, queues: Mapping[TopicPartition, RecordQueue]) -> None:

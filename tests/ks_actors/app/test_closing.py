@@ -18,6 +18,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._membership import GroupView
 from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.input._start_policy import StartPolicy
+from ks_actors.runtime.watch import Coverage, Upstream
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.ks_actors.runtime.helpers import EOS, Load, counting, in_app, in_virtual_time
@@ -151,6 +152,7 @@ class Polling:
             log, fetcher, cast("Membership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
             start=StartPolicy(log, setup), end_transactions=bury,
             instance=self.probe, manager=self.probe, state=self.probe, committer=self.probe,
+            upstream=Upstream(log, setup, Coverage(log, setup, IsolationLevel.READ_COMMITTED, tuple)),
         )  # fmt: skip
         self.ref = await self.kit.spawn(Spec(lambda: poller), "the-poller")
         await self.membership.asked.wait()
