@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _SOONEST_MS = 100
 _LATEST_MS = 60_000
+_AHEAD_MS = 1_000
+"""Times of keys that are further ahead of the clock are taken back to it."""
 
 
 @final
@@ -25,7 +27,8 @@ class Expire(Inline):
     By event time a key expires when stream time is that far past the latest timestamp of its
     records, before the record that moves it is forwarded; the delete has the timestamp at which it
     was due. Keys go by that time, then by their bytes. By the `wall` clock it expires that long
-    after its last record was processed; the delete has stream time. `store` has the time of each
+    after its last record was processed; the delete has stream time. A time that has not come yet,
+    since the clock was ahead, counts as now. `store` has the time of each
     key's last record. A record without value forgets its key.
     """
 
@@ -39,7 +42,7 @@ class Expire(Inline):
         if not self.wall:
             return Bound(keys.process)
         interval = min(max(self.after_ms // 10, _SOONEST_MS), _LATEST_MS)
-        context.schedule(interval, PunctuationType.WALL_CLOCK_TIME, keys.expire)
+        context.schedule(interval, PunctuationType.WALL_CLOCK_TIME, keys.expire_by_wall_clock)
         return Bound(keys.process_by_wall_clock)
 
 
@@ -61,6 +64,8 @@ class _Keys:
         self._queue: list[tuple[int, bytes, Any]] | None = None
         # When each queued key has its turn; entries of the queue at other times are void.
         self._turns: dict[bytes, int] = {}
+        # The latest time of all keys, or later: by it a clock is known that has been ahead.
+        self._latest: int = -1
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Take a record by event time."""
@@ -88,6 +93,24 @@ class _Keys:
         self._clock.time = max(self._clock.time, timestamp)
         self._note(key, value, self._context.wall_time())
         self._context.forward(key, value, timestamp, headers)
+
+    def expire_by_wall_clock(self, now: int) -> None:
+        """Delete the keys that are due at `now`; the clock may have been ahead, or set back."""
+        self._queued()
+        if self._latest > now + _AHEAD_MS:
+            here = self._origins.here()
+            try:
+                ahead = [
+                    key
+                    for key, last in buffered_records(self._context, self._origins, self._store)
+                    if last > now
+                ]
+            finally:
+                self._origins.back(here)
+            for key in ahead:
+                self._store.put(key, now)
+            self._queue, self._latest = None, now
+        self.expire(now)
 
     def expire(self, now: int) -> None:
         """Delete the keys that are due at `now`."""
@@ -121,6 +144,7 @@ class _Keys:
     def _note(self, key: Any, value: Any, time: int) -> None:
         queue, store = self._queued(), self._store
         last = store.get(key)
+        self._latest = max(self._latest, time)
         if value is None:
             if last is not None:
                 store.put(key, None)
@@ -147,4 +171,6 @@ class _Keys:
             ]
             heapq.heapify(self._queue)
             self._turns = {order: due for due, order, _ in self._queue}
+            latest = max(self._turns.values(), default=0) - self._after
+            self._latest = max(self._latest, latest)
         return self._queue
