@@ -6,7 +6,7 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from ks_actors._errors import LogTimeout
+from ks_actors._errors import LogTimeout, TransactionAborted
 from ks_actors.lifecycle._closing import Closing
 from ks_actors.lifecycle._component_log import component_log
 
@@ -163,7 +163,7 @@ def with_names(what: str, about: Collection[object]) -> str:
 
 @final
 class Outage:
-    """The time that failed work is retried because the log did not answer.
+    """The time that failed work is retried: the log did not answer, or its transaction was void.
 
     It is retried until `seconds` have passed since it was first asked for.
     """
@@ -177,10 +177,12 @@ class Outage:
 
     def bears(self, error: Exception, asked: float, now: float) -> bool:
         """Return whether to retry work that was `asked` for at that time and failed by `error`."""
-        if not isinstance(error, LogTimeout) or isinstance(error, NoAnswer):
+        aborted = isinstance(error, TransactionAborted)
+        if not (aborted or isinstance(error, LogTimeout)) or isinstance(error, NoAnswer):
             return False
         since = self._since = asked if self._since is None else self._since
-        self._error = error
+        # The log answers that a transaction is void: without work nothing fails.
+        self._error = None if aborted else error
         return now - since < self._seconds
 
     def too_long(self, now: float) -> Exception | None:
@@ -188,7 +190,7 @@ class Outage:
 
         The clock has to check this: without input, there may be no work that could fail again.
         """
-        if self._since is None or now - self._since < self._seconds:
+        if self._since is None or self._error is None or now - self._since < self._seconds:
             return None
         error, self._since, self._error = self._error, None, None
         return error

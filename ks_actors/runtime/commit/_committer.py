@@ -28,6 +28,7 @@ from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, FirstCommit
 from ks_actors.runtime.commit._phases import COMMITTING, Phase, TasksBroken, Uncertain
 from ks_actors.runtime.input import missing_sources
 from ks_actors.runtime.messages import CommitterMessage
+from ks_actors.runtime.output import RecordsLeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -433,11 +434,11 @@ class Committer(Actor[CommitterMessage]):
         elif self._void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))
         elif not (
-            isinstance(error, (TasksBroken, IllegalGeneration, TransactionAborted))
+            isinstance(error, (TasksBroken, IllegalGeneration, RecordsLeftOut))
             or self._outage.bears(error, asked, self.ctx.time())
         ):
-            # The supervisor handles the death of a worker. A commit that came too late, for the
-            # group or for the log, is simply repeated.
+            # The supervisor handles the death of a worker. A commit that came too late is repeated:
+            # for the group with its next generation, for the log for some time.
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
 

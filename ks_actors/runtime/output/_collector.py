@@ -24,7 +24,7 @@ from ks_actors.runtime.output._coalesce import LARGEST, LARGEST_OF_BYTES, merged
 from ks_actors.runtime.output._linger import Linger
 from ks_actors.runtime.output._next_epoch import NextEpochOutput
 from ks_actors.runtime.output._pending_bytes import PendingBytes
-from ks_actors.runtime.output._rejected_records import LeftOut
+from ks_actors.runtime.output._rejected_records import BARREN_ATTEMPTS, LeftOut, RecordsLeftOut
 from ks_actors.task import UNKNOWN_PARTITION, Unplaced
 
 if TYPE_CHECKING:
@@ -354,15 +354,7 @@ class Collector(Actor[CollectorMessage]):
                 return
             going_on.append(refused)
         if self._renew is not None:
-            # The transaction is void: repeat all of it without these records.
-            for refused in going_on:
-                self._left_out.add(refused)
-            self._fail(
-                TransactionAborted(
-                    "the log refused records; they are dropped, and all others are written again: "
-                    f"{error}"
-                )
-            )
+            self._repeat_without(going_on, error)
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
         self._pending.come_again(rest)
@@ -370,6 +362,30 @@ class Collector(Actor[CollectorMessage]):
         self._ready[:0] = rest
         self._write_letters(
             [letter for refused in going_on for _, letters in refused.dropped for letter in letters]
+        )
+
+    def _repeat_without(self, going_on: list[Refused], error: ProduceFailed) -> None:
+        """Have the transaction repeated, which is void, without the dropped records."""
+        if self._left_out.is_stuck():
+            partition, why = next(iter(error.errors.items()))
+            failure = ProductionFailed(
+                f"the log has refused records in {BARREN_ATTEMPTS + 1} attempts in a row, though "
+                "the handler drops them: their bytes differ in each attempt, so they are not known "
+                "again. Write the same bytes for the same input (no random ids, no present time), "
+                f"or filter before the sink: {why}",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+            failure.__cause__ = why
+            self._fail(failure)
+            return
+        for refused in going_on:
+            self._left_out.add(refused)
+        self._fail(
+            RecordsLeftOut(
+                "the log refused records; they are dropped, and all others are written again: "
+                f"{error}"
+            )
         )
 
     def _write_letters(self, letters: Sequence[DeadLetter]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ks_actors._errors import (
     InvalidRecord,
     ProductionFailed,
     RecordTooLarge,
+    TransactionAborted,
     UnknownTopicOrPartition,
 )
 from ks_actors.config import DeadLetter, ErrorContext, FailedRecord, HandlerResponse, Response
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # Any other error, like a missing right or a broker's own fault, would befall every record: with
 # RESUME the whole output would be lost until somebody notices.
 _ABOUT_RECORDS = (InvalidRecord, RecordTooLarge, UnknownTopicOrPartition)
+BARREN_ATTEMPTS: Final = 10
 Letters: TypeAlias = Sequence[DeadLetter]
 _Record: TypeAlias = "tuple[bytes | None, bytes | None]"
 
@@ -146,16 +148,30 @@ class RejectedRecords:
         return response
 
 
+class RecordsLeftOut(TransactionAborted):
+    """A transaction is repeated without records that it had: the next attempt comes further."""
+
+
 class LeftOut:
     """Records that voided a transaction, left out when the transaction is repeated.
 
     They are identified by partition, key and value. Each is left out once per attempt, until an
-    attempt is committed.
+    attempt is committed. One whose bytes differ in each attempt is not known again, and refused
+    again: then attempts leave out no more than those before them.
     """
 
     def __init__(self) -> None:
+        # The most records that an attempt has left out, and the attempts since.
+        self._most: int = -1
+        self._barren: int = 0
         self._known: dict[TopicPartition, dict[_Record, list[Letters]]] = {}
         self._used: list[tuple[TopicPartition, _Record, Letters]] = []
+
+    def is_stuck(self) -> bool:
+        """Note that an attempt is void; return whether too many in a row have come no further."""
+        self._barren = 0 if len(self._used) > self._most else self._barren + 1
+        self._most = max(self._most, len(self._used))
+        return self._barren >= BARREN_ATTEMPTS
 
     def add(self, refused: Refused) -> None:
         """Leave these records out from now on."""
@@ -198,6 +214,7 @@ class LeftOut:
 
     def committed(self) -> None:
         """Forget the records that were left out of the committed attempt."""
+        self._most, self._barren = -1, 0
         if self._used:
             self._used.clear()
             for partition, records in list(self._known.items()):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ks_actors import LogError, LogTimeout
+from ks_actors import LogError, LogTimeout, TransactionAborted
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, with_names
 from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
 from ks_actors.log._retrying_log import patient
@@ -177,6 +177,10 @@ def test_an_outage_is_borne_from_the_first_failure_on() -> None:
     assert outage.too_long(539) is None
     assert outage.too_long(540) is late
     assert outage.too_long(1_000) is None
+    outage.over()
+    assert outage.bears(TransactionAborted("void"), asked=0, now=299)
+    assert outage.too_long(500) is None
+    assert not outage.bears(TransactionAborted("void"), asked=290, now=300)
 
 
 @in_virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ks_actors.metrics import RecordingLevel
 from ks_actors.records._batch import Batch
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import RejectedRecords
+from ks_actors.runtime.output._rejected_records import BARREN_ATTEMPTS
 from ks_actors.runtime.shared import Metrics
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
@@ -123,6 +125,35 @@ async def test_a_handler_that_fails_ends_the_app(guarantee: str) -> None:
         await harness.produce_all("in", [TestRecord("a", value, 0) for value in (BIG, BIG)])
         assert isinstance(await harness.ended(1000), ProductionFailed)
         assert set(asked.values) == {BIG.encode()}
+
+
+@in_virtual_time
+async def test_refused_records_whose_bytes_differ_in_each_attempt_end_the_app(guarantee: str) -> None:
+    """At least once they are left out; exactly once the app tells the cause after eleven attempts, and repeats nothing for ever."""
+    asked = Asked()
+    numbers = count()
+    builder = StreamsBuilder()
+    stream = builder.stream("in", STRINGS)
+    stream.map_values(lambda value: f"{value}{next(numbers)}" if value == BIG else value).to("out", STRINGS_OUT)
+    async with AppHarness(builder.build(), topics=SMALL, production_exception_handler=asked, processing_guarantee=guarantee) as harness:
+        await harness.produce_all("in", [TestRecord("a", value, 0) for value in ("first", BIG, "last")])
+        if guarantee != EOS:
+            await harness.caught_up()
+            assert by_key(await harness.read("out")) == {"a": ["first", "last"]}
+            return
+        error = await harness.ended(10_000)
+        assert isinstance(error, ProductionFailed)
+        assert "their bytes differ in each attempt" in str(error)
+        assert len(asked.values) == BARREN_ATTEMPTS + 1
+
+
+@in_virtual_time
+async def test_a_transaction_that_is_void_each_time_ends_the_app() -> None:
+    """Transactions that the log declares void are repeated for `task_timeout_ms`; then the handler is asked."""
+    async with AppHarness(echo(), topics=SMALL, processing_guarantee=EOS, task_timeout_ms=20_000) as harness:
+        harness.fail("commit", TransactionAborted("it took too long"), 10_000)
+        await harness.produce_all("in", [TestRecord("a", "1", 0)])
+        assert isinstance(await harness.ended(100_000), TransactionAborted)
 
 
 @pytest.mark.parametrize("seed", range(4))
