@@ -22,7 +22,7 @@ from ks_actors.lifecycle._user_code import (
     enter_user_code,
     leave_user_code,
 )
-from ks_actors.lifecycle._user_errors import as_exception, passes
+from ks_actors.lifecycle._user_errors import as_exception, closes, passes
 
 __all__ = [
     "CALLS",
@@ -41,6 +41,7 @@ __all__ = [
     "awaited_by_app",
     "called_from_within",
     "check_timeout",
+    "closes",
     "component_log",
     "elapsed_time",
     "enter_user_code",

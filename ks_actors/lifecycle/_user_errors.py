@@ -8,24 +8,38 @@ passes through.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 
 def passes(error: BaseException) -> bool:
     """Return whether an error ends the program, or is the running task's own cancellation."""
     if not isinstance(error, asyncio.CancelledError):
-        return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # a thread without a loop: nobody can cancel it
-        return False
+        return isinstance(error, KeyboardInterrupt | SystemExit)
+    task = _current_task()
     return task is not None and task.cancelling() > 0
+
+
+def closes(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Return whether an error closes the coroutine of a task that nothing runs any more.
+
+    A GeneratorExit within the running task is one that a user's code has raised. The task is None
+    while it is in its first step.
+    """
+    return isinstance(error, GeneratorExit) and task not in {None, _current_task()}
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # a thread without a loop: nobody can cancel it
+        return None
 
 
 def as_exception(error: BaseException) -> Exception:
     """Return an error of a user's code as an Exception; re-raise one that passes through."""
     if isinstance(error, Exception):
         return error
-    if passes(error):
+    if isinstance(error, GeneratorExit) or passes(error):
         raise error
     text = (
         "a future that was cancelled"

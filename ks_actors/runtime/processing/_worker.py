@@ -166,7 +166,7 @@ class Worker(Actor[WorkerMessage]):
                     # record.
                     task.broken = True
                     self._give_back(lease, done, records, output, failed=task)
-                    if passes(raised):
+                    if isinstance(raised, GeneratorExit) or passes(raised):
                         raise
                     error = raised if isinstance(raised, Exception) else uncaught(task, raised)
                     await self._write_parting(task, error)
@@ -187,7 +187,9 @@ class Worker(Actor[WorkerMessage]):
             records = await self.ctx.blocking(work)
         except BaseException as error:
             task.broken = True
-            task.thread_guard.end(quiet=not passes(error))  # otherwise the thread still runs
+            # The thread still runs when this coroutine has been cancelled or closed.
+            quiet = not (isinstance(error, GeneratorExit) or passes(error))
+            task.thread_guard.end(quiet=quiet)
             raise
         task.thread_guard.end()
         return records

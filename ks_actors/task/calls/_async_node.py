@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ks_actors.lifecycle import enter_user_code, passes
+from ks_actors.lifecycle import closes, enter_user_code, passes
 from ks_actors.metrics import STILL, Timing
 from ks_actors.task.calls._turnover import Turnover
 
@@ -306,7 +306,7 @@ class AsyncNode:
             except Exception as error:  # noqa: BLE001 - a user's code; the handler decides
                 call.error = error
             except BaseException as error:
-                if passes(error):
+                if closes(error, call.task) or passes(error):
                     raise
                 call.error = error
                 break

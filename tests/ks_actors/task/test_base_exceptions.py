@@ -120,6 +120,33 @@ async def test_the_task_that_has_started_an_app_is_not_cancelled_by_such_an_erro
             await app.close()
 
 
+def closes_itself(value: str) -> str:
+    raise GeneratorExit(value)
+
+
+@blocking
+def closes_itself_in_thread(value: str) -> str:
+    raise GeneratorExit(value)
+
+
+async def closes_itself_async(value: str) -> str:
+    await asyncio.sleep(0.01)
+    raise GeneratorExit(value)
+
+
+@pytest.mark.parametrize("function", [closes_itself, closes_itself_in_thread, closes_itself_async])
+def test_a_generator_exit_out_of_a_function_is_an_error_of_its_record(function: Callable[[str], Any]) -> None:
+    """Nothing has closed the coroutine that calls it: the error names the record, at once, as other errors do."""
+
+    async def test(harness: AppHarness) -> None:
+        await harness.produce("in", "a", "x")
+        async with asyncio.timeout(1):
+            await ended(harness)
+
+    with pytest.raises(ProcessingFailed, match=r"GeneratorExit: x .*topic in, partition 0, offset 0"):
+        run_app(test, mapped(function), topics=TOPICS)
+
+
 async def _write(log: EmbeddedLog, value: str) -> None:
     producer = await log.producer(client_id="writer")
     await producer.send([Outgoing(TopicPartition("in", 0), Batch([b"a"], [value.encode()], [0]))])

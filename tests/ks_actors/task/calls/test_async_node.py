@@ -206,6 +206,26 @@ async def test_a_call_that_is_cancelled_by_others_has_failed() -> None:
 
 
 @in_virtual_time
+async def test_a_call_whose_coroutine_is_closed_hands_nothing_on() -> None:
+    """A loop that has ended closes what still waits: that is no failure of a record."""
+
+    async def call(_: str) -> str:
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]  # it never gets there
+
+    node = _Node(call)
+    node.process("k", "v", 0, ())
+    await asyncio.sleep(0.01)
+    oldest = node.oldest
+    assert oldest is not None
+    assert oldest.task is not None
+    coroutine = oldest.task.get_coro()
+    assert coroutine is not None
+    coroutine.close()
+    assert not node.has_results
+    assert node.failures == 0
+
+
+@in_virtual_time
 async def test_the_time_of_each_call_is_its_own() -> None:
     """Calls are cancelled when their own time is over: neither earlier, because others are late, nor much later."""
     ends: dict[str, float] = {}
