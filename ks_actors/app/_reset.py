@@ -24,7 +24,7 @@ from ks_actors.app._reset_plan import Planner
 from ks_actors.config import is_target, opened
 from ks_actors.lifecycle import check_timeout, component_log, run_in_thread
 from ks_actors.log import ManagesGroups, OffsetAndMetadata
-from ks_actors.runtime.shared import PROCESS_FILE, StateDirectory
+from ks_actors.runtime.shared import CLUSTER_FILE, PROCESS_FILE, StateDirectory
 from ks_actors.snapshots import delete_snapshot
 from ks_actors.system import close_locked, open_locked
 
@@ -302,7 +302,7 @@ def _remove_if_empty(directory: Path) -> None:
     Others stay, for a repeated reset.
     """
     names = {path.name for path in directory.iterdir()}
-    if names <= {_LOCK, PROCESS_FILE}:
+    if names <= {_LOCK, PROCESS_FILE, CLUSTER_FILE}:
         for name in names:
             (directory / name).unlink(missing_ok=True)
         try:

@@ -21,8 +21,10 @@ from ks_actors.log._port import ChecksTopics as ChecksTopics
 from ks_actors.log._port import DeletesRead as DeletesRead
 from ks_actors.log._port import JoinsAhead as JoinsAhead
 from ks_actors.log._port import TakesClientId as TakesClientId
+from ks_actors.log._port import TellsCluster as TellsCluster
 from ks_actors.log._port import TellsOperations as TellsOperations
 from ks_actors.log._port import TellsOutages as TellsOutages
+from ks_actors.log._port import cluster_of as cluster_of
 from ks_actors.log._request_figures import MeasuresRequests as MeasuresRequests
 from ks_actors.log._request_figures import RequestFigures as RequestFigures
 from ks_actors.log._retrying_log import PatientLog as PatientLog

@@ -251,6 +251,16 @@ class TellsOutages(Protocol):
 
 
 @runtime_checkable
+class TellsCluster(Protocol):
+    """A log that is a cluster, of which there may be several with topics of the same names."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster; empty before the start, and when its brokers tell none."""
+        ...
+
+
+@runtime_checkable
 class TellsOperations(Protocol):
     """A log that has permissions, and tells them."""
 
@@ -322,6 +332,11 @@ class WritesBytes(Protocol):
     def batch_bytes(self) -> int:
         """The most bytes of records in one write."""
         ...
+
+
+def cluster_of(log: object) -> str:
+    """Return the id of a log's cluster; empty if it has none, or none is known."""
+    return log.cluster_id if isinstance(log, TellsCluster) else ""
 
 
 class Log(Protocol):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.lifecycle import LogRetries
-from ks_actors.log._port import JoinsAhead, WritesBytes
+from ks_actors.log._port import JoinsAhead, WritesBytes, cluster_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -64,6 +64,11 @@ class PatientLog:
     def bare(self) -> Log:
         """The log itself, without retries."""
         return self._log
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the log's cluster; empty when it has none."""
+        return cluster_of(self._log)
 
     async def start(self) -> None:
         """Do nothing: the log is already started."""

@@ -166,6 +166,10 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.brokers: dict[int, Broker] = {}
         self.id: str = "simulated"
+        # Where its brokers say that they are.
+        self.subnet: int = 0
+        # The versions of ApiVersions: of Kafka 4.4, or up to 4 of an older one, which does not ask for which broker a client takes it.
+        self.api_versions: tuple[int, int] = (0, 5)
         # Whether brokers always reach one another.
         self.sure = False
         # Error codes that are to be answered next, by the name of a request.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.simulation.broker import UNKNOWN_TOPIC, answers
 from tests.simulation.cluster import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.simulation.coordinators import hash_of
-from tests.simulation.messages import VERSIONS
+from tests.simulation.messages import API_VERSIONS, VERSIONS
 from tests.simulation.network import PORT, Place
 from tests.simulation.topics import INVALID_TOPIC, name_error
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _LEADER_NOT_AVAILABLE: Final = 5
 _COORDINATOR_NOT_AVAILABLE: Final = 15
+_INVALID_REQUEST: Final = 42
+_REBOOTSTRAP_REQUIRED: Final = 129
 _GROUP: Final = 0
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 # All that a user may do with a topic, and with the cluster.
@@ -26,8 +28,14 @@ _CLUSTER_OPERATIONS: Final = 0b1111110100000
 
 @answers("ApiVersions")
 async def api_versions(broker: Broker, call: Call) -> dict[str, Any]:
-    """Answer with the versions of Kafka 4.4."""
-    return {"api_keys": [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in VERSIONS.items()]}
+    """Answer with the versions of Kafka 4.4, or of an older one; refuse a client that looks for another broker."""
+    cluster, node = call.fields.get("cluster_id"), call.fields.get("node_id", -1)
+    if (cluster is None) != (node == -1):
+        return {"error_code": _INVALID_REQUEST}
+    if cluster not in {None, broker.cluster.id} or node not in {-1, broker.node}:
+        return {"error_code": _REBOOTSTRAP_REQUIRED}
+    versions = {**VERSIONS, API_VERSIONS: broker.cluster.api_versions}
+    return {"api_keys": [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in versions.items()]}
 
 
 @answers("Metadata")
@@ -35,7 +43,7 @@ async def metadata(broker: Broker, call: Call) -> dict[str, Any]:
     """Answer with topics as far as this broker knows."""
     image, asked = broker.image, call.fields["topics"]
     site = call.line.place.site
-    brokers = [{"node_id": node, "host": Place(site, node).host, "port": PORT} for node in image.alive]
+    brokers = [{"node_id": node, "host": Place(site, node).host_in(broker.cluster.subnet), "port": PORT} for node in image.alive]
     names = list(image.topics) if asked is None else [each["name"] if isinstance(each, dict) else each for each in asked]
     with_operations = call.fields["include_topic_operations"]
     return {
@@ -84,4 +92,4 @@ async def find_coordinator(broker: Broker, call: Call) -> dict[str, Any]:
         leader, *_ = topic.partitions[hash_of(call.fields["key"]) % len(topic.partitions)]
     if code or leader not in image.alive:
         return {"error_code": code or _COORDINATOR_NOT_AVAILABLE, "error_message": "", "node_id": NO_LEADER, "host": "", "port": -1}
-    return {"node_id": leader, "host": Place(call.line.place.site, leader).host, "port": PORT, "error_message": "NONE"}
+    return {"node_id": leader, "host": Place(call.line.place.site, leader).host_in(broker.cluster.subnet), "port": PORT, "error_message": "NONE"}

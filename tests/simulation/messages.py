@@ -16,7 +16,7 @@ VERSIONS: Final[dict[int, tuple[int, int]]] = {
 
 _HEAD: Final = Struct(">hhih")
 _CORRELATION: Final = Struct(">i")
-_API_VERSIONS: Final = 18
+API_VERSIONS: Final = 18
 _THROTTLE: Final = "throttle_time_ms:i32 "
 _BROKERS: Final = "brokers:[node_id:i32 host:str port:i32 rack:str] cluster_id:str controller_id:i32 "
 _REPLICAS: Final = "replica_nodes:[i32] isr_nodes:[i32] offline_replicas:[i32]"
@@ -114,7 +114,13 @@ _ALL: Final = (
         "metadata:bytes assignment:bytes] operations:i32]",
     ),
     _api("ListGroups", 16, 2, "", _THROTTLE + "error_code:i16 groups:[group_id:str protocol_type:str]"),
-    _api("ApiVersions", _API_VERSIONS, 0, "", "error_code:i16 api_keys:[api_key:i16 min_version:i16 max_version:i16]"),
+    _api("ApiVersions", API_VERSIONS, 0, "", "error_code:i16 api_keys:[api_key:i16 min_version:i16 max_version:i16]"),
+    _api(
+        "ApiVersions", API_VERSIONS, 5,
+        "client_software_name:str client_software_version:str cluster_id:str node_id:i32",
+        "error_code:i16 api_keys:[api_key:i16 min_version:i16 max_version:i16] throttle_time_ms:i32",
+        flexible=True,
+    ),
     _api(
         "CreateTopics", 19, 3,
         "topics:[name:str num_partitions:i32 replication_factor:i16 assignments:[partition:i32 brokers:[i32]] configs:[name:str value:str]] "
@@ -205,11 +211,16 @@ def read_request(frame: bytes) -> Request:
 
 def write_response(request: Request, fields: dict[str, Any]) -> bytes:
     """Return a response, with its length before it."""
-    head = _CORRELATION.pack(request.correlation) + (b"\0" if request.api.response.flexible else b"")
+    head = _CORRELATION.pack(request.correlation) + (b"\0" if _has_tags(request.api) else b"")
     body = request.api.response.write(fields)
     return _CORRELATION.pack(len(head) + len(body)) + head + body
 
 
 def read_response(api: Api, frame: bytes) -> dict[str, Any]:
     """Read a response without its length."""
-    return api.response.read(frame, _CORRELATION.size + (1 if api.response.flexible else 0))
+    return api.response.read(frame, _CORRELATION.size + (1 if _has_tags(api) else 0))
+
+
+def _has_tags(api: Api) -> bool:
+    """Return whether the header of a response has tags; all clients can read that of ApiVersions."""
+    return api.response.flexible and api.key != API_VERSIONS

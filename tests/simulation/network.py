@@ -26,7 +26,11 @@ class Place(NamedTuple):
 
     @property
     def host(self) -> str:
-        return f"10.{self.site}.0.{self.node}"
+        return self.host_in(0)
+
+    def host_in(self, subnet: int) -> str:
+        """Return its address in a subnet: a cluster may move to another one."""
+        return f"10.{self.site}.{subnet}.{self.node}"
 
 
 class Host:
@@ -49,11 +53,13 @@ class Network:
         self.lines: dict[Line, None] = {}
         self.latency: float = random.choice([0.0002, 0.001, 0.001, 0.01])
         self.trace: Trace = trace
+        # What takes the connections to an address in the place of its broker.
+        self.others: dict[str, Callable[[Line], None]] = {}
         self._random = random
         self._splits: float = random.choice([0.0, 0.0, 0.1, 0.5])
         self._cut: set[Place] = set()
         self._gone: set[int] = set()
-        self._connected: dict[Any, Place] = {}
+        self._connected: dict[Any, tuple[Place, Callable[[Line], None]]] = {}
         self._numbers = 0
 
     def install(self, loop: Any) -> None:
@@ -122,19 +128,19 @@ class Network:
         if host is None or not self.passes(place):
             # No answer, ever: the caller's deadline ends the wait.
             await asyncio.get_running_loop().create_future()
-        elif host.state == "down":
+        elif host.state == "down" and address[0] not in self.others:
             raise ConnectionRefusedError(111, "Connect call failed")
-        self._connected[sock] = place
+        self._connected[sock] = place, self.others.get(address[0]) or self.hosts[node].accept
 
     async def _create_connection(self, factory: Callable[[], Any], *, sock: socket.socket, **_: Any) -> tuple[Line, Any]:
-        place = self._connected.pop(sock)
+        place, accept = self._connected.pop(sock)
         sock.close()
         protocol = factory()
         self._numbers += 1
         line = Line(self, place, protocol, self._numbers)
         self.lines[line] = None
         protocol.connection_made(line)
-        self.hosts[place.node].accept(line)
+        accept(line)
         return line, protocol
 
     def pieces(self, data: bytes) -> list[bytes]:

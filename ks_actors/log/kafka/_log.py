@@ -79,6 +79,14 @@ class KafkaLog:
         return self._servers
 
     @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that the first broker has told.
+
+        Brokers of other clusters are refused from then on.
+        """
+        return self._client.cluster_id
+
+    @property
     def batch_bytes(self) -> int:
         """The most bytes of records in one record batch."""
         return self._options.batch_bytes - HEADER.size

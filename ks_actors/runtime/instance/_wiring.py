@@ -18,6 +18,7 @@ from ks_actors.log import (
     PatientLog,
     TakesClientId,
     WritesBytes,
+    cluster_of,
 )
 from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
@@ -38,7 +39,7 @@ from ks_actors.runtime.input import (
 from ks_actors.runtime.instance._last_commit import LastCommit
 from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, DeadLetterWriter, RejectedRecords
 from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, Purger, TaskManager
-from ks_actors.runtime.shared import StateDirectory, check_sizes, topics_prepared
+from ks_actors.runtime.shared import StateDirectory, check_cluster, check_sizes, topics_prepared
 from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
 from ks_actors.runtime.stores import (
     RESTORER_MAILBOX,
@@ -137,12 +138,15 @@ class Wiring:
         May be cancelled; `close` and `release` then end the actors that have started.
         """
         self._context = context
+        cluster = cluster_of(self._log)
+        # Before anything is made in a cluster that is not the state's.
+        await shielded(context.blocking(partial(check_cluster, self._directory.path, cluster)))
         async with topics_prepared(self._log, self._setup) as counts:
             self._setup.know_topics(counts)
             if max(counts.values(), default=1) > 1:
                 # Load numpy now, not amid the first records: that takes a tenth of a second.
                 await shielded(context.blocking(warm_up))
-            process_id = await shielded(context.blocking(self._directory.open))
+            process_id = await shielded(context.blocking(partial(self._directory.open, cluster)))
             self._metrics.process_id = process_id
             self._name_clients(process_id)
             self._shared = SharedResources.within(

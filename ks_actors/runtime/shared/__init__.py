@@ -15,7 +15,13 @@ from ks_actors.runtime.shared._listeners import (
     SuspendReason,
 )
 from ks_actors.runtime.shared._metrics import Metrics
-from ks_actors.runtime.shared._state_directory import PROCESS_FILE, StateDirectory, write_process_id
+from ks_actors.runtime.shared._state_directory import (
+    CLUSTER_FILE,
+    PROCESS_FILE,
+    StateDirectory,
+    check_cluster,
+    write_process_id,
+)
 from ks_actors.runtime.shared._states import (
     INSTANCE_TRANSITIONS,
     WORKER_TRANSITIONS,
@@ -26,6 +32,7 @@ from ks_actors.runtime.shared._topic_configs import misfits
 from ks_actors.runtime.shared._uncaught import UncaughtHandler, UncaughtResponse, shut_down
 
 __all__ = [
+    "CLUSTER_FILE",
     "INSTANCE_TRANSITIONS",
     "PROCESS_FILE",
     "WORKER_TRANSITIONS",
@@ -38,6 +45,7 @@ __all__ = [
     "UncaughtHandler",
     "UncaughtResponse",
     "WorkerState",
+    "check_cluster",
     "check_new_topics",
     "check_sizes",
     "fixed_sinks",

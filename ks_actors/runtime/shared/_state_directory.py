@@ -9,13 +9,15 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import StateError, StateFull, StateLocked
+from ks_actors._errors import ConfigError, StateError, StateFull, StateLocked
 from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PROCESS_FILE = "kafka-streams-process-metadata"
+CLUSTER_FILE = ".cluster"
+"""The file with the id of the cluster whose topics the state was made from."""
 
 
 class StateDirectory:
@@ -29,16 +31,22 @@ class StateDirectory:
         self.path: Path = path
         self._lock: int | None = None
 
-    def open(self) -> str:
+    def open(self, cluster: str = "") -> str:
         """Create the directory if needed, lock it, and return the process id. Blocks.
 
-        Raises StateLocked if another instance has it, StateFull if there is no room for its files,
-        StateError if it cannot be used.
+        It keeps the id of the cluster, if that is known. Raises ConfigError if it has another one,
+        StateLocked if another instance has the directory, StateFull if there is no room for its
+        files, StateError if it cannot be used.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open_locked(self.path / ".lock", os.O_CREAT)
+            if not check_cluster(self.path, cluster) and cluster:
+                _write(self.path / CLUSTER_FILE, cluster)
             return self._process_id()
+        except ConfigError:
+            self.close()
+            raise
         except BlockingIOError as error:
             raise StateLocked(
                 f"the state directory {self.path} is in use by another instance: stop it, or give "
@@ -63,7 +71,7 @@ class StateDirectory:
             # The file is missing or cut off by a crash. A new id costs only the record of warm
             # tasks.
             found = str(uuid.uuid4())
-        _write(self.path, found)
+        _write_process_id(self.path, found)
         return found
 
     def forget_process_id(self) -> None:
@@ -82,10 +90,33 @@ def write_process_id(path: Path, process_id: str) -> None:
     """Set the process id of a new directory; an existing id stays. Blocks."""
     path.mkdir(parents=True, exist_ok=True)
     if not (path / PROCESS_FILE).exists():
-        _write(path, process_id)
+        _write_process_id(path, process_id)
 
 
-def _write(path: Path, process_id: str) -> None:
-    fresh = path / f"{PROCESS_FILE}.tmp"
-    fresh.write_text(json.dumps({"processId": process_id}))
-    fresh.replace(path / PROCESS_FILE)
+def check_cluster(path: Path, cluster: str) -> str:
+    """Return the id of the cluster that the state in a directory is of; empty if unknown.
+
+    Raises ConfigError if that is another one than the given, unless it is unknown, too. Blocks.
+    """
+    file = path / CLUSTER_FILE
+    try:
+        kept = file.read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        kept = ""
+    if kept and cluster and kept != cluster:
+        raise ConfigError(
+            f"the state in {path} is of cluster {kept!r}, and the bootstrap servers are of cluster "
+            f"{cluster!r}: name the servers of the first one, or another state_dir; if the second "
+            f"one has replaced the first for good, delete {file}, and stores are filled anew"
+        )
+    return kept
+
+
+def _write_process_id(path: Path, process_id: str) -> None:
+    _write(path / PROCESS_FILE, json.dumps({"processId": process_id}))
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_name(f"{path.name}.tmp")
+    fresh.write_text(text)
+    fresh.replace(path)

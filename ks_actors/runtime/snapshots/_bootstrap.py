@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
 from ks_actors.config import ClientIds
 from ks_actors.lifecycle import component_log, run_in_thread
-from ks_actors.log import Assigned, IsolationLevel, MemberAssignment, NewMember, Outgoing
+from ks_actors.log import (
+    Assigned,
+    IsolationLevel,
+    MemberAssignment,
+    NewMember,
+    Outgoing,
+    cluster_of,
+)
 from ks_actors.records import Batch
 from ks_actors.runtime.input import GroupView
-from ks_actors.runtime.shared import StateDirectory, prepare_topics
+from ks_actors.runtime.shared import StateDirectory, check_cluster, prepare_topics
 from ks_actors.runtime.snapshots._bootstrap_plan import BootstrapPlan, choose_snapshot
 from ks_actors.runtime.snapshots._bootstrap_versions import by_time
 from ks_actors.snapshots import without_login
@@ -90,12 +97,14 @@ class Bootstrap:
     ) -> SnapshotManifest | None:
         setup, config = self._setup, self._config
         snapshot = await run_in_thread(partial(choose_snapshot, uri, config.application_id))
+        directory = StateDirectory(config.state_dir / config.application_id)
+        cluster = cluster_of(self._log)
+        await run_in_thread(partial(check_cluster, directory.path, cluster))
         setup.know_topics(await prepare_topics(self._log, setup))
         plan = BootstrapPlan(setup, self._specs, snapshot)
         offsets = plan.offsets(await self._ranges(plan.sources))
         # The lock proves that no instance on this machine uses the state that will be replaced.
-        directory = StateDirectory(config.state_dir / config.application_id)
-        process_id = await run_in_thread(directory.open)
+        process_id = await run_in_thread(partial(directory.open, cluster))
         stack.callback(directory.close)
         membership = await self._join(process_id, stack)
         # Only after the join: from here on no other member can change the offsets unnoticed.

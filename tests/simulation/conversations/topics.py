@@ -98,3 +98,14 @@ async def of_wrong_topics(talk: Talk) -> None:
         await talk.ask("Metadata", {"topics": [{"name": name}]}, version=10)
     await talk.ask("Metadata", {"topics": []}, version=10)
     await talk.ask("DeleteTopics", {"names": [topic, topic], "timeout_ms": 5_000})
+
+
+async def of_identities(talk: Talk) -> None:
+    """A client tells which broker of which cluster it looks for (KIP-1242): the right one, others, and some that it does not tell."""
+    answer = await talk.ask("Metadata", {"topics": []}, version=10, quietly=True)
+    cluster, node = answer["cluster_id"], answer["brokers"][0]["node_id"]
+    client = {"client_software_name": "ks-actors", "client_software_version": "1"}
+    for cluster_id in (cluster, "another", "", None):
+        for node_id in (node, node + 7, -1):
+            answer = await talk.ask("ApiVersions", {**client, "cluster_id": cluster_id, "node_id": node_id}, version=5, quietly=True)
+            talk.note("ApiVersions", {"error_code": answer["error_code"]})

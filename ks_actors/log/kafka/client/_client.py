@@ -35,6 +35,7 @@ from ks_actors.log.kafka.wire import (
     WRONG_COORDINATOR,
     MetadataRequest,
     check_aiokafka,
+    cluster_of,
 )
 
 if TYPE_CHECKING:
@@ -82,10 +83,10 @@ class KafkaClient:
             pause_ms=max(options.reconnect_backoff_max_ms, options.retry_backoff_max_ms)
         )
         self.epochs: LeaderEpochs = LeaderEpochs()
-        self._connections: Connections = Connections(
-            options, client_id, self.outages, self._look_for_unlisted
-        )
         self._cluster: Cluster = Cluster()
+        self._connections: Connections = Connections(
+            options, client_id, self.outages, self._cluster, self._look_for_unlisted
+        )
         self._topics: KnownTopics = KnownTopics(options.metadata_max_age_ms / 1000)
         # Of lookups of leaders, and of listings of all topics.
         self._lookups = Rounds()
@@ -132,7 +133,7 @@ class KafkaClient:
 
         `start` then sends no request. Both share the list of brokers, outages, and TLS contexts.
         """
-        self._cluster = other._cluster
+        self._cluster = self._connections.cluster = other._cluster
         self._topics.begin_like(other._topics)
         self.outages = self._connections.outages = other.outages
         self._connections.tls = other._connections.tls
@@ -212,6 +213,11 @@ class KafkaClient:
         A broker may still process them.
         """
         return self._connections.lost
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster; empty while no broker has told it."""
+        return self._cluster.id
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -568,8 +574,12 @@ class KafkaClient:
         node, response = await self._ask_next(rounds or Rounds(), MetadataRequest(topics), MAIN)
         if not response.brokers:
             raise Unavailable("the cluster has no brokers at this time")
-        self._cluster.list(
+        if not self._cluster.list(
+            cluster_of(response),
             {each: (host, port) for each, host, port, *_ in response.brokers},
             response.controller_id,
-        )
+        ):
+            # Its connection is older than what is known of the cluster: the next one is refused.
+            self._connections.forget(node)
+            raise Unavailable(f"cluster {cluster_of(response)!r} is not {self._cluster.id!r}")
         return node, self._topics.note(response)

@@ -10,23 +10,34 @@ from typing import final
 class Cluster:
     """The addresses of the listed brokers by id, and the controller, as of the last metadata.
 
+    `id` is that of the first response: brokers of other clusters, to which an address may lead some
+    day, tell nothing about this one. It is empty while no broker has told one.
+
     The last response that any of the clients gets counts, so a client that has asked nothing yet
     does not look for a broker that others know to be gone. Threads may share it: a listing is
     replaced as a whole.
     """
 
-    __slots__ = ("_lock", "brokers", "controller")
+    __slots__ = ("_lock", "brokers", "controller", "id")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.id: str = ""
         self.brokers: dict[int, tuple[str, int]] = {}
         self.controller: int | None = None
 
-    def list(self, brokers: dict[int, tuple[str, int]], controller: int) -> None:
-        """Replace the listing; a negative or unlisted controller is none."""
+    def list(self, cluster: str, brokers: dict[int, tuple[str, int]], controller: int) -> bool:
+        """Replace the listing; return False, and keep it, if it is another cluster's.
+
+        A negative or unlisted controller is none.
+        """
         with self._lock:
+            if self.id and cluster and cluster != self.id:
+                return False
+            self.id = self.id or cluster
             self.brokers = brokers
             self.controller = controller if controller in brokers else None
+            return True
 
     def add(self, node: int, address: tuple[str, int]) -> None:
         """Add a broker that is newer than the listing."""

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import ssl
-import struct
-import weakref
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from aiokafka.conn import (  # type: ignore[import-untyped]
-    READER_LIMIT,
-    AIOKafkaConnection,
-    AIOKafkaProtocol,
-    CloseReason,
-)
+from aiokafka.conn import CloseReason  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
     KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
-from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
-    ApiVersionRequest,
-    SaslAuthenticateRequest,
-)
 
 from ks_actors._errors import LogClosed, LogError, NotAuthorized
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._addresses import NoAddress, connect_to_any, listed
+from ks_actors.log.kafka.client._connection import Connection, WrongBroker
 from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._throttles import Throttles
 from ks_actors.log.kafka.client._tls import (
@@ -39,12 +28,12 @@ from ks_actors.log.kafka.client._tls import (
     tls_remedy,
 )
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
-from ks_actors.log.kafka.wire import name_of
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
 
+    from ks_actors.log.kafka.client._cluster import Cluster
     from ks_actors.log.kafka.client._options import KafkaOptions
     from ks_actors.log.kafka.client._outages import Outages
 
@@ -52,9 +41,6 @@ MAIN: Final = "main"
 COORDINATION: Final = "coordination"
 PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
-# The part of a login's session after which a new connection is used, as in Kafka's clients.
-_RENEW: Final = 0.85
-_LENGTH: Final = struct.Struct(">i")
 _log = component_log(__name__)
 _wire_log = logging.getLogger("aiokafka.conn")
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
@@ -105,125 +91,16 @@ class _Opening(NamedTuple):
     where: str
 
 
-class _Connection(AIOKafkaConnection):  # type: ignore[misc]
-    """A socket that reports every close: `closing` gets the close's future and the transport."""
-
-    def __init__(
-        self,
-        closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None],
-        *address: Any,
-        **settings: Any,
-    ) -> None:
-        super().__init__(*address, **settings)
-        self._closing = closing
-        self._renew_at: float = math.inf
-
-    @property
-    def outlived(self) -> bool:
-        """Whether the session of the login ends soon, so that another connection is to be used."""
-        return bool(self._loop.time() >= self._renew_at)
-
-    async def until_answered(self) -> None:
-        """Wait until no request is without an answer."""
-        while waiting := [answer for *_, answer in self._requests if not answer.done()]:
-            await asyncio.wait(waiting)
-
-    def _note_session(self, answer: asyncio.Future[Any]) -> None:
-        """Note until when the broker takes requests after a login (KIP-368)."""
-        if answer.cancelled() or answer.exception() is not None:
-            return
-        lifetime_ms = getattr(answer.result(), "session_lifetime_ms", 0)
-        if lifetime_ms > 0:
-            self._renew_at = self._loop.time() + _RENEW * lifetime_ms / 1000
-
-    async def take(self, connected: socket.socket) -> Self:
-        """Begin on a socket to one of the host's addresses; aiokafka's own waits for the first."""
-        loop = self._loop
-        reader: asyncio.StreamReader = asyncio.StreamReader(limit=READER_LIMIT, loop=loop)
-        self._closed_fut = loop.create_future()
-        protocol: asyncio.StreamReaderProtocol = AIOKafkaProtocol(
-            self._closed_fut, reader, loop=loop
-        )
-        transport, _ = await loop.create_connection(
-            lambda: protocol,
-            sock=connected,
-            ssl=self._ssl_context,
-            server_hostname=None if self._ssl_context is None else self.host,
-        )
-        self._reader, self._protocol = reader, protocol
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        self._writer: asyncio.StreamWriter | None = writer
-        self._read_task = self._create_reader_task()
-        if self._max_idle_ms is not None:
-            self._idle_handle = loop.call_soon(self._idle_check, weakref.ref(self))
-        try:
-            await self._do_version_lookup()
-            if self._sasl_mechanism is not None:
-                await self._do_sasl_handshake()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    async def _do_version_lookup(self) -> None:
-        """Learn which requests the broker takes; aiokafka's own ignores the error code."""
-        answer = await self.send(ApiVersionRequest())
-        if answer.error_code:
-            raise KafkaConnectionError(f"it answered {name_of(answer.error_code)} to ApiVersions")
-        self._versions = {key: (low, high) for key, low, high in answer.api_versions}
-
-    def be_named(self, client_id: str) -> None:
-        """Use another client id in the next requests."""
-        self._client_id = client_id
-
-    def send(self, request: Any, expect_response: bool = True) -> Any:
-        """Write a request in one go, and return the future of its response.
-
-        The caller limits the wait.
-        """
-        writer = self._writer
-        if writer is None or not expect_response:
-            return super().send(request, expect_response)
-        prepared = request.prepare(self._versions)
-        number: int = self._next_correlation_id()
-        header: bytes = prepared.build_request_header(
-            correlation_id=number, client_id=self._client_id
-        ).encode()
-        body: list[bytes] = prepared.parts if hasattr(prepared, "parts") else [prepared.encode()]
-        # No empty part, such as the body of ApiVersions: transports of Python 3.12 and 3.13 keep
-        # one at the end for ever, write nothing at each turn of the loop, and do not close.
-        parts = filter(None, body)
-        try:
-            writer.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *parts])
-        except OSError as error:
-            self.close(reason=CloseReason.CONNECTION_BROKEN)
-            raise KafkaConnectionError(
-                f"the connection to {self.host}:{self.port} broke: {error}"
-            ) from error
-        _wire_log.debug("Request to %s:%d %d: %s", self.host, self.port, number, prepared)
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._requests.append((number, prepared, answer))
-        if isinstance(request, SaslAuthenticateRequest):
-            answer.add_done_callback(self._note_session)
-        return answer
-
-    def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
-        writer: asyncio.StreamWriter | None = self._writer
-        closed: Any = super().close(reason, exc)
-        if writer is not None:
-            self._closing(closed, writer.transport)
-        return closed
-
-
 @final
 class Connections:
     """One socket per broker and channel.
 
     Brokers answer the requests of a socket in order, so requests that may wait long have a channel
     of their own. Channels differ in nothing else. `lost` counts requests with an unknown outcome.
-    `outages`, which clients share, reports silent brokers; they share `tls` as well. `doubted` is
-    called every two seconds while a broker does not answer; `leave` then gives up those that the
-    cluster no longer lists.
+    `outages`, which clients share, reports silent brokers; they share `tls` and `cluster` as well.
+    A new connection to a broker of another cluster is refused. `doubted` is called every two
+    seconds while a broker does not answer; `leave` then gives up those that the cluster no longer
+    lists.
     """
 
     def __init__(
@@ -231,9 +108,11 @@ class Connections:
         options: KafkaOptions,
         client_id: str,
         outages: Outages,
+        cluster: Cluster,
         doubted: Callable[[], object],
     ) -> None:
         self.outages: Outages = outages
+        self.cluster: Cluster = cluster
         self.tls: TlsFiles = TlsFiles(options)
         self._unanswered: Unanswered = Unanswered(
             lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000), doubted
@@ -419,8 +298,8 @@ class Connections:
         context = await self.tls.context()
         tried: dict[str, str] = {}
 
-        async def begin(connected: socket.socket) -> _Connection:
-            connection = _Connection(
+        async def begin(connected: socket.socket) -> Connection:
+            connection = Connection(
                 self._note_closing,
                 host,
                 port,
@@ -434,7 +313,7 @@ class Connections:
                 sasl_plain_username=options.sasl_username,
                 sasl_plain_password=options.sasl_password,
             )
-            return await connection.take(connected)
+            return await connection.take(connected, self.cluster.id, node)
 
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
@@ -470,6 +349,9 @@ class Connections:
                 line,
                 f"{where} cannot be reached by TLS: {error}; {tls_remedy(error)}",
             ) from error
+        except WrongBroker as error:
+            reason = f"{where} is refused, and nothing is read or written there: {error.args[0]}"
+            raise self._report_outage(line, reason, away=True) from error
         except (OSError, KafkaError) as error:
             reason = (
                 f"{where} cannot be reached by {options.security_protocol}: "

@@ -27,6 +27,7 @@ from ks_actors.log.kafka.wire._error_codes import (
     OPERATION_NOT_ATTEMPTED,
     OUT_OF_ORDER_SEQUENCE_NUMBER,
     REBALANCE_IN_PROGRESS,
+    REBOOTSTRAP_REQUIRED,
     RECORD_LIST_TOO_LARGE,
     REQUEST_TIMED_OUT,
     RETRIABLE,
@@ -56,7 +57,8 @@ from ks_actors.log.kafka.wire._group_requests import (
     offset_commit,
     sync_group,
 )
-from ks_actors.log.kafka.wire._metadata_request import MetadataRequest, topics_of
+from ks_actors.log.kafka.wire._identity_request import IdentityRequest
+from ks_actors.log.kafka.wire._metadata_request import MetadataRequest, cluster_of, topics_of
 from ks_actors.log.kafka.wire._operations import (
     group_operations,
     operations,
@@ -114,6 +116,7 @@ __all__ = [
     "OPERATION_NOT_ATTEMPTED",
     "OUT_OF_ORDER_SEQUENCE_NUMBER",
     "REBALANCE_IN_PROGRESS",
+    "REBOOTSTRAP_REQUIRED",
     "RECORD_LIST_TOO_LARGE",
     "REQUEST_TIMED_OUT",
     "RETRIABLE",
@@ -144,6 +147,7 @@ __all__ = [
     "FetchRequest",
     "FetchResponse",
     "FindCoordinatorRequest",
+    "IdentityRequest",
     "ListGroupsRequest",
     "MetadataRequest",
     "OffsetRequest",
@@ -153,6 +157,7 @@ __all__ = [
     "Unpacked",
     "Written",
     "check_aiokafka",
+    "cluster_of",
     "decode_assignment",
     "decode_member",
     "describe_transactions",

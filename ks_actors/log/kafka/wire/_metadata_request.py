@@ -70,7 +70,7 @@ class _MetadataResponse:
             _, at = _text(raw, at)
             at = _behind_tags(raw, at)
             self.brokers.append((node, host, port))
-        _, at = _text(raw, at)
+        self.cluster_id, at = _text(raw, at)
         (self.controller_id,), at = _INT.unpack_from(raw, at), at + _INT.size
         self.topics: list[tuple[int, str, bytes, bool, dict[int, int], dict[int, int]]] = []
         count, at = _count(raw, at)
@@ -165,6 +165,11 @@ class MetadataRequest:
             return WithoutIds(topics, allow_auto_topic_creation=False).prepare(dict(versions))
         asked = None if topics is None else [(_NO_ID, topic, _NO_TAGS) for topic in topics]
         return _MetadataRequest(asked, False, False, False, _NO_TAGS)
+
+
+def cluster_of(response: Any) -> str:
+    """Return the id of the cluster; empty when the broker does not tell it."""
+    return getattr(response, "cluster_id", None) or ""
 
 
 def topics_of(

@@ -10,7 +10,8 @@ import pytest
 from ks_actors import App, Consumed, Materialized, Produced, StreamsBuilder, StreamsConfig
 from ks_actors.log import NewTopic
 from ks_actors.log.kafka import KafkaLog
-from ks_actors.log.kafka.client._connections import _Connection, name_of_request
+from ks_actors.log.kafka.client._connection import Connection
+from ks_actors.log.kafka.client._connections import name_of_request
 from ks_actors.serdes import LONG, STRING
 from tests.kafka.broker import Broker
 
@@ -20,13 +21,13 @@ class Seen:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ids: dict[str, set[str]] = {}
-        send = _Connection.send
+        send = Connection.send
 
         def noted(connection: Any, request: Any, expect_response: bool = True) -> Any:
             self.ids.setdefault(name_of_request(request).partition("Request")[0], set()).add(connection._client_id)
             return send(connection, request, expect_response)
 
-        monkeypatch.setattr(_Connection, "send", noted)
+        monkeypatch.setattr(Connection, "send", noted)
 
     def of(self, *kinds: str) -> set[str]:
         """Return the client ids of these kinds of requests."""

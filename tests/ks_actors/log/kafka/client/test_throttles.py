@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ks_actors.log.kafka import KafkaLog
-from ks_actors.log.kafka.client._connections import _Connection
+from ks_actors.log.kafka.client._connection import Connection
 from ks_actors.log.kafka.client._throttles import Throttles
 from ks_actors.log.kafka.wire import ProduceRequest
 from tests.ks_actors.log.helpers import UNCOMMITTED, new_topic, values_of, write
@@ -53,16 +53,16 @@ async def test_records_of_a_throttled_producer_arrive(log: KafkaLog, monkeypatch
     (partition,) = await new_topic(log)
     producer = await log.producer(client_id="p")
     await write(producer, partition, b"a")
-    real, sent = _Connection.send, list[float]()
+    real, sent = Connection.send, list[float]()
 
-    async def throttled(connection: _Connection, request: Any) -> Any:
+    async def throttled(connection: Connection, request: Any) -> Any:
         response = await real(connection, request)
         if isinstance(request, ProduceRequest):
             sent.append(asyncio.get_running_loop().time())
             response.throttle_time_ms = 300
         return response
 
-    monkeypatch.setattr(_Connection, "send", throttled)
+    monkeypatch.setattr(Connection, "send", throttled)
     for value in (b"b", b"c"):
         await write(producer, partition, value)
     assert sent[1] - sent[0] >= 0.3

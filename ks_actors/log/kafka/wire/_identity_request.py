@@ -1,0 +1,74 @@
+"""Requests that tell a broker which broker of which cluster it is taken for (KIP-1242)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from aiokafka.protocol.api import (  # type: ignore[import-untyped]
+    RequestStruct,
+    ResponseHeader_v0,
+)
+from aiokafka.protocol.types import (  # type: ignore[import-untyped]
+    CompactString,
+    Int32,
+    Schema,
+    TaggedFields,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from io import BytesIO
+
+_KEY: Final = 18
+# The first version of ApiVersions with a cluster and a broker, of Kafka 4.4.
+_VERSION: Final = 5
+_SHORT: Final = Struct(">h")
+_TEXT: Final = CompactString("utf-8")
+
+
+class _IdentityResponse:
+    """The error code; the versions that follow are known."""
+
+    API_KEY = _KEY
+    API_VERSION = _VERSION
+
+    def __init__(self, error_code: int) -> None:
+        self.error_code: int = error_code
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> _IdentityResponse:
+        return cls(*_SHORT.unpack(data.read(_SHORT.size)))
+
+
+class IdentityRequest(RequestStruct):  # type: ignore[misc]
+    """Ask a broker to refuse, by REBOOTSTRAP_REQUIRED, if it is another one than is meant."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = _KEY
+    API_VERSION = _VERSION
+    RESPONSE_TYPE: ClassVar[Any] = _IdentityResponse
+    SCHEMA = Schema(
+        ("client_software_name", _TEXT),
+        ("client_software_version", _TEXT),
+        ("cluster_id", _TEXT),
+        ("node_id", Int32),
+        ("tags", TaggedFields),
+    )
+
+    def __init__(self, cluster_id: str, node: int) -> None:
+        super().__init__("ks-actors", "1", cluster_id, node, {})
+
+    @staticmethod
+    def known(versions: Mapping[int, tuple[int, int]]) -> bool:
+        """Return whether a broker with these versions of requests takes it."""
+        low, high = versions.get(_KEY, (0, -1))
+        return low <= _VERSION <= high
+
+    def prepare(self, _: object) -> IdentityRequest:
+        """Return the message."""
+        return self
+
+    def parse_response_header(self, read_buffer: BytesIO | bytes) -> Any:
+        """Return the header, which has no tags: clients of all versions must be able to read it."""
+        return ResponseHeader_v0.decode(read_buffer)
