@@ -305,6 +305,13 @@ class GroupMember:
             # The group waits for its slowest member, which may take longer than this one's session.
             self._begin(self._beat_meanwhile(self._group))
         response = await self._send_join()
+        if not response.leader_id:
+            # Its coordinator assigns partitions by itself, and knows nothing of what they are for.
+            raise LogError(
+                f"group {self._group.group_id!r} has no leader: a member with "
+                "group.protocol=consumer (KIP-848) is in it; does another program use the group's "
+                "name? Give this app another application_id, or end that program"
+            )
         self._group = GroupMetadata(
             self._group.group_id, response.generation_id, response.member_id
         )
