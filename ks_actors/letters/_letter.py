@@ -18,6 +18,12 @@ ORIGIN: Final = "__ks_actors.redriven_from"
 """The header of a record that was written back: topic, partition and offset of its letter."""
 
 
+_TOLD: Final = {
+    LETTER_PREFIX + name: name
+    for name in ("exception", "message", "stacktrace", "topic", "partition", "offset")
+}
+
+
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
     """A record in a dead letter topic, with the error that its headers tell of (KIP-1034)."""
 
@@ -59,11 +65,11 @@ def letter_of(
 ) -> Letter:
     """Return a record of a dead letter topic as a letter."""
     key, value, timestamp, headers = record
-    told = {
-        name.removeprefix(LETTER_PREFIX): _text(content)
-        for name, content in headers
-        if name.startswith(LETTER_PREFIX)
-    }
+    # The error's headers come last. Others of their names are the record's own: it was a letter
+    # itself, or its sender has made them up.
+    last = {_TOLD[name]: row for row, (name, _) in enumerate(headers) if name in _TOLD}
+    about = {*last.values()}
+    told = {name: _text(headers[row][1]) for name, row in last.items()}
     topic, number = told.get("topic"), _number(told.get("partition"))
     return Letter(
         topic=place.topic,
@@ -72,7 +78,7 @@ def letter_of(
         timestamp=timestamp,
         key=key,
         value=value,
-        headers=tuple(pair for pair in headers if not pair[0].startswith(LETTER_PREFIX)),
+        headers=tuple(pair for row, pair in enumerate(headers) if row not in about),
         exception=told.get("exception"),
         message=told.get("message"),
         stacktrace=told.get("stacktrace"),
@@ -82,9 +88,15 @@ def letter_of(
     )
 
 
-def marked_offset(headers: Headers) -> int | None:
-    """Return the offset of the letter that a marker is about; None for a letter."""
-    return next((_number(_text(value)) for name, value in headers if name == MARKER), None)
+def marked_offset(value: bytes | None, headers: Headers, offset: int) -> int | None:
+    """Return the offset of the letter that the marker at an offset is about; None for a letter.
+
+    A letter of a record that has a marker's header has others beside it, which tell of its error.
+    """
+    if value is not None or len(headers) != 1 or headers[0][0] != MARKER:
+        return None
+    about = _number(_text(headers[0][1]))
+    return about if 0 <= about < offset else None
 
 
 def _text(content: bytes | None) -> str | None:

@@ -192,7 +192,7 @@ class _Found:
         kept = self._records.setdefault(place, deque())
         for row, offset in enumerate(batch.offsets):
             headers = () if batch.headers is None else batch.headers[row]
-            about = marked_offset(headers)
+            about = marked_offset(batch.values[row], headers, offset)
             if about is not None:
                 self._marked.add((place, about))
             elif self._only in {None, offset}:

@@ -6,12 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ks_actors import Batch, Fenced, LogTimeout, RedriveRefused, StreamsBuilder, UnknownTopicOrPartition
 from ks_actors.letters import Letter, newest_letters, read_letter, read_letters, redrive
 from ks_actors.log import GroupMetadata, Outgoing, TopicPartition
-from ks_actors.testing import AppHarness, TestRecord
+from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
+from tests.examples_of import examples
 from tests.ks_actors.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, feed_all, in_app, in_virtual_time
 
 TOPICS = {"in": 2, "out": 2, "dead": 1}
@@ -95,6 +98,43 @@ async def test_a_letter_that_fails_again_is_a_new_letter(harness: AppHarness) ->
     await redrive(harness.log, DEAD, newest.offset, application_id="app")
     last = (await harness.read("in"))[-1]
     assert last.headers == (("__ks_actors.redriven_from", f"dead-0@{newest.offset}".encode()),)
+
+
+NAMES = [
+    "trace",
+    "__ks_actors.redriven",
+    "__ks_actors.redriven_from",
+    *(f"__streams.errors.{name}" for name in ("topic", "offset", "message", "own")),
+]
+CONTENTS = st.sampled_from([None, b"", b"0", b"1", b"2", b"14", b"-1", b"out", b"in"])
+ROWS = st.lists(st.tuples(st.sampled_from(["bad", None]), st.lists(st.tuples(st.sampled_from(NAMES), CONTENTS), max_size=3)), min_size=1, max_size=4)
+
+
+@settings(max_examples=examples(25))
+@given(ROWS)
+def test_headers_of_a_record_decide_about_no_letter(rows: list[tuple[str | None, list[tuple[str, bytes | None]]]]) -> None:
+    """Whatever headers failed records bring, each is listed, redriven once, and comes back to its source as it was."""
+
+    def fail(value: str | None) -> str:
+        raise ValueError(value)
+
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).map_values(fail).to("out", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await feed_all(harness, "in", [TestRecord("a", value, 7, tuple(headers)) for value, headers in rows], partition=0)
+        fed = list(enumerate(rows))
+        assert [(each.source_offset, each.redriven) for each in reversed(await letters(harness))] == [(row, False) for row, _ in fed]
+        for row, (value, headers) in fed:
+            letter = await redrive(harness.log, DEAD, row, application_id="app")
+            assert (letter.source, letter.value, letter.headers) == (TopicPartition("in", 0), value and value.encode(), tuple(headers))
+            back = (await harness.read("in"))[-1]
+            # Of the letters that it was before it names the last one alone.
+            kept = [pair for pair in headers if pair[0] != "__ks_actors.redriven_from"]
+            assert back.headers == (*kept, ("__ks_actors.redriven_from", f"dead-0@{row}".encode()))
+            assert {each.offset for each in await letters(harness, 100) if each.redriven} == set(range(row + 1))
+
+    run_app(test, builder.build(), topics=TOPICS, **SETTINGS)
 
 
 def letter_at(partition: int, offset: int, timestamp: int) -> Letter:
