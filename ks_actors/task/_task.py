@@ -540,12 +540,9 @@ class Task:
         self._merged_turns = (
             None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
         )
+        held = plan.asynchronous, plan.caches
         self.draining = Draining(
-            plan.asynchronous,
-            plan.caches,
-            replayable=setup.replayable,
-            apart=setup.transactional,
-            blocking=plan.blocking,
+            *held, replayable=setup.replayable, apart=setup.transactional, blocking=plan.blocking
         )
         return plan
 

@@ -95,7 +95,9 @@ def test_an_initializer_that_varies_is_no_evidence(caplog: pytest.LogCaptureFixt
     for initializer in (lambda: [next(numbers)], lambda: [lambda: None]):
         builder = StreamsBuilder()
         grouped = builder.stream("in", STRINGS).group_by_key(Grouped(serdes.STRING, serdes.STRING))
-        grouped.aggregate(initializer, lambda key, value, rows: rows.append(value), Materialized("lists", serdes.STRING, serdes.json(list[Any])))  # type: ignore[arg-type]  # the mistake
+        grouped.aggregate(
+            initializer, lambda key, value, rows: rows.append(value), Materialized("lists", serdes.STRING, serdes.json(list[Any]))
+        )  # the mistake
         with TopologyTestDriver(builder.build()) as driver:
             driver.create_input_topic("in", serdes.STRING, serdes.STRING).pipe_input("k", "v", 1)
     assert told(caplog) == []

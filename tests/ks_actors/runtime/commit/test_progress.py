@@ -177,7 +177,7 @@ def check_progress(seed: int) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_what_works_on_is_committed(block: int) -> None:
-    """Whatever functions cost, nothing of them is done twice, and a task beside them is committed within one interval and 50 ms."""
+    """A task beside slow functions is committed within one interval and 50 ms, and no call of theirs is made twice."""
     for seed in range(block * 1_000, block * 1_000 + examples(8)):
         try:
             check_progress(seed)

@@ -237,7 +237,7 @@ def test_a_frozen_broker_does_not_hold_up_a_lookup_in_turn() -> None:
         loop = asyncio.get_running_loop()
         client = KafkaClient("localhost:1", KafkaOptions(), client_id="c")
         brokers = [(number, "localhost", number) for number in (1, frozen)]
-        client._cluster.list({number: (host, port) for number, host, port in brokers}, 1)
+        client._cluster.list("", {number: (host, port) for number, host, port in brokers}, 1)
 
         async def send(node: int, *_: object, **__: object) -> Any:
             asked.append(node)

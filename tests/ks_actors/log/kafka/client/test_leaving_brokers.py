@@ -32,7 +32,7 @@ class Cluster3:
         """Return a client that is connected to all."""
         client = KafkaClient("b1:1", KafkaOptions(), client_id="test")
         client.outages.clock = asyncio.get_running_loop().time
-        client._cluster.list({node: (f"b{node}", node) for node in ALL}, 3)
+        client._cluster.list("", {node: (f"b{node}", node) for node in ALL}, 3)
         for node in ALL:
             for channel in (MAIN, PRODUCE):
                 client._connections._ready[node, channel] = Socket(client._connections, self, node, channel)
@@ -123,7 +123,7 @@ async def test_a_frozen_broker_is_left_though_another_one_is_frozen_as_well(clus
 async def test_a_broker_that_always_owes_an_answer_is_asked_all_the_same(cluster: Cluster3, client: KafkaClient) -> None:
     """With the others' work it may always have a request that is seconds old."""
     cluster.frozen, cluster.listed = {1}, {3}
-    client._cluster.list({node: (f"b{node}", node) for node in (1, 3)}, 3)
+    client._cluster.list("", {node: (f"b{node}", node) for node in (1, 3)}, 3)
     unanswered = client._connections._unanswered
     line = client._connections._line(("b3", 3), "other")
 
@@ -144,7 +144,7 @@ async def test_a_broker_that_another_client_knows_to_be_gone_is_left_without_ask
     cluster.frozen = {1, 2, 3}
     waiting = asyncio.create_task(told_after(client, 1))
     await asyncio.sleep(1)
-    client._cluster.list({node: (f"b{node}", node) for node in left}, 3)
+    client._cluster.list("", {node: (f"b{node}", node) for node in left}, 3)
     assert await waiting <= 5
 
 
@@ -152,7 +152,7 @@ async def test_a_broker_that_another_client_knows_to_be_gone_is_left_without_ask
 async def test_a_bootstrap_server_stays_though_the_cluster_lists_no_such_address(cluster: Cluster3, client: KafkaClient) -> None:
     """The user may name it in another way than the cluster, and it may be slow."""
     cluster.slowness_s = 8.0
-    client._cluster.list({node: (f"b{node}", node) for node in (2, 3)}, 3)
+    client._cluster.list("", {node: (f"b{node}", node) for node in (2, 3)}, 3)
     client._connections._ready[-1, MAIN] = Socket(client._connections, cluster, -1, MAIN)
     await client.send(-1, Produce())
     assert client._connections.connected(-1, MAIN)
@@ -183,6 +183,6 @@ async def test_a_broker_that_is_still_listed_has_the_time_of_a_request(cluster: 
 async def test_a_lone_broker_is_not_asked_about_itself(cluster: Cluster3, client: KafkaClient) -> None:
     """It could not answer."""
     cluster.frozen = {1}
-    client._cluster.list({1: ("b1", 1)}, 1)
+    client._cluster.list("", {1: ("b1", 1)}, 1)
     assert await told_after(client, 1) == pytest.approx(30, abs=0.1)
     assert cluster.metadata_asked == []

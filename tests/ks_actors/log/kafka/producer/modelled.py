@@ -235,7 +235,7 @@ class Cluster:
             leaders[topic][number] = part.leader
         client._topics.found = {topic: TopicMetadata(topic, numbers) for topic, numbers in leaders.items()}
         client._topics._answered = set(leaders)
-        client._cluster.list({node: ("broker", node) for node in self.nodes}, self.nodes[0])
+        client._cluster.list("", {node: ("broker", node) for node in self.nodes}, self.nodes[0])
 
     async def _send(self, client: KafkaClient, line: tuple[int, int, str], request: Any, limit_s: float) -> Any:
         node = line[1]
