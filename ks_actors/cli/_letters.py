@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import Progress
 
+from ks_actors._errors import ProduceFailed, RedriveRefused
 from ks_actors.cli._application import of_application, of_log
 from ks_actors.cli._output import (
     moment,
@@ -104,17 +105,20 @@ def redrive_letters(
 ) -> None:
     """Write the records of dead letters back to the partitions that they came from, each once.
 
-    Each is one transaction, with a marker in the dead letter topic. It stops at the first error:
-    what was written back before stays so, and is not written again.
+    Each is one transaction, with a marker in the dead letter topic. One that cannot be written
+    back, because its source is gone, say, is named, and the others go on; the exit code is 1 then.
+    An error of the log ends it: what was written back before stays so, and is not written again.
     """
     if every == bool(letters):
         raise click.UsageError("give dead letters as PARTITION@OFFSET, or --all")
     name = _topic_of(application, topic)
     wanted = [_place(name, each) for each in letters]
     done: list[Letter] = []
+    left: list[str] = []
 
     async def work(log: Log) -> None:
         places: Sequence[tuple[TopicPartition, int]] = wanted
+        sources: dict[tuple[TopicPartition, int], TopicPartition] = {}
         if every:
             found = await read_letters(log, name, limit=limit)
             if len(found) == limit:
@@ -122,16 +126,29 @@ def redrive_letters(
                 tell(text)
             # By offset, so that the records of one partition come back in the order in which they
             # failed.
-            places = sorted(
-                (each.place, each.offset)
+            sources = {
+                (each.place, each.offset): each.source
                 for each in found
                 if not each.redriven and each.source is not None
-            )
+            }
+            places = sorted(sources)
         with Progress(console=progress_console(), transient=True, disable=as_json) as bars:
             bar = bars.add_task("redrive", total=len(places))
+            # A client waits for a topic that is gone: once for each of its partitions.
+            gone: dict[TopicPartition, Exception] = {}
             for place, offset in places:
-                application_id = application.config.application_id
-                done.append(await redrive(log, place, offset, application_id=application_id))
+                source = sources.get((place, offset))
+                failed = None if source is None else gone.get(source)
+                try:
+                    if failed is None:
+                        its = application.config.application_id
+                        done.append(await redrive(log, place, offset, application_id=its))
+                except (RedriveRefused, ProduceFailed) as error:
+                    failed = error
+                    if isinstance(error, ProduceFailed):
+                        gone |= dict.fromkeys(error.errors, error)
+                if failed is not None:
+                    left.append(f"{place.partition}@{offset}: {failed}")
                 bars.advance(bar)
 
     try:
@@ -141,6 +158,10 @@ def redrive_letters(
         # them.
         rows = [_row(each) | {"redriven": True} for each in done]
         show(rows, ("letter", "source", "redriven"), as_json=as_json)
+    if left:
+        listed = "\n  ".join(left)
+        text = f"{len(left)} of {len(left) + len(done)} letters were not written back:\n  {listed}"
+        raise click.ClickException(text)
 
 
 def _place(topic: str, text: str) -> tuple[TopicPartition, int]:

@@ -18,6 +18,9 @@ from click.testing import CliRunner
 
 from ks_actors import App, StreamsConfig
 from ks_actors.cli._main import ks_actors
+from ks_actors.log import Outgoing, TopicPartition
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.records import Batch
 from tests.ks_actors.cli.jobs import numbers
 from tests.ks_actors.cli.test_operations import SHOP, Place
 
@@ -220,3 +223,34 @@ def test_dead_letters_are_listed_shown_and_written_back(tmp_path: Path) -> None:
     assert place.json("dlq", "show", "0@0", "--topic=letters")["value"] == "one"
     for command in (("dlq", "redrive", "--all", "--topic=letters"), ("lag",), ("reset",)):
         assert "application_id: is required: give --application-id ID, --app" in " ".join(place.run(*command, code=2).split())
+
+
+def test_letters_whose_source_is_gone_are_named_and_the_others_go_back(tmp_path: Path) -> None:
+    """In any order, and each time, with exit code 1; all letters, and those that are named."""
+    place = Place(tmp_path)
+    place.settings |= {"errors_dead_letter_queue_topic_name": "letters"}
+    place.run("topics", "create", SHOP, "--topic=letters=1", "--topic=orders=1", "--topic=totals=1")
+
+    async def write() -> None:
+        async with EmbeddedLog(Path(place.settings["log"].removeprefix("embedded://"))) as log:
+            producer = await log.producer(client_id="w")
+            for source in (b"gone", b"orders", b"gone", b"orders"):
+                told = {"exception": b"E", "message": b"m", "stacktrace": b"s", "topic": source, "partition": b"0", "offset": b"0"}
+                headers = tuple((f"__streams.errors.{name}", value) for name, value in told.items())
+                await producer.send([Outgoing(TopicPartition("letters", 0), Batch([None], [b"v"], [0], [headers]))])
+            await producer.close()
+
+    asyncio.run(write())
+    text = place.run("dlq", "redrive", "0@0", "0@1", code=1)
+    assert "1 of 2 letters were not written back" in text
+    assert "0@0: gone-0: " in text
+    text = place.run("dlq", "redrive", "--all", code=1)
+    assert "2 of 3 letters were not written back" in text
+    assert "0@2: gone-0: " in text
+    assert [(row["letter"], row["redriven"]) for row in place.json("dlq", "list")] == [
+        ("0@3", True),
+        ("0@2", False),
+        ("0@1", True),
+        ("0@0", False),
+    ]
+    assert "2 of 2 letters were not written back" in place.run("dlq", "redrive", "--all", code=1)

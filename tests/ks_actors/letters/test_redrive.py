@@ -113,7 +113,7 @@ ROWS = st.lists(st.tuples(st.sampled_from(["bad", None]), st.lists(st.tuples(st.
 @settings(max_examples=examples(25))
 @given(ROWS)
 def test_headers_of_a_record_decide_about_no_letter(rows: list[tuple[str | None, list[tuple[str, bytes | None]]]]) -> None:
-    """Each is listed, whatever headers failed records bring, redriven once, and comes back to its source as it was."""
+    """With any headers that failed records bring, each is listed, redriven once, and comes back to its source as it was."""
 
     def fail(value: str | None) -> str:
         raise ValueError(value)
