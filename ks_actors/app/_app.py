@@ -354,7 +354,7 @@ class App(AppOrders):
 
         The app waits for the log until `timeout_ms` are over (default: `close_timeout_ms`), for all
         steps together. It gives up requests without an answer by then, and a warning names the
-        tasks that are not committed; stores are closed properly all the same. While long async
+        tasks that are not committed; stores are closed properly all the same. While long
         calls are in flight, other tasks continue for most of that time: the app stays RUNNING until
         those calls have ended. While another call closes the app, this one waits for the same end,
         and the earlier deadline counts. Awaited in the uncaught handler, or in an async function of

@@ -55,7 +55,10 @@ REFUSED: Final[dict[str, str]] = {
     "fetch_min_bytes": (
         "a fetch is answered as soon as there is a record: linger_ms lets them gather"
     ),
-    "group_id": "application_id is the group's name",
+    "group_id": (
+        "application_id is the group's name; a member with group.protocol=consumer in it is an "
+        "error"
+    ),
     "group_protocol": "groups use the classic protocol, not that of KIP-1071",
     "group_remote_assignor": "tasks are assigned by one algorithm, sticky and balanced",
     "heartbeat_interval_ms": "session_timeout_ms sets the interval",

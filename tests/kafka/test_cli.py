@@ -92,7 +92,8 @@ def test_an_operators_day(shop: Shop, tmp_path: Path) -> None:
     assert {f"{shop.id}-counts-changelog", f"{shop.id}-counts-repartition"} <= {row["topic"] for row in made if row["created"]}
     found = shop.json("check", target)
     assert [(row["check"], row["result"]) for row in found] == [
-        ("config", "ok"), ("state", "ok"), ("snapshots", "ok"), ("broker", "ok"), ("topics", "ok"), ("group", "ok"), ("permissions", "ok"),
+        ("config", "ok"), ("config", "ok"), ("state", "ok"), ("snapshots", "ok"), ("broker", "ok"),
+        ("topics", "ok"), ("group", "ok"), ("permissions", "ok"),
     ]  # fmt: skip
     before = sum(json.loads(shop.run("send", "orders", "--key=a", "--value=ann", "--json"))["next_offsets"].values())
     shop.run("send", "orders", stdin="b\tbob\nc\tann\n")

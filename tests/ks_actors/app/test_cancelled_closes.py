@@ -119,7 +119,7 @@ async def test_a_worker_that_dies_while_the_app_closes_is_told(guarantee: str) -
         await harness.produce("in", "a", "bad", 0, partition=0)
         await asyncio.to_thread(entered.wait, 20)
         closing = asyncio.create_task(harness.app.close())
-        await until(lambda: harness.app.state is InstanceState.PENDING_SHUTDOWN)
+        await until(lambda: harness.app._closing.begun)
         began = harness.kit.clock.time()
         go_on.set()
         with pytest.raises(ProcessingFailed, match="by its own fault"):

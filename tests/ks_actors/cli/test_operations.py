@@ -172,7 +172,7 @@ def test_a_check_tells_whether_an_app_could_start(place: Place, tmp_path: Path) 
     """Each finding is a row, and a failed one is exit code 1."""
     found = place.json("check", SHOP)
     assert [(row["check"], row["result"]) for row in found] == [
-        ("config", "ok"), ("state", "ok"), ("broker", "ok"), ("topics", "ok"), ("group", "ok"), ("permissions", "note"),
+        ("config", "ok"), ("config", "ok"), ("state", "ok"), ("broker", "ok"), ("topics", "ok"), ("group", "ok"), ("permissions", "note"),
     ]  # fmt: skip
     fresh = Place(tmp_path / "fresh")
     failed = [row["detail"] for row in fresh.json("check", SHOP, code=1) if row["result"] == "failed"]
