@@ -27,8 +27,14 @@ def main() -> None:
         raise SystemExit(
             f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'"
         ) from None
-    from ks_actors.cli._output import drop_unwritten  # noqa: PLC0415 - needs it, too
+    from ks_actors.cli._output import (  # noqa: PLC0415 - needs it, too
+        check_stdout,
+        drop_unwritten,
+    )
 
+    # An app needs no stdout, and what its functions print is not ours.
+    if sys.argv[1:2] != ["run"]:
+        check_stdout()
     try:
         ks_actors()
     finally:

@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, cast, final
 from unicodedata import category
 
@@ -67,9 +67,10 @@ def json_text(value: Any, indent: int | None = None) -> str:
     """Return valid JSON; what JSON has no form for is text."""
     try:
         text = json.dumps(value, indent=indent, default=_plain, ensure_ascii=False)
-        text.encode()
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
-        # Half of a character, which UTF-8 cannot have, but JSON's escapes.
+        # Half of a character, which UTF-8 cannot have, or one that the output's encoding does not
+        # have; but JSON's escapes.
         return json.dumps(value, indent=indent, default=_plain)
     return text
 
@@ -142,6 +143,19 @@ def tell(text: str) -> None:
         click.echo(text, err=True)
 
 
+def check_stdout() -> None:
+    """Have results that cannot be written be an error of one line, with exit code 1.
+
+    Characters that the encoding of stdout does not have are escaped. Ends the process if stdout is
+    closed: nobody would get what the command finds.
+    """
+    if sys.stdout is None:
+        raise SystemExit("ks-actors: stdout is closed: redirect it to a file, or to /dev/null")
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stdout = cast("TextIO", _Results(sys.stdout))
+
+
 def progress_console(*, quiet: bool = False) -> Console:
     """Return a console on stderr that raises no error.
 
@@ -153,17 +167,48 @@ def progress_console(*, quiet: bool = False) -> Console:
 
 
 def drop_unwritten() -> None:
-    """Drop the text that stderr cannot write, at the end of the process.
+    """Drop the text that stdout and stderr cannot write, at the end of the process.
 
     Python would make 120 of the exit code.
     """
-    if sys.stderr is None:
-        return
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            try:
+                stream.flush()
+            except (*_LOST, click.ClickException):
+                with suppress(*_LOST):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@final
+class _Results:
+    """Stdout; an error of writing to it is one of the command, unless its reader has gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text. Raises ClickException."""
+        with _written():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Write what waits. Raises ClickException."""
+        with _written():
+            self._stream.flush()
+
+
+@contextmanager
+def _written() -> Iterator[None]:
     try:
-        sys.stderr.flush()
-    except _LOST:
-        with suppress(*_LOST):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"stdout cannot be written: {error.strerror}") from error
 
 
 @final
