@@ -4,25 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.lifecycle import component_log
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.processors.api._operator import NodeContext
+
+_log = component_log(__name__)
 
 
 def for_old(context: NodeContext, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function for values that are not new: it gives None for one that fails.
 
     The handler was asked about that value when it was new, and it has contributed nothing. Kafka
-    Streams fails again, and leaves out the good value that follows.
+    Streams fails again, and leaves out the good value that follows. The first failure of a node is
+    logged: a function that did not fail when the value was new has contributed after all.
     """
+    told = False
     if context.kafka_streams_faults:
         return function
 
     def of_old(*arguments: Any) -> Any:
+        nonlocal told
         try:
             return function(*arguments)
-        except Exception:  # noqa: BLE001 - it was told when the value was new
+        except Exception as error:  # noqa: BLE001 - it was told when the value was new
+            if not told:
+                told = True
+                _log.warning(
+                    "node %s of task %s failed for a row's former value: it counts as none, as it "
+                    "must have failed when it was new; further ones are not logged: %r",
+                    context.node,
+                    context.task_id,
+                    error,
+                )
             return None
 
     return of_old
