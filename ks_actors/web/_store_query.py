@@ -36,6 +36,10 @@ _WINDOWS = frozenset(
     {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.WINDOW_WITH_HEADERS}
 )
 
+_TIMES: Final = frozenset({"time_from", "time_to"})
+_RANGE: Final = frozenset({"from", "to"})
+_ALWAYS: Final = frozenset({"as", "limit", "stale"})
+
 
 class StoreView(msgspec.Struct, frozen=True):
     """A store of the topology: its kind, its serdes, and whether the query box can read it."""
@@ -84,6 +88,8 @@ def store_views(app: App) -> tuple[StoreView, ...]:
 async def query_store(app: App, request: Request) -> Rows:
     """Return rows by the query string: `key`, or `from` and `to`; `time_from` and `time_to` (ms).
 
+    Windows are not asked by `from` and `to`, and what has no time not by times.
+
     `as` says how the text of keys is meant: text, json, hex, base64 or auto, which is the first of
     them that has rows. `stale` allows standbys.
     Raises Refusal, UnknownStore, QueryFailed and NotRunning.
@@ -95,6 +101,7 @@ async def query_store(app: App, request: Request) -> Rows:
     spec = app.topology.stores.get(name) or app.topology.global_stores[name]
     if spec.kind is StoreKind.CUSTOM:
         raise Refusal(400, f"store {name} is a custom store: only its own processors can read it")
+    _check_names(request.query_params, spec)
     asked = _Asked(request)
     ways = [
         _Bounds(asked, keys) for keys in typed_keys(_key_serde(app, spec), asked.texts, asked.how)
@@ -106,6 +113,20 @@ async def query_store(app: App, request: Request) -> Rows:
     except TimeoutError:
         text = f"store {name} did not answer within {_TIMEOUT_S:g} s: ask for fewer rows"
         raise Refusal(504, text) from None
+
+
+def _check_names(given: Mapping[str, str], spec: StoreSpec) -> None:
+    """Raise Refusal for what would be ignored: the answer would be another one than asked for."""
+    ways = [{"key"}] if spec.kind in _WINDOWS | {StoreKind.VERSIONED} else [{"key"}, _RANGE]
+    times = frozenset[str]() if spec.kind in _KEY_VALUE else _TIMES
+    if any(given.keys() <= way | times | _ALWAYS for way in ways):
+        return
+    listed = " or ".join(" and ".join(sorted(way)) for way in ways)
+    text = f"store {spec.name} is asked by {listed}"
+    if times:
+        text += ", time_from and time_to"
+    names = ", ".join(sorted(given.keys() - _ALWAYS))
+    raise Refusal(400, f"{text}; as, limit and stale. This asks by {names}")
 
 
 class _Asked:

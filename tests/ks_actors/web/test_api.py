@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -457,6 +458,47 @@ async def test_sessions_are_asked_by_key_and_by_time(tmp_path: Path) -> None:
         assert found["rows"] == [{"key": 7, "value": 1, "at": [100, 100]}, {"key": 7, "value": 1, "at": [5000, 5000]}]
         assert len((await here.get("/api/stores/sessions?from=0&to=9"))["rows"]) == 2
         assert [row["at"] for row in (await here.get("/api/stores/sessions?key=7&time_from=1000"))["rows"]] == [[5000, 5000]]
+
+
+def fits(row: dict[str, Any], bounds: dict[str, Any]) -> bool:
+    """Return whether a row of keys, windows or sessions is within the bounds."""
+    at = row["at"]
+    begin, end = at if isinstance(at, list) else (at, at)
+    return (
+        ("key" not in bounds or row["key"] == bounds["key"])
+        and ("from" not in bounds or row["key"] >= bounds["from"])
+        and ("to" not in bounds or row["key"] <= bounds["to"])
+        and ("time_from" not in bounds or (end is not None and end >= bounds["time_from"]))
+        and ("time_to" not in bounds or (begin is not None and begin <= bounds["time_to"]))
+    )
+
+
+NAMES = ("key", "from", "to", "time_from", "time_to")
+OTHERS = [("stale", "true"), ("fromm", "1"), ("limits", "1")]
+
+
+async def test_a_bound_counts_or_is_refused(tmp_path: Path) -> None:
+    """By each set of bounds, a store answers with the rows within all of them, or says which bounds it takes; so with misspelled ones."""
+    async with site(tmp_path / "site") as one, asked(tmp_path / "asked") as other:
+        await one.visit("/", "/about", "/", "/shop")
+        texts: dict[str, Any] = {"key": "/", "from": "/a", "to": "/b", "time_from": 60_000, "time_to": 59_999}
+        numbers: dict[str, Any] = {"key": 7, "from": 8, "to": 6, "time_from": 1_000, "time_to": 1_000}
+        for here, store, values in ((one, "per-page", texts), (one, "per-minute", texts), (other, "sessions", numbers)):
+            path = f"/api/stores/{store}"
+            every = (await here.get(path))["rows"]
+            refused = set()
+            for names in chain.from_iterable(combinations(NAMES, count) for count in range(len(NAMES) + 1)):
+                bounds = {name: values[name] for name in names}
+                answer = await here.client.get(path, params=bounds)
+                if answer.status_code == 400:
+                    assert f"store {store} is asked by key" in answer.json()["error"]
+                    refused.add(names)
+                else:
+                    assert answer.json()["rows"] == [row for row in every if fits(row, bounds)], names
+            assert not {(), ("key",)} & refused
+            assert ("key", "from") in refused
+            for name, value in OTHERS:
+                assert (await here.client.get(path, params={name: value})).status_code == (200 if name == "stale" else 400)
 
 
 async def test_versions_are_asked_by_key_alone(tmp_path: Path) -> None:
