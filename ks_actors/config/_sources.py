@@ -135,7 +135,8 @@ def parse_properties(text: str) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of a Java properties file, as java.util.Properties reads them.
 
     `#` and `!` begin comments, `\` at the end of a line joins the next, `\uXXXX` is a character, of
-    which two may be one beyond the first 65,536. Raises ValueError, which names the setting.
+    which two may be one beyond the first 65,536. Java makes a setting without a name of a lone
+    backslash at the end of the file; here it is none. Raises ValueError, which names the setting.
     """
     for match in filter(None, map(PAIR.fullmatch, _logical_lines(LINE_END.split(text)))):
         name = _unescape(match[1], "a name")
@@ -143,15 +144,15 @@ def parse_properties(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
-    whole, continued = "", False
+    whole = ""
     for line in lines:
         part = line.lstrip(BLANKS)
-        if not continued and (not part or part[0] in "#!"):
+        # Also behind a line of a lone backslash: there is nothing yet that goes on.
+        if not whole and (not part or part[0] in "#!"):
             continue
         whole += part
         # An even number of backslashes at the end is that many escaped ones.
-        continued = bool((len(whole) - len(whole.rstrip("\\"))) % 2)
-        if continued:
+        if (len(whole) - len(whole.rstrip("\\"))) % 2:
             whole = whole[:-1]
             continue
         if whole:

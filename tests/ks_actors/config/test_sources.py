@@ -252,8 +252,14 @@ def test_lines_and_blanks_are_those_of_java() -> None:
         ("c", "5\f"),
         ("d", "6"),
     ]
-    # A line that goes on from nothing is no comment.
-    assert list(parse_properties("\\\n# a\n\\\n\nb=1\na\\\n\nc=1")) == [("#", "a"), ("b", "1"), ("a", ""), ("c", "1")]
+    # Behind a lone backslash there may be a comment, and blank lines; they do not end what goes on.
+    assert list(parse_properties("\\\n# a\n\\\n\nb=1\na\\\n\nc=1\nd=\\\n#1\n\\\n !e\\\nf\n\\")) == [
+        ("b", "1"),
+        ("a", ""),
+        ("c", "1"),
+        ("d", "#1"),
+        ("f", ""),
+    ]
 
 
 def test_characters_beyond_the_first_plane_are_two_of_javas() -> None:
