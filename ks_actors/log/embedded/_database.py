@@ -17,6 +17,7 @@ from rocksdict import (
 
 from ks_actors._errors import LogCorrupted, LogError, StorageFull
 from ks_actors.lifecycle import component_log
+from ks_actors.system import check_fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,8 +58,10 @@ class Database:
     def open(self) -> None:
         """Take the lock, and make the directory if necessary.
 
-        Raises LogError, StorageFull, LogCorrupted.
+        Raises LogError, StorageFull, LogCorrupted, and StateError in a process that was forked from
+        one that had used RocksDB.
         """
+        check_fork()
         if self._read_only:
             self._rdict = self._open_to_read()
             return

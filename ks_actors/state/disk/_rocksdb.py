@@ -14,6 +14,7 @@ from ks_actors.state.core import MemoryBudget
 from ks_actors.state.disk._hard_link_copy import link_database
 from ks_actors.state.disk._rocksdb_errors import is_stall, refuse
 from ks_actors.state.disk._statistics import counted, gauges
+from ks_actors.system import check_fork
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -181,6 +182,7 @@ class RocksEngine:
         self._task: str = task
         self._directory: Path = directory
         self.damage: str = ""
+        check_fork()
         try:
             options = shared.options()
             if read_only:

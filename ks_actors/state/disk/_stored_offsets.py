@@ -10,6 +10,7 @@ from ks_actors._errors import StateError
 from ks_actors.state.core import after
 from ks_actors.state.disk._checkpoint_file import read_checkpoint
 from ks_actors.state.disk._manifest import OFFSET, unpack_offset
+from ks_actors.system import check_fork
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,7 @@ def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
     try:
         if not database.is_dir():
             return found
+        check_fork()
         opened = rocksdict.Rdict(
             str(database), shared.options(), access_type=rocksdict.AccessType.read_only()
         )

@@ -1,4 +1,4 @@
-"""Processes that an app forks hold nothing that the app has locked."""
+"""Processes that an app forks hold nothing that the app has locked, and open no databases."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ks_actors import StateLocked
+from ks_actors import StateError, StateLocked
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka.group._local_members import LocalMembers
+from ks_actors.system import check_fork
 from ks_actors.system._file_locks import close_locked, open_locked
 from tests.ks_actors.system.forking import counting_app
 
@@ -110,3 +111,28 @@ def test_a_member_with_a_child_is_seen_to_die(tmp_path: Path, monkeypatch: pytes
     for end in (held, ready, heard, forked):
         os.close(end)
     one.leave(known=True)
+
+
+def test_an_app_is_refused_in_a_child_of_a_process_with_databases(tmp_path: Path) -> None:
+    """The child lacks RocksDB's threads, and would wait for them when it closes: apps and logs in directories say so."""
+
+    async def live(name: str, log: EmbeddedLog) -> None:
+        async with log, counting_app(tmp_path / name, log):
+            pass
+
+    def refused(name: str, log: EmbeddedLog) -> None:
+        with pytest.raises(StateError, match=r"was forked from process \d+, which had used RocksDB: .* Start processes by spawn"):
+            asyncio.run(live(name, log))
+
+    asyncio.run(live("parent", EmbeddedLog()))
+    in_a_fork(lambda: refused("child", EmbeddedLog()))
+    in_a_fork(lambda: refused("log", EmbeddedLog(tmp_path / "log")))
+
+
+def test_a_child_of_a_process_without_databases_may_open_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so may its parent then."""
+    monkeypatch.setattr("ks_actors.system._forks._opened_by", None)
+    in_a_fork(check_fork)
+    check_fork()
+    with pytest.raises(AssertionError):
+        in_a_fork(check_fork)
