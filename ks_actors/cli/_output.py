@@ -147,7 +147,7 @@ def check_stdout() -> None:
     """Have results that cannot be written be an error of one line, with exit code 1.
 
     Characters that the encoding of stdout does not have are escaped. Ends the process if stdout is
-    closed: nobody would get what the command finds.
+    closed: nobody would get the results.
     """
     if sys.stdout is None:
         raise SystemExit("ks-actors: stdout is closed: redirect it to a file, or to /dev/null")

@@ -473,7 +473,8 @@ class Committer(Actor[CommitterMessage]):
     async def _fail_undrained(self, message: m.Undrained) -> None:
         """Roll back a task with calls that do not end.
 
-        No transaction has any of its output: its output since its last commit was kept apart.
+        No transaction has any of its output: its output since its last commit was kept apart. A
+        thread cannot be stopped, and a rollback would wait for it: the handler decides alone.
         """
         task = self._metrics.tasks.get(message.task)
         if (
@@ -481,10 +482,15 @@ class Committer(Actor[CommitterMessage]):
             or task is None
             or task.draining.since != message.since
             or task.drained
+            # It has come nearer to rest while this waited for a commit.
+            or self.ctx.time() < task.draining.moved + message.seconds
         ):
             return
         error = undrained((task,), message.seconds)
         self._follow_up(*self._awaited.fail((task.id,), error))
+        if task.thread_guard.since is not None:
+            self._instance.tell(m.Fatal(error, rolled_back=True))
+            return
         try:
             await self._roll_back(frozenset({task.id}), error, alone=True)
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more

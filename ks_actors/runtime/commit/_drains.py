@@ -103,9 +103,9 @@ class Drains:
         # The time between the beginnings of two drains: most of the interval, as clocks are not
         # exact. A crowded task is fed for this time.
         self._fed_for: float = 0.9 * interval
-        # The drain start of each task, and its deadline to come nearer to rest.
+        # The drain start of each task, and those of them that are known to have failed.
         self._draining: dict[TaskId, float] = {}
-        self._latest: dict[TaskId, float] = {}
+        self._overdue: set[TaskId] = set()
         # The time when a commit froze the tasks. Workers do nothing until it ends, which may take
         # long when the log is unavailable.
         self._frozen_since: float | None = None
@@ -138,6 +138,9 @@ class Drains:
             now + _GRACE_S,
             False,
         )
+        if not drain.due_only:
+            # Somebody waits for all tasks, who wants to hear of those that have failed before.
+            self._overdue.clear()
         # Tasks that began to drain for this commit. If it fails, only these stop draining: the
         # others drain for their own commit.
         self._fresh.clear()
@@ -151,8 +154,8 @@ class Drains:
             )
             if due and task.drains and not task.broken and task.draining.since is None:
                 self._asked_for_commit.discard(task.id)
-                task.draining.since = self._draining[task.id] = now
-                self._latest[task.id] = now + self._patience(task)
+                self._overdue.discard(task.id)
+                task.draining.since = task.draining.moved = self._draining[task.id] = now
                 self._fresh.add(task.id)
         self._waits_for = {
             task_id
@@ -179,7 +182,8 @@ class Drains:
         """Note that tasks have handed on results or updates: their deadlines begin anew."""
         for task in tasks:
             if task.id in self._draining:
-                self._latest[task.id] = now + self._patience(task)
+                self._overdue.discard(task.id)
+                task.draining.moved = now
 
     def note_work(self, task: Task) -> None:
         """Note a task's work in hand.
@@ -213,7 +217,7 @@ class Drains:
     def forget(self, task: TaskId) -> None:
         """Forget a task that has left."""
         self._draining.pop(task, None)
-        self._latest.pop(task, None)
+        self._overdue.discard(task)
         self._stop_waiting_for(task)
 
     def tick(self, now: float) -> None:
@@ -230,14 +234,16 @@ class Drains:
             task = self._tasks.get(task_id)
             if task is None or task.draining.since != since:
                 del self._draining[task_id]
-            elif now >= self._deadline(task) and not task.drained:
-                del self._draining[task_id]
+            elif now >= self._deadline(task) and self._counts(task):
+                self._overdue.add(task_id)
                 seconds = self._patience(task)
-                if self._reply is not None and task_id in self._waits_for:
+                if task.draining.calls:
+                    # It fails alone. The commit goes on with the others.
+                    self._committer().tell(Undrained(task_id, since, seconds))
+                    self._stop_waiting_for(task_id)
+                elif self._reply is not None and task_id in self._waits_for:
                     reply, self._reply = self._reply, None
                     reply.fail(undrained((task,), seconds))
-                else:
-                    self._committer().tell(Undrained(task_id, since, seconds))
         self._wake_at_latest(now)
 
     def answer(self) -> None:
@@ -311,7 +317,7 @@ class Drains:
             # Workers could not drain while frozen, so move the deadlines by that time.
             stood, self._frozen_since = now - self._frozen_since, None
             for task_id in self._draining.keys() & self._tasks.keys():
-                self._latest[task_id] = self._deadline(self._tasks[task_id]) + stood
+                self._tasks[task_id].draining.moved += stood
             self._wake_at_latest(now)
         self._reply, self._collecting, self.held = None, False, False
         self._waits_for.clear()
@@ -334,7 +340,7 @@ class Drains:
         first = inf
         for task_id in self._draining.keys() & self._tasks.keys():
             deadline = self._deadline(task := self._tasks[task_id])
-            if deadline < first and (now < deadline or not task.drained):
+            if deadline < first and (now < deadline or self._counts(task)):
                 first = deadline
         if first < inf:
             self._wake_in("drains", first - now)
@@ -344,7 +350,11 @@ class Drains:
 
     def _deadline(self, task: Task) -> float:
         # A pause before a retry is no call that takes long.
-        return max(self._latest[task.id], task.draining.retries_at + self._longest)
+        moved = max(task.draining.moved, task.draining.retries_at)
+        return moved + self._patience(task)
+
+    def _counts(self, task: Task) -> bool:
+        return task.id not in self._overdue and not self._at_rest(task)
 
     def _fed(self, task: Task, now: float) -> bool:
         """Return whether the task has taken records for long enough.

@@ -158,7 +158,7 @@ class AsyncNode:
         if not self._by_key or self._replayable:
             return max(0, most - self.in_flight)
         # Before the first call has ended, nobody knows how long one takes.
-        soon = int(_QUEUED_S / self._mean) if self._mean else 0
+        soon = int(min(most, _QUEUED_S / self._mean)) if self._mean else 0
         if len(self._deepest) >= max(_DEEP, soon):
             return 0
         may_queue = min(most, max(1, len(self._running), soon))

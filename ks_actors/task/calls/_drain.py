@@ -27,12 +27,12 @@ class Draining:
     A node takes one record at a time until one node is full; then all of them hand on, when all
     calls are over.
 
-    `since` is when the task stopped taking records for a commit, None while it is fed. `fed` is
-    when it was last fed again. `took` is how long it last took to come to rest, and `slow` whether
-    that was longer than a commit waits (seconds on the loop's clock). A task with `calls` that may
-    take long, in flight or `blocking` a thread, may be left out of a commit. With `apart` its
-    output is kept by itself until a commit takes the task. That output has the `output_id`, a new
-    one for each new plan of the task.
+    `since` is when the task stopped taking records for a commit, None while it is fed. `moved` is
+    when it last came nearer to rest since. `fed` is when it was last fed again. `took` is how long
+    it last took to come to rest, and `slow` whether that was longer than a commit waits (seconds on
+    the loop's clock). A task with `calls` that may take long, in flight or `blocking` a thread, may
+    be left out of a commit. With `apart` its output is kept by itself until a commit takes the
+    task. That output has the `output_id`, a new one for each new plan of the task.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Draining:
         self.calls: bool = bool(nodes) or blocking
         self.wanted: bool = self.calls or bool(caches)
         self.since: float | None = None
+        self.moved: float = -inf
         self.fed: float = -inf
         self.slow: bool = False
         self.took: float = 0.0

@@ -23,9 +23,9 @@ from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
 
 from ks_actors.log.kafka.wire import (
     REBOOTSTRAP_REQUIRED,
-    IdentityRequest,
     MetadataRequest,
     cluster_of,
+    identity_request,
     name_of,
 )
 
@@ -119,8 +119,9 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]
     async def _check_broker(self, cluster: str, node: int) -> None:
         """Raise WrongBroker for another cluster, and for another broker if brokers tell that."""
         refused = False
-        if node >= 0 and IdentityRequest.known(self._versions):
-            code = (await self.send(IdentityRequest(cluster, node))).error_code
+        request = None if node < 0 else identity_request(cluster, node, self._versions)
+        if request is not None:
+            code = (await self.send(request)).error_code
             if not code:
                 return
             refused = code == REBOOTSTRAP_REQUIRED

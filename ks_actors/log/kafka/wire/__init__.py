@@ -57,7 +57,7 @@ from ks_actors.log.kafka.wire._group_requests import (
     offset_commit,
     sync_group,
 )
-from ks_actors.log.kafka.wire._identity_request import IdentityRequest
+from ks_actors.log.kafka.wire._identity_request import identity_request
 from ks_actors.log.kafka.wire._metadata_request import MetadataRequest, cluster_of, topics_of
 from ks_actors.log.kafka.wire._operations import (
     group_operations,
@@ -147,7 +147,6 @@ __all__ = [
     "FetchRequest",
     "FetchResponse",
     "FindCoordinatorRequest",
-    "IdentityRequest",
     "ListGroupsRequest",
     "MetadataRequest",
     "OffsetRequest",
@@ -166,6 +165,7 @@ __all__ = [
     "fetch_once",
     "group_operations",
     "heartbeat",
+    "identity_request",
     "incremental_alter_configs",
     "init_producer_id",
     "join_group",

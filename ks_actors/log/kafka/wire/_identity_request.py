@@ -41,7 +41,7 @@ class _IdentityResponse:
         return cls(*_SHORT.unpack(data.read(_SHORT.size)))
 
 
-class IdentityRequest(RequestStruct):  # type: ignore[misc]
+class _IdentityRequest(RequestStruct):  # type: ignore[misc]
     """Ask a broker to refuse, by REBOOTSTRAP_REQUIRED, if it is another one than is meant."""
 
     FLEXIBLE_VERSION = True
@@ -59,16 +59,18 @@ class IdentityRequest(RequestStruct):  # type: ignore[misc]
     def __init__(self, cluster_id: str, node: int) -> None:
         super().__init__("ks-actors", "1", cluster_id, node, {})
 
-    @staticmethod
-    def known(versions: Mapping[int, tuple[int, int]]) -> bool:
-        """Return whether a broker with these versions of requests takes it."""
-        low, high = versions.get(_KEY, (0, -1))
-        return low <= _VERSION <= high
-
-    def prepare(self, _: object) -> IdentityRequest:
+    def prepare(self, _: object) -> _IdentityRequest:
         """Return the message."""
         return self
 
     def parse_response_header(self, read_buffer: BytesIO | bytes) -> Any:
         """Return the header, which has no tags: clients of all versions must be able to read it."""
         return ResponseHeader_v0.decode(read_buffer)
+
+
+def identity_request(
+    cluster_id: str, node: int, versions: Mapping[int, tuple[int, int]]
+) -> Any | None:
+    """Return the request, None for a broker whose versions of requests do not have it."""
+    low, high = versions.get(_KEY, (0, -1))
+    return _IdentityRequest(cluster_id, node) if low <= _VERSION <= high else None

@@ -184,3 +184,36 @@ def test_what_works_on_is_committed(block: int) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+def test_a_worker_that_comes_during_a_commit_delays_none(guarantee: str) -> None:
+    """It gets no task before the committer knows it, which is busy: else that task would wait for its worker, and the next commit for the task."""
+    builder = StreamsBuilder()
+    _latest(builder).to("out", STRINGS_OUT)
+    builder.stream("quick", STRINGS).to("soon", STRINGS_OUT)
+
+    async def test(harness: AppHarness) -> None:
+        await harness.kit.clock.advance(5)
+        held = harness.log.hold("send")
+        await harness.produce("quick", "k", "1")
+        await harness.kit.clock.advance(0.5)
+        commits = [asyncio.create_task(harness.app.commit()) for _ in range(2)]
+        await harness.kit.clock.advance(0.5)
+        await harness.app.add_worker()
+        await harness.produce("in", "k", "1")
+        await harness.kit.clock.advance(0.1)
+        held.set()
+        await asyncio.gather(*commits)
+        await harness.caught_up()
+        assert [record.value for record in await harness.read("out")] == ["1"]
+
+    run_app(
+        test,
+        builder.build(),
+        topics={"in": 1, "out": 1, "quick": 1, "soon": 1},
+        num_workers=1,
+        commit_interval_ms=30_000,
+        transaction_timeout_ms=60_000,
+        processing_guarantee=guarantee,
+        statestore_cache_max_bytes=10_000_000,
+    )

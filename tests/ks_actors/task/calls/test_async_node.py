@@ -82,6 +82,28 @@ async def test_a_hot_key_takes_no_room_from_others() -> None:
 
 
 @in_virtual_time
+async def test_calls_that_take_no_time_leave_room() -> None:
+    """The mean time of calls may come as near to nothing as it will."""
+    pause = 1.0
+
+    async def call(value: str) -> str:
+        if pause:
+            await asyncio.sleep(pause)
+        return value
+
+    node = _Node(call)
+    node.process("k", "value", 0, ())
+    await node.finish()
+    pause = 0.0
+    for _ in range(4_000):
+        node.process("k", "value", 0, ())
+        await asyncio.sleep(0)
+        node.emit()
+    await node.finish()
+    assert node.room == 100
+
+
+@in_virtual_time
 async def test_quick_calls_of_one_key_are_taken_by_the_batch() -> None:
     """As many may queue as are done in a moment, so that a key of quick calls does not wait for turns of its task."""
 

@@ -199,7 +199,7 @@ async def test_an_app_with_a_worker_that_never_returns_can_be_closed(tmp_path: P
     async with running(mapping(function), tmp_path, task_timeout_ms=100, processing_guarantee=EOS, commit_interval_ms=10_000) as (app, log):
         await write(log, "a")
         await until(gate.entered.is_set)
-        with pytest.raises(TaskTimeout, match="does not return"):
+        with pytest.raises(TaskTimeout, match="has not returned"):
             await app.close()
         assert app.state is InstanceState.NOT_RUNNING
         gate.opened.set()
