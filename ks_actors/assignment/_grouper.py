@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import re
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ks_actors._errors import MissingSourceTopics, TopologyError
 from ks_actors.records import TaskId, TopicPartition
+from ks_actors.topology import GROWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -48,6 +50,12 @@ def group_partitions(
     }
 
 
+# The internal topics of joins by a foreign key, which have as many partitions as the tables.
+_FOREIGN_KEY: Final = re.compile(
+    r".+-subscription-re(gistration|sponse)-(.+-)?topic", re.IGNORECASE
+)
+
+
 def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[str, int]) -> None:
     """Raise TopologyError when the joined topics of a group differ in their number of partitions.
 
@@ -57,6 +65,9 @@ def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[
         counts = {topic: partitions[topic] for topic in sorted(group) if topic in partitions}
         if len(set(counts.values())) > 1:
             counted = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
+            if any(map(_FOREIGN_KEY.fullmatch, counts)):
+                text = f"internal topics do not match the topology: {counted}"
+                raise TopologyError(f"{text}. {GROWN}")
             raise TopologyError(
                 f"topics that are joined need the same number of partitions, but {counted}; "
                 "repartition() one of the streams, or create the topics anew"

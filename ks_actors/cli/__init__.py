@@ -32,7 +32,7 @@ def main() -> None:
         drop_unwritten,
     )
 
-    # An app needs no stdout, and the output of its functions is not ours.
+    # An app needs no stdout, and its functions may print to it.
     if sys.argv[1:2] != ["run"]:
         check_stdout()
     try:

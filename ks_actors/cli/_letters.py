@@ -107,7 +107,7 @@ def redrive_letters(
 
     Each is one transaction, with a marker in the dead letter topic. One that cannot be written
     back, because its source is gone, say, is named, and the others go on; the exit code is 1 then.
-    An error of the log ends it: letters written back before are not written again.
+    An error of the log ends it: letters before it stay written back, and are not written again.
     """
     if every == bool(letters):
         raise click.UsageError("give dead letters as PARTITION@OFFSET, or --all")

@@ -48,7 +48,7 @@ from ks_actors.topology._stores import WITH_HEADERS as WITH_HEADERS
 from ks_actors.topology._stores import StoreKind, StoreSpec
 from ks_actors.topology._stores import StorePlace as StorePlace
 from ks_actors.topology._stores import bare_kind as bare_kind
-from ks_actors.topology._subtopologies import Subtopology
+from ks_actors.topology._subtopologies import GROWN, Subtopology
 from ks_actors.topology._timestamp_extractors import (
     FailOnInvalidTimestamp as FailOnInvalidTimestamp,
 )
@@ -68,6 +68,7 @@ from ks_actors.topology._unnamed import refuse_unnamed as refuse_unnamed
 from ks_actors.topology._unnamed import warn_of_unnamed as warn_of_unnamed
 
 __all__ = [
+    "GROWN",
     "Change",
     "Effect",
     "GlobalStore",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from ks_actors.topology._stores import StoreSpec
 
 T = TypeVar("T", bound="Hashable")
+
+GROWN: Final = (
+    "If a source topic has grown, keys of the new partitions have their state in old ones: stop "
+    "all instances, and reset the application (`ks-actors reset` deletes its internal topics and "
+    "state, and sets its offsets) to start anew; or repartition upstream, into a topic with the "
+    "old number of partitions, and read that one"
+)
+"""The remedy for internal topics that have another size than the topics before them."""
 
 
 class Subtopology(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from ks_actors.runtime.shared._topic_configs import (
     misfits,
     repartition_configs,
 )
-from ks_actors.topology import SinkNode
+from ks_actors.topology import GROWN, SinkNode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -456,12 +456,8 @@ def _check_internal(
     ]
     if wrong:
         raise TopologyError(
-            f"internal topics do not match the topology: {'; '.join(wrong)}. If a source topic has "
-            "grown, keys of the new partitions have their state in old ones: stop all instances, "
-            "and reset the application (`ks-actors reset` deletes its internal topics and state, "
-            "and sets its offsets) to start anew; or repartition upstream, into a topic with the "
-            "old number of partitions, and read that one. If another topology has used the same "
-            "application_id, choose another one"
+            f"internal topics do not match the topology: {'; '.join(wrong)}. {GROWN}. If another "
+            "topology has used the same application_id, choose another one"
         )
 
 

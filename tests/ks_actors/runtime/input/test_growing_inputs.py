@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ks_actors import InstanceState, MissingSourceTopics, StreamsConfig, TopologyError, UncaughtResponse
-from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder
+from ks_actors.dsl import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned, StreamsBuilder, TableJoined
 from ks_actors.log import TopicPartition
 from ks_actors.serdes import LONG, STRING
 from ks_actors.testing import AppHarness
@@ -60,6 +60,30 @@ def inner_join() -> Topology:
     table = builder.table("names", STRINGS, Materialized("names", STRING, STRING))
     builder.stream("in", STRINGS).join(table, lambda left, right: left + right, Joined(STRING, STRING, STRING)).to("out", STRINGS_OUT)
     return builder.build()
+
+
+def foreign_key_join(name: str | None) -> Topology:
+    builder = StreamsBuilder()
+    table, other = builder.table("in", STRINGS), builder.table("names", STRINGS)
+    joined = table.join(other, lambda left, right: left + right, foreign_key=lambda value: value, joined=TableJoined(name=name))
+    joined.to_stream().to("out", STRINGS_OUT)
+    return builder.build()
+
+
+@pytest.mark.parametrize("name", [None, "of-names"])
+@pytest.mark.parametrize("grown", ["in", "names"])
+@in_virtual_time
+async def test_a_table_of_a_foreign_key_join_that_grows_has_the_reset_for_a_remedy(name: str | None, grown: str) -> None:
+    """Its partner need not grow with it: the app's own topics between the two, which the error names, are too small."""
+    async with AppHarness(foreign_key_join(name), topics={"in": 2, "names": 2, "out": 1}) as harness:
+        await harness.produce("names", "n", "v")
+        await harness.caught_up()
+        harness.create_partitions({grown: 3})
+        error = await harness.ended()
+        assert isinstance(error, TopologyError)
+        for part in (f"{grown} has 3", "has 2", "topic", "ks-actors reset"):
+            assert part in str(error)
+        assert "joined need the same number" not in str(error)
 
 
 @pytest.mark.parametrize(
