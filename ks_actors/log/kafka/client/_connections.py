@@ -43,6 +43,7 @@ PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
 _log = component_log(__name__)
 _wire_log = logging.getLogger("aiokafka.conn")
+_IN_THE_CLEAR: Final = "Sending username and password in the clear"
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 3.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
@@ -72,16 +73,26 @@ class Unavailable(LogError):
         self.away: bool = away
 
 
-class _NoSecrets(logging.Filter):
-    """Keep credentials out of aiokafka's debug log of requests."""
+class _WireFilter(logging.Filter):
+    """Keep credentials out of aiokafka's debug log of requests.
+
+    And its warning of a password in the clear, which it gives at each connection, to one a process.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._warned = False
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.msg == _IN_THE_CLEAR:
+            warned, self._warned = self._warned, True
+            return not warned
         return not any(
             type(argument).__name__.startswith("SaslAuthenticate") for argument in record.args or ()
         )
 
 
-_NO_SECRETS = _NoSecrets()
+_WIRE_FILTER = _WireFilter()
 
 
 class _Opening(NamedTuple):
@@ -131,7 +142,7 @@ class Connections:
 
     async def start(self) -> None:
         """Load the TLS files, if any. Raises ConfigError."""
-        _wire_log.addFilter(_NO_SECRETS)
+        _wire_log.addFilter(_WIRE_FILTER)
         await self.tls.context()
 
     def name(self, client_id: str) -> None:

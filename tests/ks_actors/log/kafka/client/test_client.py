@@ -289,10 +289,11 @@ def login(broker: Broker, protocol: str, **changes: Any) -> KafkaLog:
     ],
 )
 async def test_records_go_through_secured_listeners(
-    secure_broker: Broker, protocol: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+    secure_broker: Broker, protocol: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By TLS, by user and password, and by both; no secret gets into the log or into a repr."""
+    """By TLS, by user and password, and by both; no secret gets into the log or a repr, and a password in the clear is warned of once."""
     caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr("ks_actors.log.kafka.client._connections._WIRE_FILTER._warned", False)
     log = login(secure_broker, protocol, **changes)
     async with log:
         (partition,) = await new_topic(log)
@@ -303,6 +304,8 @@ async def test_records_go_through_secured_listeners(
         assert await values_of(log, partition) == [b"a"]
     assert PASSWORD not in caplog.text
     assert PASSWORD not in repr(log._options)
+    warned = [record for record in caplog.records if "in the clear" in record.getMessage()]
+    assert len(warned) == ((protocol, changes["sasl_mechanism"]) == ("SASL_PLAINTEXT", "PLAIN") if changes else 0)
     assert caplog.text
 
 
