@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 # The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
 _LEAST_S = 0.005
-COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+# Before the next commit, which may wait for a task that a new worker has, and which is paused.
+COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system", urgent=(m.WorkersChanged,))
 _log = component_log(__name__)
 T = TypeVar("T")
 

@@ -145,8 +145,6 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.NextTask():
                 self._watch(message.worker)
                 self._idle.append(message.worker)
-                if message.worker in self._retiring:
-                    self._retire(message.worker)
             case m.Wake():
                 # Before the look: a call that ends during it must be able to send the next Wake.
                 self._woken.discard(message.task)

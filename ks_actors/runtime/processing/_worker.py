@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from actors import Actor, Mailbox
+from actors import Actor, Mailbox, Started
 from ks_actors.lifecycle import component_log, passes
 from ks_actors.metrics import Timing
 from ks_actors.runtime.messages import (
@@ -23,7 +23,7 @@ from ks_actors.task import uncaught
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors import Ref
+    from actors import Ref, Signal
     from ks_actors.log import Outgoing
     from ks_actors.metrics import Window
     from ks_actors.records import TaskId
@@ -110,7 +110,11 @@ class Worker(Actor[WorkerMessage]):
         # The epoch is unknown at first, and output without one could get into the wrong
         # transaction.
         self._paused: bool = True
-        self._reported: bool = False
+
+    def signal(self, signal: Signal) -> None:
+        """Report for work when started."""
+        if isinstance(signal, Started):
+            self._manager.tell(NextTask(self.ctx.self_ref))
 
     async def receive(self, message: WorkerMessage) -> None:
         """Process, pause, resume, or close."""
@@ -130,10 +134,6 @@ class Worker(Actor[WorkerMessage]):
             case Resume():
                 self._epoch = message.epoch
                 self._paused = False
-                # Not before: a commit would wait for a lease that waits for the commit's end.
-                if not self._reported:
-                    self._reported = True
-                    self._manager.tell(NextTask(self.ctx.self_ref))
                 self.ctx.unstash()
             case CloseWorker():
                 self.ctx.stop()
