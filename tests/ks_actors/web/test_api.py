@@ -474,7 +474,7 @@ def fits(row: dict[str, Any], bounds: dict[str, Any]) -> bool:
 
 
 NAMES = ("key", "from", "to", "time_from", "time_to")
-OTHERS = [("stale", "true"), ("fromm", "1"), ("limits", "1")]
+OTHERS = [("stale", "true"), ("begin", "1"), ("limits", "1")]
 
 
 async def test_a_bound_counts_or_is_refused(tmp_path: Path) -> None:
