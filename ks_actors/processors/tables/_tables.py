@@ -154,17 +154,7 @@ class TableFilter(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        history = with_history(context, self.store)
-        store, cache = _stored(history or context, self.store, send_old=self.send_old)
-        compute = self._compute(context, store, send_old=self.send_old or cache is not None)
-        if history is not None:
-            return Bound(_change_form(compute, history.forward, None))
-        return _bound(
-            context,
-            _marked(compute) if self.versioned and store is None else compute,
-            cache,
-            None if store is not None else context,
-        )
+        return _bind_view(context, self)
 
     def _compute(
         self, context: NodeContext, store: KeyValueForOperators | None, *, send_old: bool
@@ -213,17 +203,7 @@ class TableMapValues(Inline):
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
-        history = with_history(context, self.store)
-        store, cache = _stored(history or context, self.store, send_old=self.send_old)
-        compute = self._compute(context, store, send_old=self.send_old or cache is not None)
-        if history is not None:
-            return Bound(_change_form(compute, history.forward, None))
-        return _bound(
-            context,
-            _marked(compute) if self.versioned and store is None else compute,
-            cache,
-            None if store is not None else context,
-        )
+        return _bind_view(context, self)
 
     def _compute(
         self, context: NodeContext, store: KeyValueForOperators | None, *, send_old: bool
@@ -313,6 +293,21 @@ def _stored(
         (None, None)
         if name is None
         else (context.store(name), context.cache(name, send_old=send_old))
+    )
+
+
+def _bind_view(context: NodeContext, view: TableFilter | TableMapValues) -> Bound:
+    """Make the functions of one task, with the store, the cache and the history of a view."""
+    history = with_history(context, view.store)
+    store, cache = _stored(history or context, view.store, send_old=view.send_old)
+    compute = view._compute(context, store, send_old=view.send_old or cache is not None)
+    if history is not None:
+        return Bound(_change_form(compute, history.forward, None))
+    return _bound(
+        context,
+        _marked(compute) if view.versioned and store is None else compute,
+        cache,
+        None if store is not None else context,
     )
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # The log's own error tells more than this timeout, so it gets the time to come first.
 _GRACE = 10.0
 _LEAST_S = 0.005
-# Before the next commit, which may wait for a task that a new worker has, and which is paused.
+# A new worker is paused until the committer hears of it. The next commit may wait for its task.
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system", urgent=(m.WorkersChanged,))
 _log = component_log(__name__)
 T = TypeVar("T")
@@ -352,7 +352,10 @@ class Committer(Actor[CommitterMessage]):
             ) from late
 
     async def _pause(self, but_for: Collection[Ref[m.WorkerMessage]] = ()) -> None:
-        """Pause the workers, except some at work: they get no leases until it is over anyway."""
+        """Pause the workers, except some at work, which get no leases until feeding resumes.
+
+        Raises TaskTimeout for a worker that does not pause within `task_timeout_ms`.
+        """
         self._unpaused = but_for
         for worker in self._workers:
             if worker in but_for:

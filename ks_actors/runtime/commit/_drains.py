@@ -139,7 +139,7 @@ class Drains:
             False,
         )
         if not drain.due_only:
-            # Somebody waits for all tasks, who wants to hear of those that have failed before.
+            # The caller waits for all tasks: report those again that have failed before.
             self._overdue.clear()
         # Tasks that began to drain for this commit. If it fails, only these stop draining: the
         # others drain for their own commit.
@@ -238,7 +238,7 @@ class Drains:
                 self._overdue.add(task_id)
                 seconds = self._patience(task)
                 if task.draining.calls:
-                    # It fails alone. The commit goes on with the others.
+                    # This task fails alone, and the commit takes the others.
                     self._committer().tell(Undrained(task_id, since, seconds))
                     self._stop_waiting_for(task_id)
                 elif self._reply is not None and task_id in self._waits_for:
