@@ -43,12 +43,20 @@ class Heard:
         self._queue = queue
 
     async def until(self, kind: type[Any]) -> Any:
-        """Wait for an event."""
+        """Wait for an event.
+
+        Leave out runs whose Python process Spark gave up: it waits for ten seconds, a time that no setting changes and a slow machine needs.
+        """
         async with asyncio.timeout(PATIENCE_S):
-            while not isinstance(event := await self._queue.get(), kind):
+            while True:
+                event = await self._queue.get()
+                if isinstance(event, QueryFailed) and "failed to connect back" in str(event.error):
+                    while self.all and not isinstance(self.all.pop(), QueryStarted):
+                        pass
+                    continue
                 self.all.append(event)
-        self.all.append(event)
-        return event
+                if isinstance(event, kind):
+                    return event
 
     def names(self) -> list[str]:
         return [type(event).__name__ for event in self.all if not isinstance(event, QueryProgress)]
