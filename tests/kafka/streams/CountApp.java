@@ -7,7 +7,6 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -103,8 +102,8 @@ public class CountApp {
         }));
         streams.start();
         stop.await();
-        boolean clean = streams.close(
-            CloseOptions.groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP).withTimeout(Duration.ofSeconds(30)));
+        // Its successor is not in Kafka 4.0.
+        boolean clean = streams.close(new KafkaStreams.CloseOptions().leaveGroup(true).timeout(Duration.ofSeconds(30)));
         // The hook never returns: the exit code is ours.
         Runtime.getRuntime().halt(clean && failure.get() == null ? 0 : 1);
     }
