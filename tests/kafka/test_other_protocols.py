@@ -14,11 +14,11 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped]
     CompactString,
     Int32,
     Schema,
-    TaggedFields,
 )
 
 from ks_actors import LogError
 from ks_actors.log.kafka.client import GROUP
+from ks_actors.log.kafka.wire._flexible import FlexibleRequest, TaggedFields
 from tests.chaos.checks import AT_LEAST_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import counting
@@ -40,10 +40,9 @@ class _Answer:
         return cls(struct.unpack_from(">ih", data.read())[1])
 
 
-class _ConsumerGroupHeartbeat(RequestStruct):  # type: ignore[misc]
+class _ConsumerGroupHeartbeat(FlexibleRequest, RequestStruct):  # type: ignore[misc]
     """The request by which a consumer joins with `group.protocol=consumer` (KIP-848)."""
 
-    FLEXIBLE_VERSION = True
     API_KEY, API_VERSION = 68, 0
     RESPONSE_TYPE: ClassVar[Any] = _Answer
     SCHEMA = Schema(

@@ -90,7 +90,6 @@ def simulated(network: Network, random: Random) -> Iterator[None]:
             patch.setattr(import_module(name), "perf_counter", clock)
         for timed in (Outages, Lease):
             patch.setattr(timed.__init__, "__defaults__", (loop.time,))
-        patch.setattr("aiokafka.conn.time", SimpleNamespace(monotonic=loop.time))
         # What is packed by gzip tells when: it would be other bytes in each run.
         patch.setattr("gzip.time", SimpleNamespace(time=lambda: 0))
         if random.random() < 0.7:

@@ -4,7 +4,7 @@ try:
     from ks_actors.log.kafka._log import KafkaLog
     from ks_actors.log.kafka.client import KafkaOptions
 except ModuleNotFoundError as _missing:
-    if (_missing.name or "").partition(".")[0] != "aiokafka":
+    if _missing.name != "aiokafka":
         raise
     raise ModuleNotFoundError(
         "ks_actors.log.kafka needs aiokafka: pip install 'ks-actors[kafka]'", name="aiokafka"

@@ -41,6 +41,8 @@ public class CountApp {
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "100");
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+        // Before Kafka 4.2 a member leaves on close only so.
+        config.put(StreamsConfig.consumerPrefix("internal.leave.group.on.close"), true);
         if (options.containsKey("session-timeout")) {
             int timeout = (int) (Double.parseDouble(options.get("session-timeout")) * 1000);
             config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), timeout);

@@ -7,11 +7,10 @@ import os
 import random
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
-from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]
-
 from actors.loop import ThreadLane
 from ks_actors._errors import LogClosed, LogError, LogTimeout, UnknownTopicOrPartition
 from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka._aiokafka import check_aiokafka, collect_hosts
 from ks_actors.log.kafka.client._any_server import ask_any
 from ks_actors.log.kafka.client._backoff import Backoff
 from ks_actors.log.kafka.client._calls import end_of_step
@@ -34,7 +33,6 @@ from ks_actors.log.kafka.client._young_topics import YoungTopics
 from ks_actors.log.kafka.wire import (
     WRONG_COORDINATOR,
     MetadataRequest,
-    check_aiokafka,
     cluster_of,
 )
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import struct
-import weakref
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections import deque
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
-from aiokafka.conn import (  # type: ignore[import-untyped]
-    READER_LIMIT,
-    AIOKafkaConnection,
-    AIOKafkaProtocol,
-    CloseReason,
-)
-from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
-from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
+from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka._aiokafka import (
     ApiVersionRequest,
+    CorrelationIdError,
+    KafkaConnectionError,
     SaslAuthenticateRequest,
 )
-
+from ks_actors.log.kafka.client._login import log_in
 from ks_actors.log.kafka.wire import (
     REBOOTSTRAP_REQUIRED,
     MetadataRequest,
@@ -31,77 +27,83 @@ from ks_actors.log.kafka.wire import (
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Callable
+
+    from ks_actors.log.kafka.client._options import KafkaOptions
 
 # The part of a login's session after which a new connection is used, as in Kafka's clients.
 _RENEW: Final = 0.85
 _LENGTH: Final = struct.Struct(">i")
-_wire_log = logging.getLogger("aiokafka.conn")
+_CORRELATION_IDS: Final = 2**31
+# Each request and answer, apart from the client's own events.
+_log = component_log("ks_actors.log.kafka.wire")
 
 
 class WrongBroker(KafkaConnectionError):  # type: ignore[misc]
     """Another broker than the one that is meant is at an address, or one of another cluster."""
 
 
-class Connection(AIOKafkaConnection):  # type: ignore[misc]
-    """A socket that reports every close: `closing` gets the close's future and the transport."""
+class _Sent(NamedTuple):
+    """A request without an answer."""
+
+    number: int
+    request: Any
+    answer: asyncio.Future[Any]
+
+
+@final
+class Connection(asyncio.Protocol):
+    """A socket whose requests are answered in their order.
+
+    `closing` gets the future of each close and the transport. After `connections_max_idle_ms`
+    without a request or an answer the connection closes.
+    """
 
     def __init__(
         self,
         closing: Callable[[asyncio.Future[None], asyncio.WriteTransport], None],
-        *address: Any,
-        **settings: Any,
+        address: tuple[str, int],
+        client_id: str,
+        options: KafkaOptions,
     ) -> None:
-        super().__init__(*address, **settings)
+        self.host, self.port = address
         self._closing = closing
+        self._client_id = client_id
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._sent: deque[_Sent] = deque()
+        self._number = 0
+        # Bytes that have arrived of answers that are not complete.
+        self._pieces: list[bytes] = []
+        self._arrived = 0
+        self._wanted = _LENGTH.size
         self._renew_at: float = math.inf
+        self._used_at = self._loop.time()
+        self._idle: asyncio.TimerHandle | None = None
 
-    @property
-    def outlived(self) -> bool:
-        """Whether the session of the login ends soon, so that another connection is to be used."""
-        return bool(self._loop.time() >= self._renew_at)
-
-    async def until_answered(self) -> None:
-        """Wait until no request is without an answer."""
-        while waiting := [answer for *_, answer in self._requests if not answer.done()]:
-            await asyncio.wait(waiting)
-
-    def _note_session(self, answer: asyncio.Future[Any]) -> None:
-        """Note until when the broker takes requests after a login (KIP-368)."""
-        if answer.cancelled() or answer.exception() is not None:
-            return
-        lifetime_ms = getattr(answer.result(), "session_lifetime_ms", 0)
-        if lifetime_ms > 0:
-            self._renew_at = self._loop.time() + _RENEW * lifetime_ms / 1000
-
-    async def take(self, connected: socket.socket, cluster: str, node: int) -> Self:
-        """Begin on a socket to one of the host's addresses; aiokafka's own waits for the first.
+    async def take(
+        self, connected: socket.socket, context: ssl.SSLContext | None, cluster: str, node: int
+    ) -> Self:
+        """Begin on a socket to one of the host's addresses: TLS, versions, login, identity.
 
         Raises WrongBroker if it leads out of the cluster (empty: not known yet), or to a broker
         with another id than `node` (negative: any).
         """
-        loop = self._loop
-        reader: asyncio.StreamReader = asyncio.StreamReader(limit=READER_LIMIT, loop=loop)
-        self._closed_fut = loop.create_future()
-        protocol: asyncio.StreamReaderProtocol = AIOKafkaProtocol(
-            self._closed_fut, reader, loop=loop
-        )
-        transport, _ = await loop.create_connection(
-            lambda: protocol,
+        await self._loop.create_connection(
+            lambda: self,
             sock=connected,
-            ssl=self._ssl_context,
-            server_hostname=None if self._ssl_context is None else self.host,
+            ssl=context,
+            server_hostname=None if context is None else self.host,
         )
-        self._reader, self._protocol = reader, protocol
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        self._writer: asyncio.StreamWriter | None = writer
-        self._read_task = self._create_reader_task()
-        if self._max_idle_ms is not None:
-            self._idle_handle = loop.call_soon(self._idle_check, weakref.ref(self))
+        self._watch_idleness()
         try:
-            await self._do_version_lookup()
-            if self._sasl_mechanism is not None:
-                await self._do_sasl_handshake()
+            await self._ask_versions()
+            if self._options.sasl_mechanism is not None:
+                await log_in(self.send, self._options)
             if cluster:
                 await self._check_broker(cluster, node)
         except BaseException:
@@ -109,8 +111,8 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]
             raise
         return self
 
-    async def _do_version_lookup(self) -> None:
-        """Learn which requests the broker takes; aiokafka's own ignores the error code."""
+    async def _ask_versions(self) -> None:
+        """Learn which requests the broker takes."""
         answer = await self.send(ApiVersionRequest())
         if answer.error_code:
             raise KafkaConnectionError(f"it answered {name_of(answer.error_code)} to ApiVersions")
@@ -131,20 +133,38 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]
         if refused:
             raise WrongBroker(f"it is another broker of the cluster than {node}")
 
+    @property
+    def connected(self) -> bool:
+        """Whether the socket looks alive."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the session of the login ends soon, so that another connection is to be used."""
+        return self._loop.time() >= self._renew_at
+
+    async def until_answered(self) -> None:
+        """Wait until no request is without an answer."""
+        while waiting := [sent.answer for sent in self._sent if not sent.answer.done()]:
+            await asyncio.wait(waiting)
+
     def be_named(self, client_id: str) -> None:
         """Use another client id in the next requests."""
         self._client_id = client_id
 
-    def send(self, request: Any, expect_response: bool = True) -> Any:
+    def send(self, request: Any) -> asyncio.Future[Any]:
         """Write a request in one go, and return the future of its response.
 
-        The caller limits the wait.
+        The caller limits the wait. Raises KafkaConnectionError if the connection is closed, and
+        NotImplementedError, IncompatibleBrokerVersion or LogError if the broker does not take the
+        request.
         """
-        writer = self._writer
-        if writer is None or not expect_response:
-            return super().send(request, expect_response)
+        transport = self._transport
+        # Python 3.13 fails at a write to a transport that is about to report its end.
+        if transport is None or transport.is_closing():
+            raise KafkaConnectionError(f"no connection to {self.host}:{self.port}")
         prepared = request.prepare(self._versions)
-        number: int = self._next_correlation_id()
+        self._number = number = (self._number + 1) % _CORRELATION_IDS
         header: bytes = prepared.build_request_header(
             correlation_id=number, client_id=self._client_id
         ).encode()
@@ -152,23 +172,108 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]
         # No empty part, such as the body of ApiVersions: transports of Python 3.12 and 3.13 keep
         # one at the end for ever, write nothing at each turn of the loop, and do not close.
         parts = filter(None, body)
-        try:
-            writer.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *parts])
-        except OSError as error:
-            self.close(reason=CloseReason.CONNECTION_BROKEN)
-            raise KafkaConnectionError(
-                f"the connection to {self.host}:{self.port} broke: {error}"
-            ) from error
-        _wire_log.debug("Request to %s:%d %d: %s", self.host, self.port, number, prepared)
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._requests.append((number, prepared, answer))
+        transport.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *parts])
         if isinstance(request, SaslAuthenticateRequest):
-            answer.add_done_callback(self._note_session)
+            _log.debug("request to %s:%d %d: a step of the login", self.host, self.port, number)
+        else:
+            _log.debug("request to %s:%d %d: %s", self.host, self.port, number, prepared)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._sent.append(_Sent(number, prepared, answer))
+        self._used_at = self._loop.time()
         return answer
 
-    def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
-        writer: asyncio.StreamWriter | None = self._writer
-        closed: Any = super().close(reason, exc)
-        if writer is not None:
-            self._closing(closed, writer.transport)
-        return closed
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._arrived += len(data)
+        if self._arrived < self._wanted:
+            return
+        data = b"".join(self._pieces)
+        at, self._wanted = 0, _LENGTH.size
+        while len(data) - at >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(data, at)
+            end = at + _LENGTH.size + size
+            if end > len(data):
+                self._wanted = end - at
+                break
+            # An answer that came alone is not copied.
+            alone = at == 0 and end == len(data)
+            answer = BytesIO(data if alone else data[at:end])
+            answer.seek(_LENGTH.size)
+            try:
+                self._answered(answer)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the bytes cannot be read
+                self.close("an answer cannot be read", error)
+            if self._transport is None:
+                return
+            at = end
+        self._pieces = [data[at:]] if at < len(data) else []
+        self._arrived = len(data) - at
+
+    def _answered(self, data: BytesIO) -> None:
+        """Resolve the future of the oldest request."""
+        number, request, answer = self._sent[0]
+        found = request.parse_response_header(data).correlation_id
+        if found != number:
+            raise CorrelationIdError(
+                f"{self.host}:{self.port} answered request {found} in place of {number}"
+            )
+        if not answer.done():
+            response = request.RESPONSE_TYPE.decode(data)
+            self._note_session(response)
+            _log.debug("answer from %s:%d %d: %s", self.host, self.port, number, response)
+            answer.set_result(response)
+        self._sent.popleft()
+        self._used_at = self._loop.time()
+
+    def _note_session(self, response: Any) -> None:
+        """Note until when the broker takes requests after a login (KIP-368)."""
+        lifetime_ms = getattr(response, "session_lifetime_ms", 0)
+        if lifetime_ms > 0:
+            self._renew_at = self._loop.time() + _RENEW * lifetime_ms / 1000
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close("the broker closed it", exc)
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _watch_idleness(self) -> None:
+        """Close when nothing was sent or answered for too long; requests have their deadlines."""
+        if self._transport is None:
+            return
+        longest_s = self._options.connections_max_idle_ms / 1000
+        left_s = self._used_at + longest_s - self._loop.time()
+        if left_s <= 0 and not self._sent:
+            self.close("it was not used")
+        else:
+            self._idle = self._loop.call_later(
+                left_s if left_s > 0 else longest_s, self._watch_idleness
+            )
+
+    def close(
+        self, reason: str = "closed", cause: BaseException | None = None
+    ) -> asyncio.Future[None]:
+        """Close the socket, and return a future that is done then.
+
+        Requests without an answer raise KafkaConnectionError.
+        """
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            _log.debug("connection to %s:%d ends: %s (%s)", self.host, self.port, reason, cause)
+            transport.close()
+            if self._idle is not None:
+                self._idle.cancel()
+            sent, self._sent = self._sent, deque()
+            for *_, answer in sent:
+                if not answer.done():
+                    error = KafkaConnectionError(
+                        f"the connection to {self.host}:{self.port} was closed"
+                        + ("" if cause is None else f": {str(cause) or type(cause).__name__}")
+                    )
+                    error.__cause__ = cause
+                    answer.set_exception(error)
+            self._closing(self._closed, transport)
+        return self._closed

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from aiokafka.conn import CloseReason  # type: ignore[import-untyped]
-from aiokafka.errors import (  # type: ignore[import-untyped]
+from ks_actors._errors import LogClosed, LogError, NotAuthorized
+from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka._aiokafka import (
     KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
-
-from ks_actors._errors import LogClosed, LogError, NotAuthorized
-from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._addresses import NoAddress, connect_to_any, listed
 from ks_actors.log.kafka.client._connection import Connection, WrongBroker
 from ks_actors.log.kafka.client._outages import Line
@@ -42,8 +39,6 @@ COORDINATION: Final = "coordination"
 PRODUCE: Final = "produce"
 _CLOSE_S: Final = 1.0
 _log = component_log(__name__)
-_wire_log = logging.getLogger("aiokafka.conn")
-_IN_THE_CLEAR: Final = "Sending username and password in the clear"
 # Seconds without an answer before a warning, unless the request asks the broker to wait.
 _SILENT_S: Final = 3.0
 _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
@@ -73,32 +68,10 @@ class Unavailable(LogError):
         self.away: bool = away
 
 
-class _WireFilter(logging.Filter):
-    """Keep credentials out of aiokafka's debug log of requests.
-
-    And its warning of a password in the clear, which it gives at each connection, to one a process.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._warned = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.msg == _IN_THE_CLEAR:
-            warned, self._warned = self._warned, True
-            return not warned
-        return not any(
-            type(argument).__name__.startswith("SaslAuthenticate") for argument in record.args or ()
-        )
-
-
-_WIRE_FILTER = _WireFilter()
-
-
 class _Opening(NamedTuple):
     """An attempt to connect, and the address of the broker."""
 
-    task: asyncio.Task[Any]
+    task: asyncio.Task[Connection]
     where: str
 
 
@@ -131,10 +104,10 @@ class Connections:
         self._options: KafkaOptions = options
         self._client_id: str = client_id
         self._named: dict[str, str] = {}
-        self._ready: dict[tuple[int, str], Any] = {}
+        self._ready: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], _Opening] = {}
         # These attempts, and those that were given up a moment ago.
-        self._attempts: set[asyncio.Task[Any]] = set()
+        self._attempts: set[asyncio.Task[Connection]] = set()
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self._throttles: Throttles = Throttles()
         self.lost = 0
@@ -142,7 +115,6 @@ class Connections:
 
     async def start(self) -> None:
         """Load the TLS files, if any. Raises ConfigError."""
-        _wire_log.addFilter(_WIRE_FILTER)
         await self.tls.context()
 
     def name(self, client_id: str) -> None:
@@ -162,7 +134,7 @@ class Connections:
     def connected(self, node: int, channel: str) -> bool:
         """Return whether there is a socket that looks alive."""
         connection = self._ready.get((node, channel))
-        return connection is not None and connection.connected()
+        return connection is not None and connection.connected
 
     def silent(self, address: tuple[str, int]) -> bool:
         """Return whether a broker is away, or lets a request wait for long."""
@@ -186,7 +158,7 @@ class Connections:
             raise Unavailable(reason, refresh=False, reported=True)
         # Time beyond the usual request timeout is a wait that the request asks the broker for.
         allowance = timeout_s - self._options.request_timeout_ms / 1000
-        connection: Any = None
+        connection: Connection | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await self._connected(node, address, channel)
@@ -210,14 +182,16 @@ class Connections:
             # If the socket is no longer in `_ready`, this client closed it, or its failure is
             # already logged.
             broke = self._ready.get(key) is connection
-            self._close(key, connection, CloseReason.CONNECTION_BROKEN)
+            if connection is not None:
+                self._close(key, connection)
             if self._closed:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from error
             reason = f"the connection to {where} broke: {error}"
             raise (self._report_outage(line, reason) if broke else Unavailable(reason)) from error
         except KafkaError as error:
             self.lost += 1
-            self._close(key, connection, CloseReason.OUT_OF_SYNC)
+            if connection is not None:
+                self._close(key, connection)
             raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
         except asyncio.CancelledError:
             # The request may be out: the broker acts on it, though nobody waits any more.
@@ -228,16 +202,16 @@ class Connections:
                 f"{where} has no usable version of {name_of_request(request)}: use Kafka 2.8 to 4.x"
             ) from error
 
-    async def _connected(self, node: int, address: tuple[str, int], channel: str) -> Any:
+    async def _connected(self, node: int, address: tuple[str, int], channel: str) -> Connection:
         """Return the connection that is there, or a new one."""
         key = (node, channel)
         connection = self._ready.get(key)
         if connection is not None and connection.outlived:
             # The broker would close it at a later request. The order of requests stays.
             await connection.until_answered()
-            self._close(key, connection, CloseReason.SHUTDOWN)
+            self._close(key, connection)
             connection = self._ready.get(key)
-        if connection is None or not connection.connected():
+        if connection is None or not connection.connected:
             connection = await self._open(node, address, channel)
         return connection
 
@@ -249,7 +223,7 @@ class Connections:
         self.outages.failed(line, reason)
         return Unavailable(reason, away=away, reported=True)
 
-    async def _open(self, node: int, address: tuple[str, int], channel: str) -> Any:
+    async def _open(self, node: int, address: tuple[str, int], channel: str) -> Connection:
         """Return a new connection; concurrent callers share it."""
         if self._closed:
             raise LogClosed("the connection to Kafka is closed")
@@ -268,7 +242,7 @@ class Connections:
 
     def _begin_opening(
         self, node: int, address: tuple[str, int], channel: str
-    ) -> asyncio.Task[Any]:
+    ) -> asyncio.Task[Connection]:
         key = (node, channel)
         opening = self._opening.get(key)
         if opening is not None and not opening.task.cancelling():
@@ -287,7 +261,7 @@ class Connections:
         if not self._closed and not self.connected(node, channel):
             self._begin_opening(node, address, channel)
 
-    def _opened(self, key: tuple[int, str], task: asyncio.Task[Any]) -> None:
+    def _opened(self, key: tuple[int, str], task: asyncio.Task[Connection]) -> None:
         self._attempts.discard(task)
         opening = self._opening.get(key)
         wanted = opening is not None and opening.task is task
@@ -299,9 +273,9 @@ class Connections:
             self._ready[key] = task.result()
         else:
             # Nobody would close it later.
-            task.result().close(reason=CloseReason.SHUTDOWN)
+            task.result().close()
 
-    async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Any:
+    async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Connection:
         options = self._options
         host, port = address
         where = name_of_server(node, address)
@@ -310,21 +284,9 @@ class Connections:
         tried: dict[str, str] = {}
 
         async def begin(connected: socket.socket) -> Connection:
-            connection = Connection(
-                self._note_closing,
-                host,
-                port,
-                client_id=self._named.get(channel, self._client_id),
-                # Longer than the limit in `send`, which must be the one that decides.
-                request_timeout_ms=options.request_timeout_ms + 5_000,
-                ssl_context=context,
-                security_protocol=options.security_protocol,
-                max_idle_ms=options.connections_max_idle_ms,
-                sasl_mechanism=options.sasl_mechanism,
-                sasl_plain_username=options.sasl_username,
-                sasl_plain_password=options.sasl_password,
-            )
-            return await connection.take(connected, self.cluster.id, node)
+            name = self._named.get(channel, self._client_id)
+            connection = Connection(self._note_closing, address, name, options)
+            return await connection.take(connected, context, self.cluster.id, node)
 
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
@@ -335,7 +297,7 @@ class Connections:
                         tried,
                         begin,
                         others_may=_others_may,
-                        unwanted=lambda late: late.close(reason=CloseReason.SHUTDOWN),
+                        unwanted=lambda late: late.close(),
                     )
         except _REFUSED as error:
             raise NotAuthorized(
@@ -380,23 +342,23 @@ class Connections:
         """Close the socket to a broker, also one that is being opened."""
         connection, opening = self._ready.get(key), self._opening.get(key)
         if connection is not None:
-            self._close(key, connection, CloseReason.SHUTDOWN)
+            self._close(key, connection)
         if opening is not None:
             opening.task.cancel()
 
-    def _close(self, key: tuple[int, str], connection: Any, reason: Any) -> Any:
+    def _close(self, key: tuple[int, str], connection: Connection) -> asyncio.Future[None]:
         """Close a connection, of which there may be a newer one."""
         if self._ready.get(key) is connection:
             del self._ready[key]
-        return connection.close(reason=reason)
+        return connection.close()
 
-    def _abort(self, key: tuple[int, str], connection: Any) -> None:
+    def _abort(self, key: tuple[int, str], connection: Connection) -> None:
         """Close the socket to a broker that does not answer.
 
         Bytes that it has not taken are dropped: it would act on them when it goes on, long after
         another broker has done the work.
         """
-        closed = self._close(key, connection, CloseReason.CONNECTION_TIMEOUT)
+        closed = self._close(key, connection)
         transport = self._closing.get(closed)
         if transport is not None:
             transport.abort()

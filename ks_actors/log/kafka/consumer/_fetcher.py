@@ -11,7 +11,6 @@ from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
 from ks_actors.log.kafka.consumer._unpacking import Unpacking
-from ks_actors.log.kafka.wire import check_aiokafka
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
     from ks_actors.log._types import Fetched
     from ks_actors.log.kafka.client import KafkaClient, LeaderEpochs
 
-_TOUCHED = (
-    "aiokafka.record.memory_records:MemoryRecords.has_next "
-    "aiokafka.record.memory_records:MemoryRecords.next_batch "
-    "aiokafka.record.default_records:DefaultRecordBatch.validate_crc "
-    "aiokafka.protocol.offset:OffsetRequest"
-)
 # The most seconds of decoding at a time, so that other tasks get their turn.
 _SLICE_SECONDS = 0.005
 
@@ -47,7 +40,6 @@ class KafkaFetcher:
         committed: bool,
         closed: Callable[[KafkaFetcher], None],
     ) -> None:
-        check_aiokafka(_TOUCHED)
         self.client_id: str = client_id
         self.figures: RequestFigures = RequestFigures("fetch", client_id)
         self._sources: dict[TopicPartition, PartitionReader] = {}

@@ -13,7 +13,6 @@ from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment
 from ks_actors.log.kafka.admin import commit_offsets, fetch_committed
 from ks_actors.log.kafka.client import KafkaClient
 from ks_actors.log.kafka.group._group_member import GroupMember
-from ks_actors.log.kafka.wire import check_aiokafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from ks_actors.log._types import OffsetAndMetadata
     from ks_actors.log.kafka.client import LoopThread
     from ks_actors.records import TopicPartition
-
-_TOUCHED = (
-    "aiokafka.protocol.group:JoinGroupRequest aiokafka.protocol.group:SyncGroupRequest "
-    "aiokafka.coordinator.protocol:ConsumerProtocolMemberMetadata.decode "
-    "aiokafka.coordinator.protocol:ConsumerProtocolMemberAssignment.decode"
-)
 
 
 async def join_group(
@@ -47,7 +40,6 @@ async def join_group(
     with the task of its end, which outlives a caller that is cancelled. Raises LogTimeout
     and NotAuthorized only if no brokers are known yet.
     """
-    check_aiokafka(_TOUCHED)
     member = KafkaMembership(client, threads, group_id, new, ends=ends)
 
     def make() -> GroupMember:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]
-
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
+from ks_actors.log.kafka._aiokafka import calc_crc32c
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 """The header fields, in their order on the wire.

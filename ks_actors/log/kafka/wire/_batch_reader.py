@@ -8,12 +8,8 @@ from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING, final
 
-from aiokafka.errors import (  # type: ignore[import-untyped]
-    CorruptRecordException,
-    UnsupportedCodecError,
-)
-
 from ks_actors._errors import LogCorrupted, LogError
+from ks_actors.log.kafka._aiokafka import CorruptRecordException, UnsupportedCodecError
 from ks_actors.log.kafka.wire._batch_header import (
     APPEND_TIME,
     BEHIND_LENGTH,

@@ -7,14 +7,10 @@ from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from aiokafka import codec  # type: ignore[import-untyped]
-from aiokafka.record.default_records import (  # type: ignore[import-untyped]
-    DefaultRecordBatchBuilder,
-)
-
 from ks_actors._errors import ConfigError, RecordTooLarge
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
+from ks_actors.log.kafka._aiokafka import DefaultRecordBatchBuilder, codec
 from ks_actors.log.kafka.wire._batch_header import (
     ATTRIBUTES_AT,
     BEHIND_LENGTH,

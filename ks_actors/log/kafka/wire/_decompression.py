@@ -7,12 +7,7 @@ import zlib
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka import codec  # type: ignore[import-untyped]
-from aiokafka.errors import (  # type: ignore[import-untyped]
-    CorruptRecordException,
-    UnsupportedCodecError,
-)
-
+from ks_actors.log.kafka._aiokafka import CorruptRecordException, UnsupportedCodecError, codec
 from ks_actors.log.kafka.wire._batch_header import CODECS
 
 if TYPE_CHECKING:

@@ -6,9 +6,17 @@ much for requests sent all day.
 
 from __future__ import annotations
 
-from struct import Struct, error
+from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
 
+from ks_actors.log.kafka.wire._flexible import (
+    NO_TAGS,
+    FlexibleRequest,
+    read_tags,
+    read_varint,
+    text,
+    varint,
+)
 from ks_actors.log.kafka.wire._requests import Pinned
 
 if TYPE_CHECKING:
@@ -22,7 +30,6 @@ if TYPE_CHECKING:
     ]
 
 _INT: Final = Struct(">i")
-_HEADER: Final = Struct(">hhih")
 # Replica, max wait, min bytes, max bytes, isolation, session id and epoch.
 _REQUEST: Final = Struct(">iiiibii")
 # Partition, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags.
@@ -39,66 +46,8 @@ _DIVERGING_TAG: Final = 0
 _UNKNOWN: Final = -1
 _MIN_BYTES: Final = 1
 _NO_SESSION: Final = (0, -1)
-_NO_TAGS: Final = b"\0"
-# Each byte of a variable-length number has seven bits of it, and this one if more follow.
-_MORE: Final = 0x80
-# A number has 32 bits.
-_MOST_BYTES: Final = 5
 # An empty rack, and no tags.
 _REQUEST_END: Final = b"\1\0"
-
-
-def _varint(number: int) -> bytes:
-    """Return an unsigned number in as few bytes as it takes, seven bits in each."""
-    if number < _MORE:
-        return bytes((number,))
-    found = bytearray()
-    while number >= _MORE:
-        found.append(number & 0x7F | _MORE)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
-
-
-def _text(text: str) -> bytes:
-    raw = text.encode()
-    return _varint(len(raw) + 1) + raw
-
-
-def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned number and the position after it. Raises struct.error at the end."""
-    number = 0
-    for shift, byte in enumerate(raw[at : at + _MOST_BYTES]):
-        number |= (byte & 0x7F) << 7 * shift
-        if byte < _MORE:
-            return number, at + shift + 1
-    raise error("a fetch response is cut off in a number, or has one that is too long")
-
-
-def _read_tags(raw: bytes, at: int) -> tuple[dict[int, int], int]:
-    """Return where the data of each tagged field begin, and the position after all fields."""
-    count, at = _read_varint(raw, at)
-    found = {}
-    for _ in range(count):
-        tag, at = _read_varint(raw, at)
-        size, at = _read_varint(raw, at)
-        found[tag] = at
-        at += size
-    return found, at
-
-
-@final
-class _Header:
-    """The header of a request or of a response, with the only parts that aiokafka uses."""
-
-    __slots__ = ("_raw", "correlation_id")
-
-    def __init__(self, correlation_id: int, raw: bytes = b"") -> None:
-        self.correlation_id: int = correlation_id
-        self._raw = raw
-
-    def encode(self) -> bytes:
-        return self._raw
 
 
 @final
@@ -132,18 +81,18 @@ class FetchResponse:
         """
         raw, at = data.getvalue(), data.tell()
         throttle, code, session = _RESPONSE.unpack_from(raw, at)
-        count, at = _read_varint(raw, at + _RESPONSE.size)
+        count, at = read_varint(raw, at + _RESPONSE.size)
         topics = []
         # Arrays, texts and bytes have their length plus 1 in front of them, and 0 for null.
         for _ in range(count - 1):
-            length, at = _read_varint(raw, at)
+            length, at = read_varint(raw, at)
             topic = raw[at : at + length - 1].decode()
-            partitions, at = _read_varint(raw, at + length - 1)
+            partitions, at = read_varint(raw, at + length - 1)
             answers: list[Answer] = []
             for _ in range(partitions - 1):
                 answer, at = cls._answer(raw, at)
                 answers.append(answer)
-            _, at = _read_tags(raw, at)
+            _, at = read_tags(raw, at)
             topics.append((topic, answers))
         return cls(throttle, code, session, topics)
 
@@ -151,16 +100,16 @@ class FetchResponse:
     def _answer(raw: bytes, at: int) -> tuple[Answer, int]:
         """Return a partition, and the position after it."""
         number, code, high, stable, begin = _ANSWER.unpack_from(raw, at)
-        aborts, at = _read_varint(raw, at + _ANSWER.size)
+        aborts, at = read_varint(raw, at + _ANSWER.size)
         aborted = []
         for _ in range(aborts - 1):
             aborted.append(_ABORTED.unpack_from(raw, at))
-            _, at = _read_tags(raw, at + _ABORTED.size)
+            _, at = read_tags(raw, at + _ABORTED.size)
         (replica,) = _INT.unpack_from(raw, at)
-        size, at = _read_varint(raw, at + _INT.size)
+        size, at = read_varint(raw, at + _INT.size)
         behind = at + max(size - 1, 0)
         records = raw[at:behind]
-        tags, at = _read_tags(raw, behind)
+        tags, at = read_tags(raw, behind)
         diverging = None
         if _DIVERGING_TAG in tags:
             epoch, end = _DIVERGING.unpack_from(raw, tags[_DIVERGING_TAG])
@@ -170,7 +119,7 @@ class FetchResponse:
 
 
 @final
-class FetchRequest:
+class FetchRequest(FlexibleRequest):
     """A fetch request in version 12, the last one that names topics alike from Kafka 2.8 to 4.x.
 
     `asked` has topics, each with partitions, their start offsets and the leader epochs of the
@@ -207,38 +156,21 @@ class FetchRequest:
         self._asked: Sequence[tuple[str, Sequence[tuple[int, int, int]]]] = asked
         self._forgotten: Mapping[str, Sequence[int]] = forgotten
 
-    def build_request_header(self, correlation_id: int, client_id: str) -> _Header:
-        """Return the header of this request."""
-        name = client_id.encode()
-        return _Header(
-            correlation_id,
-            _HEADER.pack(self.API_KEY, self.API_VERSION, correlation_id, len(name))
-            + name
-            + _NO_TAGS,
-        )
-
-    def parse_response_header(self, data: BytesIO) -> _Header:
-        """Decode the header of the response."""
-        (correlation_id,) = _INT.unpack(data.read(_INT.size))
-        _, behind = _read_tags(data.getvalue(), data.tell())
-        data.seek(behind)
-        return _Header(correlation_id)
-
     def encode(self) -> bytes:
         """Return the request without its header."""
-        parts = [_REQUEST.pack(*self._start), _varint(len(self._asked) + 1)]
+        parts = [_REQUEST.pack(*self._start), varint(len(self._asked) + 1)]
         for topic, asked in self._asked:
-            parts += (_text(topic), _varint(len(asked) + 1))
+            parts += (text(topic), varint(len(asked) + 1))
             parts += [
                 _ASKED.pack(number, _UNKNOWN, offset, epoch, _UNKNOWN, self._partition_bytes)
                 for number, offset, epoch in asked
             ]
-            parts.append(_NO_TAGS)
-        parts.append(_varint(len(self._forgotten) + 1))
+            parts.append(NO_TAGS)
+        parts.append(varint(len(self._forgotten) + 1))
         for topic, numbers in self._forgotten.items():
-            parts += (_text(topic), _varint(len(numbers) + 1))
+            parts += (text(topic), varint(len(numbers) + 1))
             parts += [_INT.pack(number) for number in numbers]
-            parts.append(_NO_TAGS)
+            parts.append(NO_TAGS)
         parts.append(_REQUEST_END)
         return b"".join(parts)
 

@@ -9,25 +9,21 @@ from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka.coordinator.protocol import (  # type: ignore[import-untyped]
+from ks_actors.log._types import MemberAssignment, MemberInfo
+from ks_actors.log.kafka._aiokafka import (
+    Array,
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
-)
-from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
-from aiokafka.protocol.group import (  # type: ignore[import-untyped]
-    JoinGroupRequest,
-    SyncGroupRequest,
-)
-from aiokafka.protocol.types import (  # type: ignore[import-untyped]
-    Array,
     Int16,
     Int32,
     Int64,
+    JoinGroupRequest,
+    RequestStruct,
+    Response,
     Schema,
     String,
+    SyncGroupRequest,
 )
-
-from ks_actors.log._types import MemberAssignment, MemberInfo
 from ks_actors.log.kafka.wire._requests import Pinned
 from ks_actors.records import TopicPartition
 

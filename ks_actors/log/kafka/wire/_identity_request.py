@@ -5,16 +5,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from aiokafka.protocol.api import (  # type: ignore[import-untyped]
-    RequestStruct,
-    ResponseHeader_v0,
-)
-from aiokafka.protocol.types import (  # type: ignore[import-untyped]
+from ks_actors.log.kafka._aiokafka import (
     CompactString,
     Int32,
+    RequestStruct,
+    ResponseHeader_v0,
     Schema,
-    TaggedFields,
 )
+from ks_actors.log.kafka.wire._flexible import FlexibleRequest, TaggedFields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +39,9 @@ class _IdentityResponse:
         return cls(*_SHORT.unpack(data.read(_SHORT.size)))
 
 
-class _IdentityRequest(RequestStruct):  # type: ignore[misc]
+class _IdentityRequest(FlexibleRequest, RequestStruct):  # type: ignore[misc]
     """Ask a broker to refuse, by REBOOTSTRAP_REQUIRED, if it is another one than is meant."""
 
-    FLEXIBLE_VERSION = True
     API_KEY = _KEY
     API_VERSION = _VERSION
     RESPONSE_TYPE: ClassVar[Any] = _IdentityResponse

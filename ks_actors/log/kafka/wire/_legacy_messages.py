@@ -9,11 +9,7 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aiokafka.errors import (  # type: ignore[import-untyped]
-    CorruptRecordException,
-    UnsupportedCodecError,
-)
-
+from ks_actors.log.kafka._aiokafka import CorruptRecordException, UnsupportedCodecError
 from ks_actors.log.kafka.wire._batch_header import APPEND_TIME, BEHIND_LENGTH, CODEC, CODECS
 from ks_actors.log.kafka.wire._decompression import decompress
 

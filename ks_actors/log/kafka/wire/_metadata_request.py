@@ -6,18 +6,16 @@ from base64 import urlsafe_b64encode
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from aiokafka.protocol.api import RequestStruct  # type: ignore[import-untyped]
-from aiokafka.protocol.metadata import (  # type: ignore[import-untyped]
-    MetadataRequest as WithoutIds,
-)
-from aiokafka.protocol.types import (  # type: ignore[import-untyped]
+from ks_actors.log.kafka._aiokafka import (
     AbstractType,
     Boolean,
     CompactArray,
     CompactString,
+    RequestStruct,
     Schema,
-    TaggedFields,
 )
+from ks_actors.log.kafka._aiokafka import MetadataRequest as WithoutIds
+from ks_actors.log.kafka.wire._flexible import FlexibleRequest, TaggedFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -137,8 +135,7 @@ def _behind_tags(raw: bytes, at: int) -> int:
     return at
 
 
-class _MetadataRequest(RequestStruct):  # type: ignore[misc]
-    FLEXIBLE_VERSION = True
+class _MetadataRequest(FlexibleRequest, RequestStruct):  # type: ignore[misc]
     API_KEY = _KEY
     API_VERSION = _VERSION
     RESPONSE_TYPE: ClassVar[Any] = _MetadataResponse

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokafka.protocol.admin import DescribeGroupsResponse_v2  # type: ignore[import-untyped]
-from aiokafka.protocol.api import RequestStruct  # type: ignore[import-untyped]
-from aiokafka.protocol.metadata import MetadataResponse_v5  # type: ignore[import-untyped]
-from aiokafka.protocol.types import (  # type: ignore[import-untyped]
+from ks_actors.log.kafka._aiokafka import (
     Array,
     Boolean,
     Bytes,
+    DescribeGroupsResponse_v2,
     Int16,
     Int32,
+    MetadataResponse_v5,
+    RequestStruct,
     Schema,
     String,
 )
-
 from ks_actors.log.kafka.wire._requests import Pinned
 
 if TYPE_CHECKING:

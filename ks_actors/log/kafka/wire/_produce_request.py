@@ -5,11 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from aiokafka.protocol.produce import (  # type: ignore[import-untyped]
-    ProduceRequest_v8,
-    ProduceResponse_v8,
-)
-
+from ks_actors.log.kafka._aiokafka import ProduceRequest_v8, ProduceResponse_v8
 from ks_actors.log.kafka.wire._requests import check_version
 
 if TYPE_CHECKING:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
-from aiokafka.errors import CorruptRecordException  # type: ignore[import-untyped]
-from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
-
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
+from ks_actors.log.kafka._aiokafka import CorruptRecordException, MemoryRecords
 from ks_actors.log.kafka.wire import _plain_record_reader
 from ks_actors.log.kafka.wire._batch_header import (
     APPEND_TIME,

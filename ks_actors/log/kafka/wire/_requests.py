@@ -5,42 +5,35 @@ The wire layout of these requests is known only here.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.protocol.admin import (  # type: ignore[import-untyped]
+from ks_actors._errors import LogError
+from ks_actors.log.kafka._aiokafka import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    Boolean,
+    CompactArray,
+    CompactString,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeGroupsRequest,
-    ListGroupsRequest,
-)
-from aiokafka.protocol.api import RequestStruct, Response  # type: ignore[import-untyped]
-from aiokafka.protocol.commit import OffsetCommitRequest  # type: ignore[import-untyped]
-from aiokafka.protocol.coordination import FindCoordinatorRequest  # type: ignore[import-untyped]
-from aiokafka.protocol.offset import OffsetRequest  # type: ignore[import-untyped]
-from aiokafka.protocol.transaction import (  # type: ignore[import-untyped]
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
     EndTxnRequest,
-)
-from aiokafka.protocol.types import (  # type: ignore[import-untyped]
-    Boolean,
-    CompactArray,
-    CompactString,
+    FindCoordinatorRequest,
     Int8,
     Int16,
     Int32,
     Int64,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetRequest,
+    RequestStruct,
+    Response,
     Schema,
-    TaggedFields,
 )
-
-from ks_actors._errors import ConfigError, LogError
+from ks_actors.log.kafka.wire._flexible import FlexibleRequest, TaggedFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +56,6 @@ __all__ = [
     "OffsetCommitRequest",
     "OffsetRequest",
     "Pinned",
-    "check_aiokafka",
     "check_version",
     "describe_transactions",
     "incremental_alter_configs",
@@ -88,7 +80,7 @@ def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
 
 
 class Pinned:
-    """A request in the only version built here; `AIOKafkaConnection.send` calls its `prepare`."""
+    """A request in the only version built here; `Connection.send` calls its `prepare`."""
 
     def __init__(self, struct: Any, *fields: Any) -> None:
         self.struct: Any = struct
@@ -120,11 +112,10 @@ def _flexible(
     )
     body = {
         **common,
-        "FLEXIBLE_VERSION": True,
         "RESPONSE_TYPE": answer,
         "SCHEMA": Schema(*request, _TAGS),
     }
-    return type(f"{name}Request_v{version}", (RequestStruct,), body)
+    return type(f"{name}Request_v{version}", (FlexibleRequest, RequestStruct), body)
 
 
 _INIT_PRODUCER_ID = _flexible(
@@ -351,52 +342,3 @@ def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinne
         for topic, changes in configs.items()
     ]
     return Pinned(_INCREMENTAL_ALTER_CONFIGS, resources, False, {})
-
-
-# The parts of aiokafka in use, and the parameters passed to them.
-_TOUCHED: Mapping[str, tuple[str, ...]] = {
-    "aiokafka.conn:AIOKafkaConnection": (
-        "host", "port", "client_id", "request_timeout_ms", "ssl_context", "security_protocol",
-        "max_idle_ms", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password",
-    ),
-    "aiokafka.conn:AIOKafkaConnection.send": ("request",),
-    "aiokafka.conn:AIOKafkaConnection.close": ("reason", "exc"),
-    "aiokafka.conn:AIOKafkaConnection.connected": (),
-    "aiokafka.conn:collect_hosts": ("hosts",),
-    "aiokafka.protocol.api:RequestStruct.build_request_header": ("correlation_id", "client_id"),
-    "aiokafka.protocol.api:RequestStruct.parse_response_header": ("read_buffer",),
-    "aiokafka.protocol.api:RequestStruct.FLEXIBLE_VERSION": (),
-    "aiokafka.record.util:calc_crc32c": (),
-    "aiokafka.record.default_records:DefaultRecordBatchBuilder.append": (),
-    "aiokafka.record.default_records:DefaultRecordBatchBuilder.build": (),
-    "aiokafka.codec:lz4_encode": ("payload", "level"),
-    "aiokafka.codec:zstd_encode": ("payload", "level"),
-    "aiokafka.codec:gzip_encode": ("payload",),
-    "aiokafka.codec:snappy_encode": ("payload",),
-}  # fmt: skip
-
-
-@cache
-def check_aiokafka(touched: str = "") -> None:
-    """Check that the parts of aiokafka in use, some of them not public, are as expected.
-
-    Raises ConfigError that names the difference. `touched` adds more parts, as
-    `module:path.to.attribute` separated by blanks.
-    """
-    version = importlib.import_module("aiokafka").__version__
-    for place, parameters in (*_TOUCHED.items(), *((place, ()) for place in touched.split())):
-        module, _, path = place.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-            for name in path.split("."):
-                found = getattr(found, name)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                f"aiokafka {version} no longer has {module}.{path}: install aiokafka>=0.14,<0.15"
-            ) from error
-        missing = [name for name in parameters if name not in inspect.signature(found).parameters]
-        if missing:
-            raise ConfigError(
-                f"{module}.{path} of aiokafka {version} no longer takes {', '.join(missing)}: "
-                "install aiokafka>=0.14,<0.15"
-            )

@@ -307,6 +307,7 @@ class Socket:
         self._free_at = 0.0
         brokers.connections.append(self)
 
+    @property
     def connected(self) -> bool:
         return self._open
 
@@ -339,8 +340,7 @@ class Socket:
             if not answer.done():
                 answer.set_result(found)
 
-    def close(self, reason: Any = None) -> asyncio.Future[None]:
-        del reason
+    def close(self) -> asyncio.Future[None]:
         self._open = False
         if self in self._brokers.connections:
             self._brokers.connections.remove(self)

@@ -23,10 +23,11 @@ from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.client import TRANSACTION
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
+from ks_actors.log.kafka.client._login import _warn_of_the_clear
 from ks_actors.log.kafka.client._tls import certificate_remedy, tls_remedy
 from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.log.kafka.wire._error_codes import error_of, name_of
-from ks_actors.log.kafka.wire._requests import Pinned, check_aiokafka, init_producer_id
+from ks_actors.log.kafka.wire._requests import Pinned, init_producer_id
 from tests.kafka.broker import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, Broker, free_ports
 from tests.kafka.helpers import connect
 from tests.kafka.tampering import Tampering
@@ -289,11 +290,11 @@ def login(broker: Broker, protocol: str, **changes: Any) -> KafkaLog:
     ],
 )
 async def test_records_go_through_secured_listeners(
-    secure_broker: Broker, protocol: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    secure_broker: Broker, protocol: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """By TLS, by user and password, and by both; no secret gets into the log or a repr, and a password in the clear is warned of once."""
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr("ks_actors.log.kafka.client._connections._WIRE_FILTER._warned", False)
+    _warn_of_the_clear.cache_clear()
     log = login(secure_broker, protocol, **changes)
     async with log:
         (partition,) = await new_topic(log)
@@ -413,20 +414,6 @@ def test_a_broker_that_is_too_old_is_told() -> None:
     with pytest.raises(LogError, match=r"exactly once needs Kafka 3\.0 or newer, .*: set processing_guarantee to at_least_once"):
         request.prepare({22: (0, 4)})
     assert isinstance(init_producer_id(None, 1).prepare({22: (0, 4)}).API_KEY, int)
-
-
-def test_an_aiokafka_that_has_moved_on_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name of the changed part; nothing is found out in the middle of the night."""
-    check_aiokafka()
-    with pytest.raises(ConfigError, match=r"longer has aiokafka.conn.gone.away: install aiokafka"):
-        check_aiokafka("aiokafka.conn:gone.away")
-    with pytest.raises(ConfigError, match=r"aiokafka.nothing"):
-        check_aiokafka("aiokafka.nothing:gone")
-    check_aiokafka.cache_clear()
-    monkeypatch.setattr("aiokafka.conn.collect_hosts", list)
-    with pytest.raises(ConfigError, match=r"collect_hosts of aiokafka .* no longer takes hosts"):
-        check_aiokafka()
-    check_aiokafka.cache_clear()
 
 
 @pytest.mark.parametrize(

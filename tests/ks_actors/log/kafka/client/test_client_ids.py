@@ -23,9 +23,9 @@ class Seen:
         self.ids: dict[str, set[str]] = {}
         send = Connection.send
 
-        def noted(connection: Any, request: Any, expect_response: bool = True) -> Any:
+        def noted(connection: Any, request: Any) -> Any:
             self.ids.setdefault(name_of_request(request).partition("Request")[0], set()).add(connection._client_id)
-            return send(connection, request, expect_response)
+            return send(connection, request)
 
         monkeypatch.setattr(Connection, "send", noted)
 

@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
 
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client._client import KafkaClient
+from ks_actors.log.kafka.client._connection import Connection
 from ks_actors.log.kafka.client._connections import MAIN, PRODUCE, Connections, Unavailable
 from tests.ks_actors.runtime.helpers import in_virtual_time, provided
 
@@ -35,7 +36,7 @@ class Cluster3:
         client._cluster.list("", {node: (f"b{node}", node) for node in ALL}, 3)
         for node in ALL:
             for channel in (MAIN, PRODUCE):
-                client._connections._ready[node, channel] = Socket(client._connections, self, node, channel)
+                client._connections._ready[node, channel] = cast("Connection", Socket(client._connections, self, node, channel))
         return client
 
 
@@ -51,6 +52,7 @@ class Socket:
         self._open = True
         self._waiting: set[asyncio.Future[Any]] = set()
 
+    @property
     def connected(self) -> bool:
         return self._open
 
@@ -68,7 +70,7 @@ class Socket:
         if not answer.done():
             answer.set_result(SimpleNamespace(brokers=[(node, f"b{node}", node) for node in self._cluster.listed], controller_id=3, topics=[]))
 
-    def close(self, reason: Any = None) -> asyncio.Future[None]:
+    def close(self) -> asyncio.Future[None]:
         self._open = False
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # As a connection does; the transport is this object, too.
@@ -153,7 +155,7 @@ async def test_a_bootstrap_server_stays_though_the_cluster_lists_no_such_address
     """The user may name it in another way than the cluster, and it may be slow."""
     cluster.slowness_s = 8.0
     client._cluster.list("", {node: (f"b{node}", node) for node in (2, 3)}, 3)
-    client._connections._ready[-1, MAIN] = Socket(client._connections, cluster, -1, MAIN)
+    client._connections._ready[-1, MAIN] = cast("Connection", Socket(client._connections, cluster, -1, MAIN))
     await client.send(-1, Produce())
     assert client._connections.connected(-1, MAIN)
 

@@ -110,7 +110,7 @@ async def test_partitions_of_a_broker_that_is_away_go_on_elsewhere(two_brokers: 
 async def test_what_one_broker_refuses_for_now_is_sent_to_another(two_brokers: tuple[Broker, Broker], caplog: pytest.LogCaptureFixture) -> None:
     """A request that any broker can answer goes to each in turn until one accepts it."""
     first, second = two_brokers
-    caplog.set_level("DEBUG", "aiokafka.conn")
+    caplog.set_level("DEBUG", "ks_actors.log.kafka.wire")
     async with KafkaLog(f"{first.bootstrap},{second.bootstrap}") as log:
         while len(log._client.nodes) < 2:
             await log._client.refresh()

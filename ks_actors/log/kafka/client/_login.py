@@ -1,0 +1,87 @@
+"""Log in on a new connection (SASL)."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.lifecycle import component_log
+from ks_actors.log.kafka._aiokafka import (
+    SaslAuthenticateRequest,
+    SaslHandShakeRequest,
+    ScramAuthenticator,
+    UnsupportedSaslMechanismError,
+    for_code,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ks_actors.log.kafka.client._options import KafkaOptions
+
+_log = component_log(__name__)
+
+
+async def log_in(send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions) -> None:
+    """Log in by the options' mechanism; `send` sends a request on the connection.
+
+    Raises the broker's error, such as SaslAuthenticationFailed, and UnsupportedSaslMechanismError.
+    """
+    mechanism = options.sasl_mechanism
+    answer = await send(SaslHandShakeRequest(mechanism))
+    if mechanism not in answer.enabled_mechanisms:
+        raise UnsupportedSaslMechanismError(
+            f"it takes {', '.join(answer.enabled_mechanisms) or 'none'} only"
+        )
+    _raise_for(answer.error_code)
+    if mechanism == "PLAIN" and not options.tls:
+        _warn_of_the_clear()
+    steps = _steps(options)
+    challenge: bytes | None = None
+    while (step := await steps(challenge)) is not None:
+        answer = await send(SaslAuthenticateRequest(step))
+        _raise_for(answer.error_code, answer.error_message)
+        challenge = answer.sasl_auth_bytes
+    _log.debug("logged in as %s by %s", options.sasl_username, mechanism)
+
+
+def _steps(options: KafkaOptions) -> Callable[[bytes | None], Awaitable[bytes | None]]:
+    """Return a function from a broker's challenge to the answer, None at the end."""
+    name, password = options.sasl_username or "", options.sasl_password or ""
+    if options.sasl_mechanism == "PLAIN":
+        # RFC 4616: it acts for itself.
+        return _one_step(f"{name}\0{name}\0{password}".encode())
+    scram = ScramAuthenticator(
+        loop=asyncio.get_running_loop(),
+        sasl_plain_username=name,
+        sasl_plain_password=password,
+        sasl_mechanism=options.sasl_mechanism,
+    )
+
+    async def step(challenge: bytes | None) -> bytes | None:
+        found = await scram.step(challenge)
+        return None if found is None else found[0]
+
+    return step
+
+
+def _one_step(message: bytes) -> Callable[[bytes | None], Awaitable[bytes | None]]:
+    async def step(challenge: bytes | None) -> bytes | None:
+        return message if challenge is None else None
+
+    return step
+
+
+def _raise_for(code: int, message: str | None = None) -> None:
+    if code:
+        raise for_code(code)(*([message] if message else []))
+
+
+@cache
+def _warn_of_the_clear() -> None:
+    """Warn once in this process."""
+    _log.warning(
+        "the password goes over the network in the clear, as sasl_mechanism is PLAIN without TLS: "
+        "use security_protocol SASL_SSL, or SCRAM-SHA-512"
+    )
