@@ -29,6 +29,7 @@ from ks_actors.runtime.input._membership import OffsetCommits, answered, fenced_
 from ks_actors.runtime.input._new_tasks import NewTasks
 from ks_actors.runtime.input._offset_resets import OffsetResets
 from ks_actors.runtime.input._partial_tasks import PartialTasks
+from ks_actors.runtime.input._poller_status import PollerStatus
 from ks_actors.runtime.input._stalled_fetches import refetch
 from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, missing_sources
 from ks_actors.runtime.shared import WorkerState
@@ -95,7 +96,8 @@ class Poller(Actor[m.PollerMessage]):
         self._committer = committer
         self.figures: InputFigures = InputFigures() if figures is None else figures
         self._epoch: int = 0
-        self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        # Replaced at each change, as statuses have it.
+        self._tasks: Mapping[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._stage: WorkerState = WorkerState.STARTING
@@ -125,6 +127,17 @@ class Poller(Actor[m.PollerMessage]):
         self._leaving = self._fetching = self._closing = self._waiting = self._following = (
             self._ask_again
         ) = False
+
+    def status(self) -> PollerStatus:
+        """Return the membership and the tasks; callable from any thread."""
+        group, stopped = self._membership.group, frozenset(self._stopped)
+        pending = frozenset(self._pending)
+        return PollerStatus(group.member_id, group.generation, self._tasks, pending, stopped)
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is fetched for a moment, after a rollback."""
+        return "fetch" in self.ctx.timers
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""
@@ -168,8 +181,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.RefetchStalled():
                 refetch(self._fetcher, self._positions, self._held(), message)
             case m.TaskReady():
-                # Gathered for a moment: each assignment of partitions drops what the fetcher has in
-                # flight.
+                # Gathered for a moment: each assignment of partitions drops fetches in flight.
                 if self._new_tasks.come(message, self._pending, self.ctx.timers):
                     self._fetch_new()
             case m.SeekAll():
@@ -252,7 +264,7 @@ class Poller(Actor[m.PollerMessage]):
             self._fetching
             or self._leaving
             # After a rollback the log may be in trouble, and the next records be rolled back again.
-            or "fetch" in self.ctx.timers
+            or self.rests
             # A fetch of only paused partitions would return nothing, and take poll_ms.
             or self._positions.keys() <= self._held()
         ):
@@ -348,8 +360,7 @@ class Poller(Actor[m.PollerMessage]):
                 m.TopicsGone,
                 partial(m.FetchFailed, epoch=ENDS),
             )
-        # The damaged range goes to the deserialization handler as records; only it may decide to
-        # skip.
+        # Only the deserialization handler may skip the damaged range: it gets it as records.
         elif passed := passed_over(error, self._fetcher, self._positions):
             self._manager.tell(m.Records(passed, self._epoch))
         elif not isinstance(error, OffsetOutOfRange):
@@ -416,10 +427,8 @@ class Poller(Actor[m.PollerMessage]):
         self._go_on()
 
     def _membership_failed(self, failed: m.MembershipFailed) -> None:
-        self._waiting, self._following = (
-            self._waiting and not failed.waiting,
-            self._following and failed.waiting,
-        )
+        self._waiting = self._waiting and not failed.waiting
+        self._following = self._following and failed.waiting
         if not self._closing:
             # The group's further errors only follow from the fencing.
             self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
@@ -475,9 +484,7 @@ class Poller(Actor[m.PollerMessage]):
             self._group.claimed - {*self._tasks, *self._departing.tasks, *assigned}
         )
         self._standbys = standbys
-        self._tasks = {
-            task: partitions for task, partitions in self._tasks.items() if task not in gone
-        } | new
+        self._tasks = self._tasks_without(gone) | new
         self._pending = (self._pending - gone) | set(new)
         self._tell_stage(WorkerState.PARTITIONS_ASSIGNED)
         self._look_at_pending()
@@ -518,11 +525,7 @@ class Poller(Actor[m.PollerMessage]):
 
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
         self._pending -= self._departing.tasks
-        self._tasks = {
-            task: partitions
-            for task, partitions in self._tasks.items()
-            if task not in self._departing.tasks
-        }
+        self._tasks = self._tasks_without(self._departing.tasks)
         looking = begin_positions(
             new, self._standbys, self._group, self._membership, self._log, self._start
         )
@@ -566,6 +569,9 @@ class Poller(Actor[m.PollerMessage]):
         # A partition that comes back later must not start paused.
         self._stopped.intersection_update(self._positions)
         self._assign({})
+
+    def _tasks_without(self, gone: frozenset[TaskId]) -> dict[TaskId, tuple[TopicPartition, ...]]:
+        return {task: partitions for task, partitions in self._tasks.items() if task not in gone}
 
     def _tell_stage(self, stage: WorkerState) -> None:
         self._stage = stage

@@ -20,7 +20,6 @@ from ks_actors._errors import (
     TopologyError,
 )
 from ks_actors.lifecycle import as_exception, component_log, enter_user_code, shielded
-from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import TasksBroken
 from ks_actors.runtime.messages import InstanceMessage
@@ -32,18 +31,18 @@ from ks_actors.runtime.shared import (
     UncaughtResponse,
     WorkerState,
 )
-from ks_actors.runtime.watch import WATCH_MAILBOX, Watch, outages_text, wait_of_instance
+from ks_actors.runtime.watch import WATCH_MAILBOX, wait_of_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from actors import Ask, Ref, Reply
-    from ks_actors.log import Lease, Log
+    from ks_actors.log import Lease
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.instance._wiring import Wiring
     from ks_actors.runtime.instance._workers import Workers
     from ks_actors.runtime.shared import Metrics, UncaughtHandler
-    from ks_actors.runtime.watch import Wait
+    from ks_actors.runtime.watch import PartitionStates, Wait, Watch
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.task import Environment
 
@@ -99,6 +98,11 @@ class Instance(Actor[InstanceMessage]):
         return self._life.state
 
     @property
+    def parts(self) -> PartitionStates | None:
+        """The actors and tasks, to be read; None until all actors but the workers are made."""
+        return self._wiring.partition_states
+
+    @property
     def watch(self) -> Watch | None:
         """The watchdog; None until it is started."""
         return self._watch
@@ -135,7 +139,7 @@ class Instance(Actor[InstanceMessage]):
         found = () if self._watch is None or not self._running() else self._watch.waiting()
         if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
             return found
-        return (wait_of_instance(self._bare_log, self._setup.wall_time()),)
+        return (wait_of_instance(self._wiring.bare_log, self._setup.wall_time()),)
 
     def wall_time(self) -> int:
         """Return the time of the app's wall clock in ms."""
@@ -275,26 +279,11 @@ class Instance(Actor[InstanceMessage]):
             # A spawned worker may get a task at once, so register it even when cancelled.
             await shielded(self._start_worker())
 
-    @property
-    def _bare_log(self) -> Log:
-        log = self._wiring._log
-        return log.bare if isinstance(log, PatientLog) else log
-
     async def _start_watch(self) -> None:
-        wiring, setup = self._wiring, self._setup
-        watch = Watch(
-            wiring.partition_states,
-            setup,
-            self._bare_log,
-            wiring._isolation,
-            unreachable=partial(outages_text, self._bare_log),
-            runs=self._running,
-            wall_time=setup.wall_time,
-            poller=wiring._the_poller(),
-        )
+        watch = self._wiring.watch(self._running)
         await shielded(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
         self._watch = watch
-        sampler = Sampler(self._metrics, setup.store_registry)
+        sampler = Sampler(self._metrics, self._setup.store_registry)
         await shielded(self.ctx.spawn(Spec(lambda: sampler, mailbox=SAMPLER_MAILBOX), "sampler"))
 
     def _fail_start(self, error: Exception) -> None:

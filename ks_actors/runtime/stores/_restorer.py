@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import LogClosed, LogTruncated, OffsetOutOfRange
@@ -14,7 +14,7 @@ from ks_actors.runtime.messages import RestorerMessage
 from ks_actors.task import left_out, passed_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actors import Ref
     from ks_actors.log import Fetched, Fetcher, Log
@@ -35,6 +35,22 @@ _LACKS = (
     "to compute it again"
 )
 _log = component_log(__name__)
+
+
+class ChangelogRead(NamedTuple):
+    """The progress of a changelog's reading at one moment.
+
+    It began at `start`, and `position` is next. Of an `active` task, which is restored, `end` is
+    where the reading ends. Of a standby it is the end at the beginning: the last fetch knows a
+    later one, but no fetch tells that of an empty changelog. None while it is unknown.
+    """
+
+    task: TaskId
+    changelog: TopicPartition
+    active: bool
+    start: int
+    position: int
+    end: int | None
 
 
 class Restorer(Actor[RestorerMessage]):
@@ -249,20 +265,21 @@ class Restorer(Actor[RestorerMessage]):
         """Return the tasks with changelogs to read: whether they are restored; else they follow."""
         return {task: isinstance(order, m.Restore) for task, order in self._orders.items()}
 
-    def following(self) -> Iterator[tuple[TaskId, TopicPartition, bool, int, int | None]]:
-        """Iterate over the changelogs that are read: task, whether it is restored, position, end.
-
-        The end is None where it is not known. That of a standby is as it was at the beginning: the
-        last fetch knows a later one, but no fetch tells that of an empty changelog.
-        """
-        for task, order in self._orders.items():
-            for changelog in order.changelogs:
-                if (at := self._positions.get(changelog)) is not None:
-                    active = isinstance(order, m.Restore)
-                    end = self._first_ends.get(changelog)
-                    if active and end is not None:
-                        end = self._ends.get(changelog, at)  # without one it is read
-                    yield task, changelog, active, at, end
+    def reads(self) -> list[ChangelogRead]:
+        """Return the changelogs that are read, by task."""
+        return [
+            ChangelogRead(
+                task,
+                changelog,
+                active := isinstance(order, m.Restore),
+                start or 0,
+                at,
+                (self._ends if active else self._first_ends).get(changelog),
+            )
+            for task, order in self._orders.items()
+            for changelog, start in order.changelogs.items()
+            if (at := self._positions.get(changelog)) is not None
+        ]
 
     def _check_limits(self) -> None:
         """Look up the committed offsets of followed changelogs, one request at a time.

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log
 from ks_actors.log import IsolationLevel
-from ks_actors.records import TopicPartition
 from ks_actors.runtime.messages import RefetchStalled
 from ks_actors.runtime.shared import fixed_sinks
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes, warnings_due
+from ks_actors.runtime.watch._unreachable import outages_text
 from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from actors import Ref, Signal
+    from actors import Signal
     from ks_actors.log import Log
-    from ks_actors.records import TaskId
-    from ks_actors.runtime.messages import PollerMessage
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._held_back import HeldBack
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.runtime.watch._standstills import Found
@@ -100,18 +100,15 @@ class Watch(Actor[WatchMessage]):
         log: Log,
         isolation: IsolationLevel,
         *,
-        unreachable: Callable[[], str],
         runs: Callable[[], bool],
-        wall_time: Callable[[], int],
-        poller: Ref[PollerMessage],
     ) -> None:
         self._partition_states = partition_states
         self._log = log
         self._isolation = isolation
         self._runs = runs
-        self._poller = poller
-        self._wall_time = wall_time
-        self._reasons = Reasons(partition_states, setup.config, unreachable)
+        self._wall_time = setup.wall_time
+        self._new_reasons = partial(Reasons, partition_states, setup, partial(outages_text, log))
+        self._reasons = self._new_reasons()  # those of the last look, by the actors' statuses then
         self.coverage: Coverage = Coverage(log, setup, isolation, lambda: partition_states.assigned)
         self._bound: float = setup.config.stall_warning_ms / 1000
         self._stills = StandstillTimes(partition_states, self._bound)
@@ -201,7 +198,8 @@ class Watch(Actor[WatchMessage]):
     # --- the look ---------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        paused = self._partition_states.paused or not self._runs()
+        self._reasons = self._new_reasons()
+        paused = self._partition_states.manager.paused or not self._runs()
         if paused or self._was_paused:
             # Do not report a time in which processing was paused.
             self._stills.forget()
@@ -280,7 +278,9 @@ class Watch(Actor[WatchMessage]):
                 reason, _ = self._reasons.of(place, one.call)
                 if reason is WaitReason.NOT_FETCHED:
                     self._partition_states.metrics.stalls_mended += 1
-                    self._poller.tell(RefetchStalled(place.partition, place.position))
+                    self._partition_states.poller.ctx.self_ref.tell(
+                        RefetchStalled(place.partition, place.position)
+                    )
 
     def _tell_of_others(self, others: Sequence[Found]) -> None:
         """Log one line for the partitions beyond those with a line each."""
@@ -298,8 +298,7 @@ class Watch(Actor[WatchMessage]):
     def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
         """Look up end offsets where nothing has arrived for long, or nothing is fetched."""
         self._ask_at = now + self._bound / 2
-        poller = self._partition_states.poller
-        stopped = frozenset[TopicPartition]() if poller is None else poller._stopped
+        stopped = self._partition_states.poller.status().stopped
         quiet = [
             one.place.partition
             for one in found
@@ -355,11 +354,11 @@ class Watch(Actor[WatchMessage]):
 
         A task that waits only for records has one entry.
         """
-        now = self.ctx.time()
+        now, self._reasons = self.ctx.time(), self._new_reasons()
         # Turned off, the watchdog does not look: then there are these alone to compare.
         found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
-        if not self._partition_states.paused:
+        if not self._partition_states.manager.paused:
             waits += self._held_waits(self._held_back(found), now)
         warnings = {wait.task for wait in waits}
         for one in found:
@@ -405,12 +404,12 @@ class Watch(Actor[WatchMessage]):
         moves = (one.still.moves and not one.call) or (
             reason in _FRESH and one.waited(now) < _LOOK_S
         )
-        if moves and not self._partition_states.paused:
+        if moves and not self._partition_states.manager.paused:
             reason, text = WaitReason.PROCESSING, "its records are on their way"
         return self._made(one, one.place.partition, reason, text, now)
 
     def _idle(self, one: Found, now: float) -> Wait:
-        if self._partition_states.paused:
+        if self._partition_states.manager.paused:
             return self._made(one, None, *self._reasons.of(one.place, ""), now)
         return self._made(
             one,

@@ -77,8 +77,8 @@ def weather(monkeypatch: pytest.MonkeyPatch) -> Weather:
 
 
 def poller(harness: AppHarness) -> Any:
-    assert harness.app._instance is not None
-    return harness.app._instance._wiring.partition_states.poller
+    assert harness.app._parts is not None
+    return harness.app._parts.poller
 
 
 def waits(harness: AppHarness) -> dict[TopicPartition | None, Wait]:
