@@ -176,7 +176,9 @@ class Restorer(Actor[RestorerMessage]):
     def _look_up(self, order: m.Restore | m.Follow) -> None:
         # Meanwhile the task may have left, or have a newer order.
         if self._orders.get(order.task) is order:
-            self.ctx.pipe(self._offsets_of(order), _ends_known, partial(_no_ends, order))
+            self.ctx.pipe(
+                self._offsets_of(order), lambda found: found, partial(m.EndsUnknown, order)
+            )
 
     async def _offsets_of(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
         # Before the ends: a cleanup in between then shows as an offset that is out of range.
@@ -427,8 +429,8 @@ class Restorer(Actor[RestorerMessage]):
             self._fetching = True
             self.ctx.pipe(
                 self._fetch_once(_AT_ONCE if self._ends else _AT_ONCE_STANDBY),
-                _arrived,
-                partial(_failed, self._epoch),
+                lambda arrived: arrived,
+                partial(m.FetchFailed, epoch=self._epoch),
             )
 
     async def _fetch_once(self, most: int) -> m.Arrived:
@@ -473,14 +475,6 @@ def _misfit(changelog: TopicPartition, at: int, begin: int, end: int) -> str:
     return f"{text}. {_LACKS}" if at > end else text
 
 
-def _ends_known(found: m.ChangelogEnds) -> RestorerMessage:
-    return found
-
-
-def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
-    return m.EndsUnknown(order, error)
-
-
 def _no_limits(error: Exception) -> RestorerMessage:
     _log.warning("could not find out how far standbys may be read; retrying: %s", error)
     return m.LimitsKnown({})
@@ -489,11 +483,3 @@ def _no_limits(error: Exception) -> RestorerMessage:
 def _no_ends_now(error: Exception) -> RestorerMessage:
     _log.warning("could not look up the ends of changelogs; retrying: %s", error)
     return m.EndsNow({})
-
-
-def _arrived(message: m.Arrived) -> RestorerMessage:
-    return message
-
-
-def _failed(epoch: int, error: Exception) -> RestorerMessage:
-    return m.FetchFailed(error, epoch)

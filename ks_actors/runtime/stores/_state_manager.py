@@ -261,7 +261,7 @@ class StateManager(Actor[StateManagerMessage]):
         entry.wiped, stores.unfit = wiped, unfit
         entry.offsets = self._task_directories.used(task)
         self.ctx.pipe(
-            self._open_stores(entry), partial(_opened, task=task), partial(m.OpenFailed, task)
+            self._open_stores(entry), lambda _: m.Opened(task), partial(m.OpenFailed, task)
         )
 
     async def _open_stores(self, entry: StoreEntry) -> None:
@@ -538,7 +538,3 @@ class StateManager(Actor[StateManagerMessage]):
             if entry.is_open:
                 self._progress.closed(entry, self._changelogs(entry))
         return errors
-
-
-def _opened(_: None, task: TaskId) -> StateManagerMessage:
-    return m.Opened(task)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.stores import Restorer, StateManager
     from ks_actors.task import Task
-    from ks_actors.task.calls import Call
 
 
 class PartitionState(NamedTuple):
@@ -101,10 +100,3 @@ class PartitionStates(NamedTuple):
         """The partitions of all tasks that run here or are about to."""
         here = [task.group.queues for task in tuple(self.metrics.tasks.values())]
         return frozenset(chain(*here, *self.poller.status().tasks.values()))
-
-    def calls(self) -> Iterator[tuple[Task, str, Call]]:
-        """Iterate over the longest-running asynchronous call of each task and node."""
-        for task in tuple(self.metrics.tasks.values()):
-            for node in task.async_nodes:
-                if (call := node.oldest) is not None:
-                    yield task, node.node, call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -145,17 +146,9 @@ def with_progress(
     return tuple(
         msgspec.structs.replace(
             one,
-            progress=tuple(sorted(positions.get(one.task, ()), key=_partition)),
-            restores=tuple(sorted(restores.get(one.task, ()), key=_changelog)),
+            progress=tuple(sorted(positions.get(one.task, ()), key=attrgetter("partition"))),
+            restores=tuple(sorted(restores.get(one.task, ()), key=attrgetter("changelog"))),
             waits=tuple(waiting.get(one.task, ())),
         )
         for one in tasks
     )
-
-
-def _partition(progress: PartitionProgress) -> TopicPartition:
-    return progress.partition
-
-
-def _changelog(progress: RestoreProgress) -> TopicPartition:
-    return progress.changelog

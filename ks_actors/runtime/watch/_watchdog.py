@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._held_back import HeldBack
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
+    from ks_actors.runtime.watch._reasons import Reason
     from ks_actors.runtime.watch._standstills import Found
-    from ks_actors.runtime.watch._unread_partitions import NotAssigned
     from ks_actors.task import Environment
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
@@ -369,76 +369,63 @@ class Watch(Actor[WatchMessage]):
 
     def _nobodys(self, now: float) -> Iterator[Wait]:
         for partition, one in self._unread.all(self.coverage.missing).items():
-            yield self._other(None, partition, WaitReason.UNREAD, one, now)
+            reason = WaitReason.UNREAD, one.text
+            yield self._made(None, partition, reason, one.since, now, lag=one.lag)
 
     def _held_waits(
         self, held: Mapping[TopicPartition, tuple[TaskId, HeldBack]], now: float
     ) -> list[Wait]:
+        transaction = WaitReason.TRANSACTION
         return [
-            self._other(task, partition, WaitReason.TRANSACTION, one, now)
+            self._made(task, partition, (transaction, one.text), one.since, now, lag=one.lag)
             for partition, (task, one) in held.items()
         ]
 
-    def _other(
-        self,
-        task: TaskId | None,
-        partition: TopicPartition,
-        reason: WaitReason,
-        one: NotAssigned | HeldBack,
-        now: float,
-    ) -> Wait:
-        waited = int((now - one.since) * 1000)
-        return Wait(
-            task=task,
-            partition=partition,
-            reason=reason,
-            text=one.text,
-            since_ms=self._wall_time() - waited,
-            waited_ms=waited,
-            buffered=0,
-            lag=one.lag,
-        )
-
     def _wait(self, one: Found, now: float) -> Wait:
-        reason, text = self._reasons.of(one.place, one.call)
+        reason = self._reasons.of(one.place, one.call)
         moves = (one.still.moves and not one.call) or (
-            reason in _FRESH and one.waited(now) < _LOOK_S
+            reason[0] in _FRESH and one.waited(now) < _LOOK_S
         )
         if moves and not self._partition_states.manager.paused:
-            reason, text = WaitReason.PROCESSING, "its records are on their way"
-        return self._made(one, one.place.partition, reason, text, now)
+            reason = WaitReason.PROCESSING, "its records are on their way"
+        return self._of_place(one, one.place.partition, reason, now)
 
     def _idle(self, one: Found, now: float) -> Wait:
-        if self._partition_states.manager.paused:
-            return self._made(one, None, *self._reasons.of(one.place, ""), now)
+        text = "all records that the log is known to have are processed"
+        paused = self._partition_states.manager.paused
+        reason = self._reasons.of(one.place, "") if paused else (WaitReason.RECORDS, text)
+        return self._of_place(one, None, reason, now)
+
+    def _of_place(
+        self, one: Found, partition: TopicPartition | None, reason: Reason, now: float
+    ) -> Wait:
+        place, still = one.place, one.still
+        since = still.still if still.since is None else still.since
         return self._made(
-            one,
-            None,
-            WaitReason.RECORDS,
-            "all records that the log is known to have are processed",
-            now,
+            place.task_id, partition, reason, since, now, buffered=place.buffered, lag=place.lag
         )
 
     def _made(
         self,
-        one: Found,
+        task: TaskId | None,
         partition: TopicPartition | None,
-        reason: WaitReason,
-        text: str,
+        reason: Reason,
+        since: float,
         now: float,
+        *,
+        buffered: int = 0,
+        lag: int | None,
     ) -> Wait:
-        waited = int(
-            (now - (one.still.still if one.still.since is None else one.still.since)) * 1000
-        )
+        waited = int((now - since) * 1000)
         return Wait(
-            task=one.place.task_id,
+            task=task,
             partition=partition,
-            reason=reason,
-            text=text,
+            reason=reason[0],
+            text=reason[1],
             since_ms=self._wall_time() - waited,
             waited_ms=waited,
-            buffered=one.place.buffered,
-            lag=one.place.lag,
+            buffered=buffered,
+            lag=lag,
         )
 
 

@@ -378,7 +378,7 @@ def test_a_fault_of_the_watch_does_not_end_the_app(caplog: pytest.LogCaptureFixt
 
     async def test(harness: AppHarness) -> None:
         assert harness.app._instance is not None
-        watch = harness.app._instance._watch
+        watch = harness.app._instance.watch
         assert watch is not None
         watch._stills = None  # type: ignore[assignment]  # as a fault would leave it
         await fill(harness, FIRST, 5)
