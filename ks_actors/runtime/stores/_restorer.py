@@ -269,19 +269,14 @@ class Restorer(Actor[RestorerMessage]):
 
     def reads(self) -> list[ChangelogRead]:
         """Return the changelogs that are read, by task."""
-        return [
-            ChangelogRead(
-                task,
-                changelog,
-                active := isinstance(order, m.Restore),
-                start or 0,
-                at,
-                (self._ends if active else self._first_ends).get(changelog),
-            )
-            for task, order in self._orders.items()
-            for changelog, start in order.changelogs.items()
-            if (at := self._positions.get(changelog)) is not None
-        ]
+        found: list[ChangelogRead] = []
+        for task, order in self._orders.items():
+            active = isinstance(order, m.Restore)
+            ends = self._ends if active else self._first_ends
+            for one, start in order.changelogs.items():
+                if (at := self._positions.get(one)) is not None:
+                    found.append(ChangelogRead(task, one, active, start or 0, at, ends.get(one)))
+        return found
 
     def _check_limits(self) -> None:
         """Look up the committed offsets of followed changelogs, one request at a time.

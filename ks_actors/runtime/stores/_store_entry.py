@@ -75,7 +75,8 @@ class StoreEntry:
     @property
     def status(self) -> StoresStatus:
         """The present status."""
-        positions = None if self.order is None else self.order.positions
+        order = self.order  # once: `App.health` asks from other threads
+        positions = None if order is None else order.positions
         return StoresStatus(self.life.state, self.is_open, positions, dict(self.ends))
 
     @property
