@@ -479,7 +479,7 @@ class Wiring:
     def watch(self, runs: Callable[[], bool]) -> Watch:
         """Return the watchdog of the actors, which looks while the instance `runs`."""
         assert self.partition_states is not None
-        return Watch(self.partition_states, self._setup, self.bare_log, self._isolation, runs=runs)
+        return Watch(self.partition_states, self._setup, self.bare_log, self._isolation, runs)
 
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""

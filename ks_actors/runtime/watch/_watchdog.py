@@ -99,7 +99,6 @@ class Watch(Actor[WatchMessage]):
         setup: Environment,
         log: Log,
         isolation: IsolationLevel,
-        *,
         runs: Callable[[], bool],
     ) -> None:
         self._partition_states = partition_states
