@@ -156,7 +156,6 @@ class App(AppOrders):
         # The log for `waiting`, whether started or not.
         self._asked: Log | None = None
         self._metrics = Metrics(RecordingLevel[config.metrics_recording_level])
-        self._partition_states: PartitionStates | None = None
         self._workers = Workers(
             config.client_id, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
@@ -178,15 +177,18 @@ class App(AppOrders):
                 self._topology,
                 self._workers,
                 state=lambda: self.state,
-                parts=lambda: self._partition_states,
                 instance=lambda: self._instance,
                 setup=lambda: self._setup,
                 log=lambda: self._bare_log,
             ),
         )
 
+    @property
+    def _parts(self) -> PartitionStates | None:
+        return None if self._instance is None else self._instance.parts
+
     def __repr__(self) -> str:
-        parts = None if self.state in ENDS else self._partition_states
+        parts = None if self.state in ENDS else self._parts
         tasks = () if parts is None else task_metadata(parts)
         return summary(self.config, self.state, tasks, len(self._workers))
 
@@ -311,14 +313,13 @@ class App(AppOrders):
             tracing=self._tracing,
         )
         self._metrics.registry.start(lambda: setup.steady_time() / 1000)
-        partition_states = self._partition_states = PartitionStates(self._metrics, self._workers)
         parts = Wiring(
             setup,
             log,
             self._metrics,
             progress=self._progress,
             priority=self._priority,
-            partition_states=partition_states,
+            workers=self._workers,
             closing=self._closing,
         )
         instance = self._instance = Instance(
@@ -428,8 +429,8 @@ class App(AppOrders):
         self._gone.set()
 
     async def _stop_instance(self, ref: Ref[m.InstanceMessage], *, leave: bool) -> None:
-        if self._partition_states is not None:
-            await let_calls_end(self._partition_states, self._closing)
+        if (parts := self._parts) is not None:
+            await let_calls_end(self._metrics.tasks, parts.committer.ctx.self_ref, self._closing)
         await ref.ask(m.StopInstance, leave=leave).within(inf)
 
     async def run(self) -> None:
@@ -536,7 +537,6 @@ class App(AppOrders):
             self.state,
             self.config,
             self._instance,
-            self._partition_states,
             self._asked,
             HealthBounds() if bounds is None else bounds,
             now_ms=None if setup is None else setup.steady_time,
@@ -545,7 +545,7 @@ class App(AppOrders):
     @property
     def member_id(self) -> str | None:
         """The id of this instance among the `members` of its group; None before it has joined."""
-        return None if self._partition_states is None else self._partition_states.member_id
+        return None if self._parts is None else self._parts.poller.status().member_id
 
     async def members(self) -> tuple[GroupMember, ...]:
         """Return the members of the app's group, of all instances, by client id.
@@ -573,11 +573,10 @@ class App(AppOrders):
         With their positions, restores, calls in flight and waits. Empty before the start and after
         the end. Call it on the event loop.
         """
-        parts, instance = self._partition_states, self._instance
+        parts, instance = self._parts, self._instance
         if parts is None or instance is None or self.state in ENDS:
             return ()
-        ends = {} if instance.watch is None else instance.watch.ends
-        return with_progress(task_metadata(parts), parts, ends, self.waiting())
+        return with_progress(task_metadata(parts), parts, instance.known_ends, self.waiting())
 
     # --- its stores -------------------------------------------------------------------------------
 

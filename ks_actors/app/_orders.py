@@ -269,7 +269,7 @@ class AppOrders(AppQueries):
         """
         processed = self._metrics.processed_total
         found = await self._local_lag()
-        watch = None if self._instance is None else self._instance._watch
+        watch = None if self._instance is None else self._instance.watch
         if found.offsets or watch is None:
             return found
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.config import StreamsConfig
     from ks_actors.log import GroupMember, Log
     from ks_actors.runtime.instance import Instance
-    from ks_actors.runtime.watch import HealthBounds, PartitionStates, TaskMetadata
+    from ks_actors.runtime.watch import HealthBounds, TaskMetadata
 
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
@@ -30,7 +30,6 @@ def health(
     state: InstanceState,
     config: StreamsConfig,
     instance: Instance | None,
-    parts: PartitionStates | None,
     log: Log | None,
     bounds: HealthBounds,
     *,
@@ -40,11 +39,11 @@ def health(
     if state in _ENDS:
         error = None if instance is None else instance.error
         return Health(state=state, problems=(ended_problem(state, error),))
-    if parts is None or instance is None or now_ms is None:
+    if instance is None or instance.parts is None or now_ms is None:
         text = f"the app is {state.name}, not RUNNING"
         stage = HealthProblem(reason=HealthReason.STATE, text=text)
         return Health(state=state, problems=(stage, *outage_problems(log, bounds.outage_ms)))
-    check = HealthCheck(parts, instance.watch, log, bounds, now_ms=now_ms())
+    check = HealthCheck(instance.parts, instance.watch, log, bounds, now_ms=now_ms())
     stuck = config.max_poll_interval_ms if bounds.stuck_ms is None else bounds.stuck_ms
     return Health(state=state, problems=check.problems(state, stuck_ms=stuck))
 

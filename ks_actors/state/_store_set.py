@@ -66,6 +66,11 @@ class StoreSet:
             ) from None
 
     @property
+    def specs(self) -> tuple[StoreSpec, ...]:
+        """The specifications of all stores, in the order in which they were given."""
+        return self._specs
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of all stores, in the order in which they were given."""
         return tuple(spec.name for spec in self._specs)

@@ -67,6 +67,16 @@ class PartitionGroup:
         """
         return self._waits_until if self.buffered else None
 
+    def awaited(self) -> RecordQueue | None:
+        """Return an empty queue that `max_task_idle_ms` lets the others wait for; None without."""
+        if self._idle < 0:
+            return None
+        empty = [queue for queue in self._all if not queue.buffered]
+        known = next((queue for queue in empty if queue.lag != 0), None)
+        if known is not None or self._waits_until is None:
+            return known
+        return next((queue for queue in empty if queue.partition in self._deadlines), None)
+
     def take(self, limit: int) -> tuple[RecordQueue, Batch] | None:
         """Take the next records of one queue: up to `limit`, all before the heads of the others."""
         only = self._only

@@ -182,6 +182,16 @@ class RecordQueue:
         end = self.end_offset  # once: `App.health` asks from other threads
         return None if end is None else max(0, end - self._behind)
 
+    def lag_to(self, end: int | None) -> int | None:
+        """Return the lag by the last fetch or to `end`, a later lookup; None without both."""
+        lag = self.lag
+        return lag if end is None else max(lag or 0, end - self._behind, 0)
+
+    @property
+    def fetch_position(self) -> int:
+        """The log's next offset after the fetched records."""
+        return self._behind
+
     @property
     def position(self) -> int:
         """The offset of the next record to process: the offset to commit."""

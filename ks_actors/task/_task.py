@@ -297,7 +297,8 @@ class Task:
     @property
     def async_nodes(self) -> tuple[InFlight, ...]:
         """The nodes of asynchronous processors."""
-        return () if self._plan is None else self._plan.asynchronous
+        plan = self._plan  # once: `App.health` asks from other threads, and closing removes it
+        return () if plan is None else plan.asynchronous
 
     @property
     def caches(self) -> tuple[UpdateCache, ...]:

@@ -95,7 +95,7 @@ def test_procedures_speaks_of_messages_and_states_that_exist() -> None:
 
 
 def test_architecture_names_folders_and_files_that_exist() -> None:
-    """All folders are in its table, and a walk through the files of a section comes to none of them twice."""
+    """All folders are in its table, those that it names are there, and a walk through the files of a section comes to none of them twice."""
     source = Path(ks_actors.__file__).parent
     page = (DOCS / "architecture.md").read_text(encoding="utf-8")
     sections = {text.partition("\n")[0]: text for text in page.split("\n## ")}
@@ -105,6 +105,16 @@ def test_architecture_names_folders_and_files_that_exist() -> None:
         files = re.findall(r"((?:[a-z_]+/)+_\w+\.py)", text)
         assert [name for name in files if not (source / name).exists()] == []
         assert len(files) == len(set(files))
+    base = source
+    for line in page.splitlines():
+        named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", line)
+        if line.startswith("Of `"):
+            base = source.parent / named[0]
+        places = [source.parent, base]
+        for name in named:
+            found = next((place / name for place in places if (place / name).exists()), None)
+            assert found is not None, name
+            places += [found] if line.startswith("|") else []  # the next ones of a row may lie in it
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))

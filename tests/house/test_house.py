@@ -348,6 +348,12 @@ def test_tasks_know_no_actor(sources: dict[Path, Any]) -> None:
     )
 
 
+def test_actors_answer_for_themselves(sources: dict[Path, Any]) -> None:
+    """No module of the runtime touches a private attribute of another object: each actor, and each part of one, has methods for others."""
+    runtime = ((path, *reach) for path, file in sources.items() if path.is_relative_to(ROOT / "ks_actors" / "runtime") for reach in file.reaches)
+    expect_none(f"{relative(path)}:{line} {text}" for path, line, text in runtime)
+
+
 def test_docstrings_and_comments_are_in_plain_english(houses: dict[str, Any], sources: dict[Path, Any]) -> None:
     """Few question-word clauses in each folder: fewer than 3 per 1,000 words; no module begins with a question word; no folder is crowded."""
     shares = [each for package in FLOORS for each in houses[package].clauses().items()]

@@ -126,6 +126,11 @@ class Committer(Actor[CommitterMessage]):
         self._unpaused: Collection[Ref[m.WorkerMessage]] = ()
         self._phase = COMMITTING.start(Phase.IDLE)
 
+    @property
+    def phase(self) -> Phase:
+        """The phase of the commit under way; IDLE without one."""
+        return self._phase.state
+
     def signal(self, signal: Signal) -> None:
         """Start the timer."""
         if isinstance(signal, Started):

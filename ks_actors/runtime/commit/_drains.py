@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime.commit._last_calls import LastCalls
@@ -67,6 +67,18 @@ def output_ids(tasks: Iterable[Task]) -> frozenset[int]:
     return frozenset(
         task.draining.output_id for task in tasks if task.draining.output_id is not None
     )
+
+
+class DrainsStatus(NamedTuple):
+    """The drains at one moment.
+
+    Tasks in `draining` get no new records. The commit under way waits for the tasks in `awaited`;
+    None while it waits for no drain. `last_calls`: the app closes, and no long calls begin.
+    """
+
+    draining: frozenset[TaskId]
+    awaited: frozenset[TaskId] | None
+    last_calls: bool
 
 
 @final
@@ -166,6 +178,14 @@ class Drains:
             self._wake_in("grace", _GRACE_S)
         self._wake_at_latest(now)
         self.answer()
+
+    def status(self) -> DrainsStatus:
+        """Return the tasks that drain, and those that the commit waits for."""
+        return DrainsStatus(
+            frozenset(task.id for task in self._tasks.values() if self.under_way(task)),
+            None if self._reply is None else frozenset(self._waits_for),
+            self.calm is not None,
+        )
 
     def under_way(self, task: Task) -> bool:
         """Return whether a task must be given nothing new.

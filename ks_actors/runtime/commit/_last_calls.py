@@ -13,12 +13,11 @@ from ks_actors.lifecycle import CALLS, component_log
 from ks_actors.runtime import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from actors import Ref
     from ks_actors.lifecycle import Closing
     from ks_actors.records import TaskId
-    from ks_actors.runtime.watch import PartitionStates
     from ks_actors.task import Task
 
 # Longer calls do not begin any more; the last commit waits for shorter ones (s).
@@ -58,23 +57,21 @@ class LastCalls:
             self._slow.add(task.id.subtopology)
 
 
-async def let_calls_end(partition_states: PartitionStates, closing: Closing) -> None:
+async def let_calls_end(
+    tasks: Mapping[TaskId, Task], committer: Ref[m.CommitterMessage], closing: Closing
+) -> None:
     """Wait until long calls in flight have ended and are committed, while other tasks go on.
 
     Waits as long as a closing app may.
     """
-    committer, tasks = partition_states.committer, partition_states.metrics.tasks
-    if committer is None or not any(
-        task.draining.calls and not task.drained for task in tasks.values()
-    ):
+    if not any(task.draining.calls and not task.drained for task in tasks.values()):
         return
     if closing.seconds <= 0:
         _log.info("the app closes although calls in flight have not ended: it has no time to wait")
         return
     try:
         async with closing.timeout_at(step=CALLS):
-            ref: Ref[m.CommitterMessage] = committer.ctx.self_ref
-            await ref.ask(
+            await committer.ask(
                 m.Commit, "calls in flight end before the app closes", closing=True, calm=True
             ).within(closing.seconds)
     except (TimeoutError, ActorsError, KsActorsError) as error:

@@ -41,7 +41,7 @@ class AwaitFilled(Message, frozen=True):
     reply: Reply[None]
 
 
-class Look(Message, frozen=True):
+class ApplyBuffered(Message, frozen=True):
     """Continue with buffered records (internal)."""
 
 
@@ -73,7 +73,7 @@ GlobalMessage = (
     AwaitFilled
     | Arrived
     | FetchFailed
-    | Look
+    | ApplyBuffered
     | CommitGlobals
     | FindEnds
     | Ends
@@ -213,7 +213,7 @@ class GlobalTables(Actor[GlobalMessage]):
                 # Topics may have lost records since the start: then no record reaches the old end.
                 for partition in self._ends.keys() & message.ends.keys():
                     self._ends[partition] = min(self._ends[partition], message.ends[partition])
-            case Look():
+            case ApplyBuffered():
                 self._looking = False
                 self._go_on()
             case LettersWritten() | LettersFailed():
@@ -244,7 +244,7 @@ class GlobalTables(Actor[GlobalMessage]):
             raise failure from error
         self._instance.tell(m.Fatal(failure, rolled_back=False))
         # The handler may decide to go on, so reading continues, but not in a tight loop.
-        self.ctx.timers.once("again", _AGAIN_S, Look())
+        self.ctx.timers.once("again", _AGAIN_S, ApplyBuffered())
 
     def _go_on_behind(self, letters: LettersWritten | LettersFailed) -> None:
         """Continue once the log has the dead letters, or raise the error that caused them."""
@@ -275,7 +275,7 @@ class GlobalTables(Actor[GlobalMessage]):
             self._fetch()
         if ((buffered and not self._writing) or self._flusher.busy) and not self._looking:
             self._looking = True
-            self.ctx.self_ref.tell(Look())
+            self.ctx.self_ref.tell(ApplyBuffered())
 
     def _apply(self) -> None:
         task = self._task

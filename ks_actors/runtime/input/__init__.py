@@ -6,6 +6,7 @@ from ks_actors.runtime.input._input_figures import InputFigures
 from ks_actors.runtime.input._membership import GroupView
 from ks_actors.runtime.input._pattern_watch import pattern_watch
 from ks_actors.runtime.input._poller import POLLER_MAILBOX, Poller
+from ks_actors.runtime.input._poller_status import PollerStatus
 from ks_actors.runtime.input._start_policy import FROM_BEGIN, StartPolicy
 from ks_actors.runtime.input._start_positions import missing_sources
 from ks_actors.runtime.input._topic_watch import topic_watch
@@ -17,6 +18,7 @@ __all__ = [
     "GroupView",
     "InputFigures",
     "Poller",
+    "PollerStatus",
     "StartPolicy",
     "end_transactions_of",
     "missing_sources",

@@ -69,12 +69,11 @@ class DepartingTasks:
         self.tasks -= gone - left
         return left != gone
 
-    async def part(self, standbys: frozenset[TaskId]) -> int:
-        """Give up the tasks that have come to rest since; return the generation of the group."""
+    async def part(self, standbys: frozenset[TaskId]) -> None:
+        """Give up the tasks that have come to rest since."""
         self._due = False
         if await self.give_up(self.tasks, standbys, self._handover.assignments - 1):
             self.ask()
-        return self._membership.group.generation
 
     def ask(self) -> None:
         """Ask the group for an assignment that gives the departed tasks to other members."""
@@ -89,7 +88,7 @@ class DepartingTasks:
         )
 
     def watch(self, poller: Context[m.PollerMessage]) -> None:
-        """Send AtRest to the poller when tasks have come to rest.
+        """Send TasksAtRest to the poller when tasks have come to rest.
 
         Does nothing when all tasks are watched already.
         """
@@ -116,4 +115,4 @@ class DepartingTasks:
 
 
 def _at_rest(_: object) -> m.PollerMessage:
-    return m.AtRest()
+    return m.TasksAtRest()

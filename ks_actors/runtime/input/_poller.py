@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import (
@@ -29,6 +29,7 @@ from ks_actors.runtime.input._membership import OffsetCommits, answered, fenced_
 from ks_actors.runtime.input._new_tasks import NewTasks
 from ks_actors.runtime.input._offset_resets import OffsetResets
 from ks_actors.runtime.input._partial_tasks import PartialTasks
+from ks_actors.runtime.input._poller_status import PollerStatus
 from ks_actors.runtime.input._stalled_fetches import refetch
 from ks_actors.runtime.input._start_positions import begin_positions, gone_topics, missing_sources
 from ks_actors.runtime.shared import WorkerState
@@ -51,7 +52,6 @@ _AT_ONCE = 2_000
 # Seconds that a closing app gives the group to name its next generation, mostly immediate.
 _PATIENCE = 1.0
 _log = component_log(__name__)
-T = TypeVar("T")
 
 
 class Poller(Actor[m.PollerMessage]):
@@ -96,7 +96,8 @@ class Poller(Actor[m.PollerMessage]):
         self._committer = committer
         self.figures: InputFigures = InputFigures() if figures is None else figures
         self._epoch: int = 0
-        self._tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        # Replaced at each change, as statuses have it.
+        self._tasks: Mapping[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._stage: WorkerState = WorkerState.STARTING
@@ -126,6 +127,17 @@ class Poller(Actor[m.PollerMessage]):
         self._leaving = self._fetching = self._closing = self._waiting = self._following = (
             self._ask_again
         ) = False
+
+    def status(self) -> PollerStatus:
+        """Return the membership and the tasks; callable from any thread."""
+        group, stopped = self._membership.group, frozenset(self._stopped)
+        pending = frozenset(self._pending)
+        return PollerStatus(group.member_id, group.generation, self._tasks, pending, stopped)
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is fetched for a moment, after a rollback."""
+        return "fetch" in self.ctx.timers
 
     async def signal(self, signal: Signal) -> None:
         """Follow the group from the start; leave it at the end."""
@@ -160,11 +172,8 @@ class Poller(Actor[m.PollerMessage]):
                 elif not self._closing:
                     self._fetch_failed(message.error)
             case m.BufferHigh():
-                # A partition may have left since the manager sent this; the fetcher refuses unknown
-                # ones.
-                high = [
-                    partition for partition in message.partitions if partition in self._positions
-                ]
+                # A partition may have left since then, and the fetcher refuses unknown ones.
+                high = [one for one in message.partitions if one in self._positions]
                 self._stopped.update(high)
                 self._fetcher.pause(high)
             case m.BufferLow():
@@ -172,8 +181,7 @@ class Poller(Actor[m.PollerMessage]):
             case m.RefetchStalled():
                 refetch(self._fetcher, self._positions, self._held(), message)
             case m.TaskReady():
-                # Gathered for a moment: each assignment of partitions drops what the fetcher has in
-                # flight.
+                # Gathered for a moment: each assignment of partitions drops fetches in flight.
                 if self._new_tasks.come(message, self._pending, self.ctx.timers):
                     self._fetch_new()
             case m.SeekAll():
@@ -194,7 +202,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._find_ends(self._positions)
                 self._look_up_ends()
                 self._departing.ask()
-            case m.FetchNew() | m.Rested():
+            case m.FetchNew() | m.FetchRestOver():
                 self._fetch_new()  # a timer has delayed new tasks, or all fetching
             case _:
                 self._be_a_member(message)
@@ -205,26 +213,27 @@ class Poller(Actor[m.PollerMessage]):
     ) -> None:
         match message:
             case m.CommitOffsets():
-                self.ctx.pipe(self._commits.commit(message), m.Answered, m.Answered)
+                self.ctx.pipe(
+                    self._commits.commit(message), m.GroupRequestEnded, m.GroupRequestEnded
+                )
             case m.AskGroup():
                 group = self._membership
                 reply = group.committing if isinstance(group, JoinsAhead) else group.group
                 message.reply.tell(reply)
             case m.MembershipChanged():
                 self._waiting = False
-                # Queued: a handover under way must end before the next event of the group is looked
-                # at.
+                # Queued: a handover under way must end before the next event is handled.
                 self._events.append(message.event)
                 self._go_on()
             case m.MembershipFailed():
                 self._membership_failed(message)
-            case m.Settled():
+            case m.HandoverEnded():
                 self._following = False
                 self._departing.watch(self.ctx)
                 self._go_on()
-            case m.GivenUp():
+            case m.TasksGivenUp():
                 self._rest(message)
-            case m.AtRest():
+            case m.TasksAtRest():
                 self._departing.note_at_rest()
                 self._go_on()
             case m.ReenterGroup():
@@ -232,18 +241,17 @@ class Poller(Actor[m.PollerMessage]):
             case m.Rejoin():
                 self._rejoin = message.cause
                 self._go_on()
-            case m.Closing():
+            case m.AppCloses():
                 self._leaving = True
-                # The last commit may wait for a coordinator that is away; closing must not wait
-                # with it for ever.
-                self.ctx.timers.once("closing", _PATIENCE, m.TooLate())
-            case m.TooLate():
+                # The coordinator of the last commit may be away: closing must not wait for ever.
+                self.ctx.timers.once("closing", _PATIENCE, m.ClosingTimedOut())
+            case m.ClosingTimedOut():
                 self._commits.stop_waiting()
             case m.StopFollowing():
                 self._stop_following(message.reply)
             case m.LeaveGroup():
-                self.ctx.pipe(self._leave(message), m.Answered, m.Answered)
-            case m.Answered():
+                self.ctx.pipe(self._leave(message), m.GroupRequestEnded, m.GroupRequestEnded)
+            case m.GroupRequestEnded():
                 if message.error is not None:
                     self._instance.tell(m.Fatal(message.error, rolled_back=False))
             case _:
@@ -255,11 +263,9 @@ class Poller(Actor[m.PollerMessage]):
         if (
             self._fetching
             or self._leaving
-            # A rollback lets the log rest: it may be in trouble, and what is fetched may be rolled
-            # back again.
-            or "fetch" in self.ctx.timers
-            # A fetch of only paused partitions would return nothing and block the next one for
-            # poll_ms.
+            # After a rollback the log may be in trouble, and the next records be rolled back again.
+            or self.rests
+            # A fetch of only paused partitions would return nothing, and take poll_ms.
             or self._positions.keys() <= self._held()
         ):
             return
@@ -309,7 +315,7 @@ class Poller(Actor[m.PollerMessage]):
             self._manager.tell(m.PositionReset(*reset, self._epoch))
         self._resume(message.positions)
         self._find_ends(message.positions)
-        self.ctx.timers.once("fetch", message.rest, m.Rested())
+        self.ctx.timers.once("fetch", message.rest, m.FetchRestOver())
         message.reply.tell(None)
 
     def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
@@ -354,8 +360,7 @@ class Poller(Actor[m.PollerMessage]):
                 m.TopicsGone,
                 partial(m.FetchFailed, epoch=ENDS),
             )
-        # The damaged range goes to the deserialization handler as records; only it may decide to
-        # skip.
+        # Only the deserialization handler may skip the damaged range: it gets it as records.
         elif passed := passed_over(error, self._fetcher, self._positions):
             self._manager.tell(m.Records(passed, self._epoch))
         elif not isinstance(error, OffsetOutOfRange):
@@ -382,11 +387,11 @@ class Poller(Actor[m.PollerMessage]):
         if self._rejoin is not None:
             # Ahead of group events, which assume that the current tasks can still be committed.
             cause, self._rejoin = self._rejoin, None
-            self._do(self._lose_all(cause), m.GivenUp)
+            self._do(self._lose_all(cause), m.TasksGivenUp)
         elif self._events:
             self._follow(self._events.popleft())
         elif self._departing.may_go and not self._leaving:
-            self._do(self._departing.part(self._standbys), m.Settled)
+            self._do(self._departing.part(self._standbys))
         elif not self._waiting:
             self._waiting = True
             self.ctx.pipe(
@@ -395,12 +400,16 @@ class Poller(Actor[m.PollerMessage]):
                 partial(m.MembershipFailed, waiting=True),
             )
 
-    def _do(self, work: Coroutine[Any, Any, T], then: Callable[[T], m.PollerMessage]) -> None:
+    def _do(
+        self,
+        work: Coroutine[Any, Any, Any],
+        then: Callable[[Any], m.PollerMessage] = lambda _: m.HandoverEnded(),
+    ) -> None:
         self._following = True
         self._work = asyncio.ensure_future(work)
         self.ctx.pipe(self._work, then, partial(m.MembershipFailed, waiting=False))
 
-    def _rest(self, given_up: m.GivenUp) -> None:
+    def _rest(self, given_up: m.TasksGivenUp) -> None:
         """Rejoin the group, after a rest when nothing was committed since the last time.
 
         Group events that arrive during the rest are handled.
@@ -418,13 +427,10 @@ class Poller(Actor[m.PollerMessage]):
         self._go_on()
 
     def _membership_failed(self, failed: m.MembershipFailed) -> None:
-        self._waiting, self._following = (
-            self._waiting and not failed.waiting,
-            self._following and failed.waiting,
-        )
+        self._waiting = self._waiting and not failed.waiting
+        self._following = self._following and failed.waiting
         if not self._closing:
-            # A fenced member gets secondary errors from the group; the fencing is the one to
-            # report.
+            # The group's further errors only follow from the fencing.
             self._instance.tell(m.Fatal(self._fenced or failed.error, rolled_back=False))
             if not isinstance(failed.error, LogClosed):
                 self._go_on()
@@ -434,7 +440,7 @@ class Poller(Actor[m.PollerMessage]):
         match event:
             case Revoked():
                 self._departing.between = True
-                self._do(self._let_rebalance(), m.Settled)
+                self._do(self._let_rebalance())
             case Assigned():
                 # Another member has triggered an assignment, so no rejoin is needed.
                 self.ctx.timers.cancel("rest")
@@ -448,11 +454,13 @@ class Poller(Actor[m.PollerMessage]):
                 if event.fenced:
                     self._fenced = fenced_member()
                     self.ctx.timers.cancel("rest")
-                self._do(self._lose_all(StreamsError("the group membership is lost")), m.GivenUp)
+                self._do(
+                    self._lose_all(StreamsError("the group membership is lost")), m.TasksGivenUp
+                )
             case _:
                 assert_never(event)
 
-    async def _let_rebalance(self) -> int:
+    async def _let_rebalance(self) -> None:
         if self._tasks:
             self._tell_stage(WorkerState.PARTITIONS_REVOKED)
             _log.info("the group rebalances; tasks %s go on meanwhile", named(self._tasks))
@@ -460,7 +468,6 @@ class Poller(Actor[m.PollerMessage]):
         # Only now may the group name the next generation, so only now can a commit come too late.
         self._commits.let_go()
         self._membership.revoked(self._departing.user_data(), self._group.topics)
-        return self._membership.group.generation
 
     def _take_over(self, event: Assigned) -> None:
         try:
@@ -477,9 +484,7 @@ class Poller(Actor[m.PollerMessage]):
             self._group.claimed - {*self._tasks, *self._departing.tasks, *assigned}
         )
         self._standbys = standbys
-        self._tasks = {
-            task: partitions for task, partitions in self._tasks.items() if task not in gone
-        } | new
+        self._tasks = self._tasks_without(gone) | new
         self._pending = (self._pending - gone) | set(new)
         self._tell_stage(WorkerState.PARTITIONS_ASSIGNED)
         self._look_at_pending()
@@ -491,7 +496,7 @@ class Poller(Actor[m.PollerMessage]):
             named(gone),
             extra={"generation": event.group.generation},
         )
-        self._do(self._change(gone, migrated, new, event, self._handover.assignments), m.Settled)
+        self._do(self._change(gone, migrated, new, event, self._handover.assignments))
 
     async def _change(
         self,
@@ -500,7 +505,7 @@ class Poller(Actor[m.PollerMessage]):
         new: Mapping[TaskId, tuple[TopicPartition, ...]],
         event: Assigned,
         number: int,
-    ) -> int:
+    ) -> None:
         """Give up departed tasks, then begin the new ones: tasks first, then standbys."""
         await warn_if_slow(
             "an assignment",
@@ -508,8 +513,7 @@ class Poller(Actor[m.PollerMessage]):
             self._end_transactions(self._group.take_departed(event.assignment)),
         )
         if gone:
-            # No more fetches for them while they are committed: those records would be read for
-            # nothing.
+            # No more fetches while they are committed: the records would be read for nothing.
             self._forget(gone)
             self._ask_again |= await self._departing.give_up(gone, self._standbys, number - 1)
         if migrated:
@@ -518,15 +522,10 @@ class Poller(Actor[m.PollerMessage]):
             self._departing.ask()
         if not self._leaving:
             await self._begin(new, number)
-        return event.group.generation
 
     async def _begin(self, new: Mapping[TaskId, tuple[TopicPartition, ...]], number: int) -> None:
         self._pending -= self._departing.tasks
-        self._tasks = {
-            task: partitions
-            for task, partitions in self._tasks.items()
-            if task not in self._departing.tasks
-        }
+        self._tasks = self._tasks_without(self._departing.tasks)
         looking = begin_positions(
             new, self._standbys, self._group, self._membership, self._log, self._start
         )
@@ -571,6 +570,9 @@ class Poller(Actor[m.PollerMessage]):
         self._stopped.intersection_update(self._positions)
         self._assign({})
 
+    def _tasks_without(self, gone: frozenset[TaskId]) -> dict[TaskId, tuple[TopicPartition, ...]]:
+        return {task: partitions for task, partitions in self._tasks.items() if task not in gone}
+
     def _tell_stage(self, stage: WorkerState) -> None:
         self._stage = stage
         self._instance.tell(m.TasksChanged(stage))
@@ -593,7 +595,5 @@ class Poller(Actor[m.PollerMessage]):
     def _leave(self, message: m.LeaveGroup) -> Coroutine[Any, Any, None]:
         self._positions.clear()
         self._fetcher.assign({})
-        return answered(
-            message.reply,
-            self._membership.leave() if message.for_good else self._membership.close(),
-        )
+        group = self._membership
+        return answered(message.reply, group.leave() if message.for_good else group.close())

@@ -20,7 +20,6 @@ from ks_actors._errors import (
     TopologyError,
 )
 from ks_actors.lifecycle import as_exception, component_log, enter_user_code, shielded
-from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import TasksBroken
 from ks_actors.runtime.messages import InstanceMessage
@@ -32,18 +31,18 @@ from ks_actors.runtime.shared import (
     UncaughtResponse,
     WorkerState,
 )
-from ks_actors.runtime.watch import WATCH_MAILBOX, Watch, outages_text, wait_of_instance
+from ks_actors.runtime.watch import WATCH_MAILBOX, wait_of_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from actors import Ask, Ref, Reply
-    from ks_actors.log import Lease, Log
+    from ks_actors.log import Lease
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.instance._wiring import Wiring
     from ks_actors.runtime.instance._workers import Workers
     from ks_actors.runtime.shared import Metrics, UncaughtHandler
-    from ks_actors.runtime.watch import Wait
+    from ks_actors.runtime.watch import PartitionStates, Wait, Watch
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.task import Environment
 
@@ -84,8 +83,10 @@ class Instance(Actor[InstanceMessage]):
         self._given_up: Exception | None = None
         self._removing: dict[str, Reply[str | None]] = {}
         self._assigned_once: bool = False
-        self._prepared: bool = False
-        self._watch: Watch | None = None
+        self.prepared: bool = False
+        """Whether all parts have been started."""
+        self.watch: Watch | None = None
+        """The watchdog; None until it is started."""
         # The errors of dead workers about which the handler has not decided yet.
         self._undecided: list[Exception] = []
         # The number of commits at the last restore of damaged state, and the restores that are left
@@ -99,16 +100,16 @@ class Instance(Actor[InstanceMessage]):
         return self._life.state
 
     @property
-    def watch(self) -> Watch | None:
-        """The watchdog; None until it is started."""
-        return self._watch
+    def parts(self) -> PartitionStates | None:
+        """The actors and tasks, to be read; None until all actors but the workers are made."""
+        return self._wiring.partition_states
 
     def commit(self, reason: str) -> Ask[None]:
         """Ask for a commit of all tasks; callable from any task of the loop.
 
         Raises NotRunning while the app is still starting.
         """
-        if not self._prepared:
+        if not self.prepared:
             raise NotRunning("the app is still starting; it cannot commit yet")
         return self._wiring.committer.ask(m.Commit, reason).within(self._wiring.timeout_s)
 
@@ -117,7 +118,7 @@ class Instance(Actor[InstanceMessage]):
 
         Raises NotRunning while the app is still starting, ConfigError without `snapshot_uri`.
         """
-        if not self._prepared:
+        if not self.prepared:
             raise NotRunning("the app is still starting; it cannot take a snapshot yet")
         if self._wiring.snapshots is None:
             raise ConfigError("the app has no place for snapshots: set snapshot_uri")
@@ -132,19 +133,14 @@ class Instance(Actor[InstanceMessage]):
 
     def waiting(self) -> tuple[Wait, ...]:
         """Return the wait of each task; callable from any task of the loop. Empty after the end."""
-        found = () if self._watch is None or not self._running() else self._watch.waiting()
+        found = () if self.watch is None or not self._running() else self.watch.waiting()
         if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
             return found
-        return (wait_of_instance(self._bare_log, self._setup.wall_time()),)
+        return (wait_of_instance(self._wiring.bare_log, self._setup.wall_time()),)
 
     def wall_time(self) -> int:
         """Return the time of the app's wall clock in ms."""
         return self._setup.wall_time()
-
-    @property
-    def prepared(self) -> bool:
-        """Whether all parts have been started."""
-        return self._prepared
 
     @property
     def lease(self) -> Lease:
@@ -154,7 +150,7 @@ class Instance(Actor[InstanceMessage]):
     @property
     def known_ends(self) -> Mapping[TopicPartition, int]:
         """The end offsets that were looked up where no fetch has returned them."""
-        return {} if self._watch is None else self._watch.ends
+        return {} if self.watch is None else self.watch.ends
 
     def give_up_start(self, why: Exception) -> None:
         """Fail the start that is under way or yet to come; callable from any task of the loop.
@@ -269,32 +265,17 @@ class Instance(Actor[InstanceMessage]):
 
     async def _prepare(self) -> None:
         await self._wiring.start(self.ctx)
-        self._prepared = True
+        self.prepared = True
         await self._start_watch()
         for _ in range(self._setup.config.num_stream_threads):
             # A spawned worker may get a task at once, so register it even when cancelled.
             await shielded(self._start_worker())
 
-    @property
-    def _bare_log(self) -> Log:
-        log = self._wiring._log
-        return log.bare if isinstance(log, PatientLog) else log
-
     async def _start_watch(self) -> None:
-        wiring, setup = self._wiring, self._setup
-        watch = Watch(
-            wiring.partition_states,
-            setup,
-            self._bare_log,
-            wiring._isolation,
-            unreachable=partial(outages_text, self._bare_log),
-            runs=self._running,
-            wall_time=setup.wall_time,
-            poller=wiring._the_poller(),
-        )
+        watch = self._wiring.watch(self._running)
         await shielded(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
-        self._watch = watch
-        sampler = Sampler(self._metrics, setup.store_registry)
+        self.watch = watch
+        sampler = Sampler(self._metrics, self._setup.store_registry)
         await shielded(self.ctx.spawn(Spec(lambda: sampler, mailbox=SAMPLER_MAILBOX), "sampler"))
 
     def _fail_start(self, error: Exception) -> None:
@@ -357,7 +338,7 @@ class Instance(Actor[InstanceMessage]):
     def _pause(self, order: m.PauseAll | m.ResumeAll) -> None:
         if not order.reply.wanted():
             return
-        if self._running() and self._prepared:
+        if self._running() and self.prepared:
             self._wiring.manager.tell(m.PauseProcessing(paused=isinstance(order, m.PauseAll)))
             order.reply.tell(None)
         else:
@@ -366,7 +347,7 @@ class Instance(Actor[InstanceMessage]):
     async def _add_worker(self, reply: Reply[str | None]) -> None:
         if not reply.wanted():
             return
-        name = await self._start_worker() if self._running() and self._prepared else None
+        name = await self._start_worker() if self._running() and self.prepared else None
         # The caller gave up during the spawn and would never hear of this worker.
         if name is not None and not reply.wanted():
             self._end_worker(name)

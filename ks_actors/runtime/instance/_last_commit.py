@@ -65,7 +65,7 @@ class LastCommit:
             failures,
         )
         self.workers_missing = bool(failures)
-        poller.tell(m.Closing())
+        poller.tell(m.AppCloses())
         await try_step(
             self.in_time(
                 self._committer.ask(m.Commit, "the app closes", closing=True).within(

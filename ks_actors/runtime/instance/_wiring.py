@@ -50,7 +50,7 @@ from ks_actors.runtime.stores import (
     TaskDirectories,
     restore_fetcher,
 )
-from ks_actors.runtime.watch import Coverage, Upstream
+from ks_actors.runtime.watch import Coverage, PartitionStates, Upstream, Watch
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
 from ks_actors.task import RecordContextHolder, make_stores
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from actors import Context, Ref
     from ks_actors.log import Log, Membership, TransactionalProducer
     from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.runtime.instance._workers import Workers
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.stores import Progress
-    from ks_actors.runtime.watch import PartitionStates
     from ks_actors.state import TaskStores
     from ks_actors.task import Environment
 
@@ -89,15 +89,16 @@ class Wiring:
         *,
         progress: Progress,
         priority: Callable[[TaskId], int] | None,
-        partition_states: PartitionStates,
+        workers: Workers,
         closing: Closing | None = None,
     ) -> None:
         self._setup = setup
         self.closing: Closing = Closing() if closing is None else closing
-        self.partition_states = partition_states
+        self.partition_states: PartitionStates | None = None
         self._config = setup.config
         self._log = log
         self._metrics = metrics
+        self._workers = workers
         self._progress = progress
         self._priority = priority
         self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
@@ -114,6 +115,9 @@ class Wiring:
         )
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
+        self._task_manager: TaskManager
+        self._committer: Committer
+        self._changelog_reader: Restorer
         self._state_manager: StateManager | None = None
         self._global_stores: GlobalStores | None = None
         self.snapshots: Ref[m.SnapshotsMessage] | None = None
@@ -173,16 +177,17 @@ class Wiring:
     def _name_clients(self, process_id: str) -> None:
         self._ids = ClientIds.of(self._config, process_id)
         name_client(self._ids.name)
-        if isinstance(self._bare_log, TakesClientId):
-            self._bare_log.take_client_id(self._ids.admin)
+        if isinstance(self.bare_log, TakesClientId):
+            self.bare_log.take_client_id(self._ids.admin)
 
     @property
-    def _bare_log(self) -> Log:
+    def bare_log(self) -> Log:
+        """The log without retries."""
         return self._log.bare if isinstance(self._log, PatientLog) else self._log
 
     def _delete_read(self, before: Mapping[TopicPartition, int]) -> Awaitable[None]:
         # Not repeated by the log: the partitions may have other records when a broker is back.
-        log = self._bare_log
+        log = self.bare_log
         return (log.delete_read if isinstance(log, DeletesRead) else log.delete_records)(before)
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:
@@ -234,7 +239,7 @@ class Wiring:
     async def _start_state(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
         repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
-        manager = TaskManager(
+        manager = self._task_manager = TaskManager(
             setup,
             instance=context.self_ref,
             poller=self._the_poller,
@@ -243,11 +248,10 @@ class Wiring:
             metrics=self._metrics,
             priority=self._priority,
         )
-        self.partition_states.manager = manager
         self.manager = await self._spawn(
             context, Spec(lambda: manager, mailbox=TASK_MANAGER_MAILBOX), "task-manager"
         )
-        state = self._state_manager = self.partition_states.state_manager = StateManager(
+        state = self._state_manager = StateManager(
             make=self._make_stores,
             changelog=setup.changelog,
             restorer=lambda: self._restorer,
@@ -274,7 +278,7 @@ class Wiring:
             self._log, self._ids.restore_consumer, setup.reused_topics, self._isolation
         )
         limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
-        restorer = self.partition_states.restorer = Restorer(
+        restorer = self._changelog_reader = Restorer(
             self._log,
             fetcher,
             self._state,
@@ -330,7 +334,7 @@ class Wiring:
 
     async def _start_committer(self, context: Context[Any]) -> None:
         setup, config = self._setup, self._config
-        committer = self.partition_states.committer = Committer(
+        committer = self._committer = Committer(
             transactional=self._transactional,
             interval_ms=config.commit_interval_ms,
             drain_ms=config.max_drain_ms,
@@ -384,8 +388,8 @@ class Wiring:
             ),
         )
         # Asked without retries: a wait for windows tells by itself that the log is away.
-        bare = self._bare_log
-        poller = self.partition_states.poller = Poller(
+        bare = self.bare_log
+        poller = Poller(
             log,
             log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
             membership,
@@ -402,6 +406,17 @@ class Wiring:
             committer=self.committer,
             upstream=Upstream(bare, setup, Coverage(bare, setup, self._isolation, tuple)),
             figures=InputFigures(self._metrics.registry.window, context.time()),
+        )
+        assert self._state_manager is not None
+        # Before the poller is spawned: it may begin tasks before the spawning code resumes.
+        self.partition_states = PartitionStates(
+            self._metrics,
+            self._workers,
+            self._task_manager,
+            poller,
+            self._committer,
+            self._state_manager,
+            self._changelog_reader,
         )
         await shielded(self._spawn_poller(context, poller))
         if watch := pattern_watch(log, setup, poller=self._the_poller(), instance=context.self_ref):
@@ -433,8 +448,7 @@ class Wiring:
         )
 
     def _the_poller(self) -> Ref[m.PollerMessage]:
-        # The poller may begin tasks before the spawning code resumes.
-        assert self.partition_states.poller is not None
+        assert self.partition_states is not None
         return self.partition_states.poller.ctx.self_ref
 
     def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, RecordContextHolder]:
@@ -461,6 +475,11 @@ class Wiring:
             topic_ids=self._setup.topic_ids_of(task, changelogs.values()),
         )
         return stores, current
+
+    def watch(self, runs: Callable[[], bool]) -> Watch:
+        """Return the watchdog of the actors, which looks while the instance `runs`."""
+        assert self.partition_states is not None
+        return Watch(self.partition_states, self._setup, self.bare_log, self._isolation, runs)
 
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""
@@ -545,10 +564,12 @@ class Wiring:
 
     def _drop_workers(self) -> None:
         """Kill all busy workers and the committer: their work is no longer needed."""
-        context = self._context
+        context, parts = self._context, self.partition_states
         assert context is not None
+        assert parts is not None
         context.kill(self.committer)
-        for ref in dict.fromkeys((*context.children, *self.partition_states.holders)):
+        # With dead workers that the task manager does not know of yet.
+        for ref in dict.fromkeys((*context.children, *parts.manager.status().leased.values())):
             if ref not in self._started:
                 context.kill(ref)
                 self.manager.tell(m.WorkerLost(ref))

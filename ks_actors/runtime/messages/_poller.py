@@ -139,14 +139,14 @@ class Rejoin(Message, frozen=True):
     cause: Exception
 
 
-class Closing(Message, frozen=True):
+class AppCloses(Message, frozen=True):
     """The app is about to commit for the last time.
 
     A commit that the group accepts only in its next generation must not wait long for it.
     """
 
 
-class TooLate(Message, frozen=True):
+class ClosingTimedOut(Message, frozen=True):
     """A closing app has waited long enough for the group's next generation (internal)."""
 
 
@@ -169,22 +169,20 @@ class LeaveGroup(Message, frozen=True):
     for_good: bool
 
 
-class Answered(Message, frozen=True):
-    """A background request has been answered (internal).
+class GroupRequestEnded(Message, frozen=True):
+    """A commit of offsets or the departure from the group has ended (internal).
 
-    `error`: the request could not be answered.
+    `error`: the request of it could not be answered.
     """
 
     error: Exception | None
 
 
-class Settled(Message, frozen=True):
+class HandoverEnded(Message, frozen=True):
     """The work before the next group event is done (internal)."""
 
-    generation: int
 
-
-class GivenUp(Message, frozen=True):
+class TasksGivenUp(Message, frozen=True):
     """All tasks are given up (internal).
 
     `made_progress`: a commit has succeeded since the last time.
@@ -193,11 +191,11 @@ class GivenUp(Message, frozen=True):
     made_progress: bool
 
 
-class Rested(Message, frozen=True):
+class FetchRestOver(Message, frozen=True):
     """The rest before the next fetch is over (internal)."""
 
 
-class AtRest(Message, frozen=True):
+class TasksAtRest(Message, frozen=True):
     """Tasks that are to move have come to rest (internal)."""
 
 
@@ -211,14 +209,14 @@ GroupMessage: TypeAlias = (
     | CommitOffsets
     | AskGroup
     | Rejoin
-    | Closing
-    | TooLate
+    | AppCloses
+    | ClosingTimedOut
     | StopFollowing
     | LeaveGroup
-    | Answered
-    | Settled
-    | GivenUp
-    | AtRest
+    | GroupRequestEnded
+    | HandoverEnded
+    | TasksGivenUp
+    | TasksAtRest
     | ReenterGroup
 )
 PollerMessage: TypeAlias = (
@@ -235,6 +233,6 @@ PollerMessage: TypeAlias = (
     | TaskReady
     | FetchNew
     | SeekAll
-    | Rested
+    | FetchRestOver
     | GroupMessage
 )

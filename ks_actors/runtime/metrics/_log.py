@@ -26,10 +26,8 @@ def log_source(metrics: Metrics, watched: Watched) -> MetricSource:
     def read() -> Iterator[Readings]:
         if (started := watched.started()) is not None:
             instance, parts = started
-            poller = parts.poller
-            assert poller is not None
-            yield {"thread-id": f"{client_id}-Poller"}, _polls(poller)
-            yield client, _group(poller, instance.lease, watched.config.session_timeout_ms)
+            yield {"thread-id": f"{client_id}-Poller"}, _polls(parts.poller)
+            yield client, _group(parts.poller, instance.lease, watched.config.session_timeout_ms)
         loop, reads = metrics.loop_lag.spread(), metrics.read_times.spread()
         yield client, [(f.LAG, loop), (f.READ_TIME, reads)]
         yield from _requests(metrics, watched)
@@ -48,17 +46,17 @@ def _polls(poller: Poller) -> list[tuple[Instrument, Any]]:
 
 
 def _group(poller: Poller, lease: Lease, session_ms: int) -> list[tuple[Instrument, Any]]:
-    figures, now = poller.figures, poller.ctx.time()
+    figures, status, now = poller.figures, poller.status(), poller.ctx.time()
     assigned_at = figures.assigned_at
     # A log in the process has no heartbeats, and its lease has no end.
     heard = lease.until - session_ms / 1000
     return [
-        (f.ASSIGNED, sum(len(partitions) for partitions in poller._tasks.values())),
+        (f.ASSIGNED, sum(len(partitions) for partitions in status.tasks.values())),
         (f.REBALANCES, figures.rebalances.count),
         (f.LAST_REBALANCE, nan if assigned_at is None else now - assigned_at),
         (f.REBALANCE_LATENCY, figures.rebalances.spread()),
         (f.LAST_HEARTBEAT, lease.time() - heard if abs(heard) < inf else nan),
-        (f.GENERATION, poller._membership.group.generation),
+        (f.GENERATION, status.generation),
         (f.LOST, figures.lost),
     ]
 

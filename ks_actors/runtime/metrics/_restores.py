@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.metrics._watched import Watched
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.runtime.stores import Restorer
     from ks_actors.runtime.watch import PartitionStates
 
 _ROLES: Final = {True: "restoring", False: "standby"}
@@ -35,9 +34,8 @@ class _Restores:
             return
         _, parts = started
         restorer = parts.restorer
-        assert restorer is not None
         tasks = {task: (active, 0.0) for task, active in restorer.roles().items()}
-        yield from self._changelogs(parts, restorer, tasks)
+        yield from self._changelogs(parts, tasks)
         restoring = sum(active for active, _ in tasks.values())
         yield (
             self._thread,
@@ -58,20 +56,16 @@ class _Restores:
             yield self._thread | {"task-id": str(task)}, readings
 
     def _changelogs(
-        self,
-        parts: PartitionStates,
-        restorer: Restorer,
-        tasks: dict[TaskId, tuple[bool, float]],
+        self, parts: PartitionStates, tasks: dict[TaskId, tuple[bool, float]]
     ) -> Iterator[Readings]:
-        entries = {} if parts.state_manager is None else parts.state_manager._entries
+        stores = parts.state_manager.status()
         before, self._first = self._first, {}
-        now = restorer.ctx.time()
-        for task, changelog, active, at, known in tuple(restorer.following()):
-            end, entry = known, entries.get(task)
-            fetched = None if entry is None else entry.ends.get(changelog)
+        now = parts.restorer.ctx.time()
+        for task, changelog, active, _, at, known in parts.restorer.reads():
+            fetched = stores[task].ends.get(changelog) if task in stores else None
             # A standby goes on behind the end that it began with.
-            if fetched is not None and (end is None or (not active and fetched > end)):
-                end = fetched
+            later = fetched is not None and (known is None or (not active and fetched > known))
+            end = fetched if later else known
             remaining = nan if end is None else float(max(0, end - at))
             since, begin = self._first[changelog, active] = before.get(
                 (changelog, active), (now, at)

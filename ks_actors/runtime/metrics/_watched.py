@@ -22,17 +22,16 @@ class Watched(NamedTuple):
     topology: Topology
     workers: Workers
     state: Callable[[], InstanceState]
-    parts: Callable[[], PartitionStates | None]
     instance: Callable[[], Instance | None]
     setup: Callable[[], Environment | None]
     log: Callable[[], object]
 
     def started(self) -> tuple[Instance, PartitionStates] | None:
         """Return the instance with its parts once all of them have been started."""
-        instance, parts = self.instance(), self.parts()
-        if instance is None or parts is None or not instance.prepared:
+        instance = self.instance()
+        if instance is None or instance.parts is None or not instance.prepared:
             return None
-        return instance, parts
+        return instance, instance.parts
 
     @property
     def pool(self) -> str:

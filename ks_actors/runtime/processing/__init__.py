@@ -1,6 +1,7 @@
 """The task manager and the workers."""
 
 from ks_actors.runtime.processing._purge import Purger
+from ks_actors.runtime.processing._schedule_status import ScheduleStatus
 from ks_actors.runtime.processing._task_manager import TASK_MANAGER_MAILBOX, TaskManager
 from ks_actors.runtime.processing._worker import WORKER_MAILBOX, Worker, WorkerFigures
 
@@ -8,6 +9,7 @@ __all__ = [
     "TASK_MANAGER_MAILBOX",
     "WORKER_MAILBOX",
     "Purger",
+    "ScheduleStatus",
     "TaskManager",
     "Worker",
     "WorkerFigures",

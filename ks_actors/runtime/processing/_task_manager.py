@@ -14,6 +14,7 @@ from ks_actors.runtime.commit import Drains, TasksBroken, Uncommitted
 from ks_actors.runtime.messages import TaskManagerMessage
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
+from ks_actors.runtime.processing._schedule_status import ScheduleStatus
 from ks_actors.task import Task, end_life
 
 if TYPE_CHECKING:
@@ -109,7 +110,21 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._rewinding: m.Rewind | None = None
         self._resets = 0
         self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
-        self._paused = self._pressed = self._ended = False
+        self.paused: bool = False
+        """Whether the user has paused processing."""
+        self._pressed = self._ended = False
+
+    def status(self) -> ScheduleStatus:
+        """Return the schedule as it is now; call it on the event loop."""
+        return ScheduleStatus(
+            self._pressed,
+            self._uncommitted.full,
+            len(self._idle),
+            dict(self._leased),
+            frozenset(self._suspended),
+            frozenset(self._broken),
+            self._drains.status(),
+        )
 
     def signal(self, signal: Signal) -> Handled | None:
         """Close the tasks that are still open after a failure; give up those of a dead worker.
@@ -188,7 +203,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.OutputPressure():
                 self._pressed = message.high
             case m.PauseProcessing():
-                self._paused = message.paused
+                self.paused = message.paused
             case m.RetireWorker():
                 self._retire(message.worker)
             case m.WorkerLost():
@@ -203,7 +218,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Lease tasks to free workers as long as any are ready."""
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
-        self._ready.stand(still=self._pressed or self._paused, full=self._uncommitted.full)
+        self._ready.stand(still=self._pressed or self.paused, full=self._uncommitted.full)
         # A worker that has come back from a thread has not paused for the commit.
         if not self._idle or self._drains.held:
             return

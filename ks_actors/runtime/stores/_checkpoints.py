@@ -123,7 +123,7 @@ class Checkpoints:
             return {}
         names = [
             spec.name
-            for spec in stores._specs
+            for spec in stores.specs
             if has_rows(spec) and stores.store(spec.name).engine is None
         ]
         return {name: reader_of(stores.store(name)) for name in names}

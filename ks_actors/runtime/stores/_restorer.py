@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from actors import Actor, Mailbox, Signal, Started, Stopping
 from ks_actors._errors import LogClosed, LogTruncated, OffsetOutOfRange
@@ -14,7 +14,7 @@ from ks_actors.runtime.messages import RestorerMessage
 from ks_actors.task import left_out, passed_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actors import Ref
     from ks_actors.log import Fetched, Fetcher, Log
@@ -35,6 +35,22 @@ _LACKS = (
     "to compute it again"
 )
 _log = component_log(__name__)
+
+
+class ChangelogRead(NamedTuple):
+    """The progress of a changelog's reading at one moment.
+
+    It began at `start`, and `position` is next. Of an `active` task, which is restored, `end` is
+    where the reading ends. Of a standby it is the end at the beginning: the last fetch knows a
+    later one, but no fetch tells that of an empty changelog. None while it is unknown.
+    """
+
+    task: TaskId
+    changelog: TopicPartition
+    active: bool
+    start: int
+    position: int
+    end: int | None
 
 
 class Restorer(Actor[RestorerMessage]):
@@ -160,7 +176,9 @@ class Restorer(Actor[RestorerMessage]):
     def _look_up(self, order: m.Restore | m.Follow) -> None:
         # Meanwhile the task may have left, or have a newer order.
         if self._orders.get(order.task) is order:
-            self.ctx.pipe(self._offsets_of(order), _ends_known, partial(_no_ends, order))
+            self.ctx.pipe(
+                self._offsets_of(order), lambda found: found, partial(m.EndsUnknown, order)
+            )
 
     async def _offsets_of(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
         # Before the ends: a cleanup in between then shows as an offset that is out of range.
@@ -249,20 +267,16 @@ class Restorer(Actor[RestorerMessage]):
         """Return the tasks with changelogs to read: whether they are restored; else they follow."""
         return {task: isinstance(order, m.Restore) for task, order in self._orders.items()}
 
-    def following(self) -> Iterator[tuple[TaskId, TopicPartition, bool, int, int | None]]:
-        """Iterate over the changelogs that are read: task, whether it is restored, position, end.
-
-        The end is None where it is not known. That of a standby is as it was at the beginning: the
-        last fetch knows a later one, but no fetch tells that of an empty changelog.
-        """
+    def reads(self) -> list[ChangelogRead]:
+        """Return the changelogs that are read, by task."""
+        found: list[ChangelogRead] = []
         for task, order in self._orders.items():
-            for changelog in order.changelogs:
-                if (at := self._positions.get(changelog)) is not None:
-                    active = isinstance(order, m.Restore)
-                    end = self._first_ends.get(changelog)
-                    if active and end is not None:
-                        end = self._ends.get(changelog, at)  # without one it is read
-                    yield task, changelog, active, at, end
+            active = isinstance(order, m.Restore)
+            ends = self._ends if active else self._first_ends
+            for one, start in order.changelogs.items():
+                if (at := self._positions.get(one)) is not None:
+                    found.append(ChangelogRead(task, one, active, start or 0, at, ends.get(one)))
+        return found
 
     def _check_limits(self) -> None:
         """Look up the committed offsets of followed changelogs, one request at a time.
@@ -410,8 +424,8 @@ class Restorer(Actor[RestorerMessage]):
             self._fetching = True
             self.ctx.pipe(
                 self._fetch_once(_AT_ONCE if self._ends else _AT_ONCE_STANDBY),
-                _arrived,
-                partial(_failed, self._epoch),
+                lambda arrived: arrived,
+                partial(m.FetchFailed, epoch=self._epoch),
             )
 
     async def _fetch_once(self, most: int) -> m.Arrived:
@@ -456,14 +470,6 @@ def _misfit(changelog: TopicPartition, at: int, begin: int, end: int) -> str:
     return f"{text}. {_LACKS}" if at > end else text
 
 
-def _ends_known(found: m.ChangelogEnds) -> RestorerMessage:
-    return found
-
-
-def _no_ends(order: m.Restore | m.Follow, error: Exception) -> RestorerMessage:
-    return m.EndsUnknown(order, error)
-
-
 def _no_limits(error: Exception) -> RestorerMessage:
     _log.warning("could not find out how far standbys may be read; retrying: %s", error)
     return m.LimitsKnown({})
@@ -472,11 +478,3 @@ def _no_limits(error: Exception) -> RestorerMessage:
 def _no_ends_now(error: Exception) -> RestorerMessage:
     _log.warning("could not look up the ends of changelogs; retrying: %s", error)
     return m.EndsNow({})
-
-
-def _arrived(message: m.Arrived) -> RestorerMessage:
-    return message
-
-
-def _failed(epoch: int, error: Exception) -> RestorerMessage:
-    return m.FetchFailed(error, epoch)

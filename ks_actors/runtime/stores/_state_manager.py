@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.runtime.snapshots import SnapshotSource
     from ks_actors.runtime.stores._restore_progress import Progress
+    from ks_actors.runtime.stores._store_entry import StoresStatus
     from ks_actors.runtime.stores._task_directories import TaskDirectories
     from ks_actors.state import TaskStores
     from ks_actors.task import RecordContextHolder, StoreRegistry, TaskLife
@@ -131,6 +132,10 @@ class StateManager(Actor[StateManagerMessage]):
             for task, entry in self._entries.items()
             if entry.standing_by and entry.is_open
         }
+
+    def status(self) -> dict[TaskId, StoresStatus]:
+        """Return the status of the stores of each task; callable from any thread."""
+        return {task: entry.status for task, entry in tuple(self._entries.items())}
 
     @property
     def damaged(self) -> bool:
@@ -256,7 +261,7 @@ class StateManager(Actor[StateManagerMessage]):
         entry.wiped, stores.unfit = wiped, unfit
         entry.offsets = self._task_directories.used(task)
         self.ctx.pipe(
-            self._open_stores(entry), partial(_opened, task=task), partial(m.OpenFailed, task)
+            self._open_stores(entry), lambda _: m.Opened(task), partial(m.OpenFailed, task)
         )
 
     async def _open_stores(self, entry: StoreEntry) -> None:
@@ -533,7 +538,3 @@ class StateManager(Actor[StateManagerMessage]):
             if entry.is_open:
                 self._progress.closed(entry, self._changelogs(entry))
         return errors
-
-
-def _opened(_: None, task: TaskId) -> StateManagerMessage:
-    return m.Opened(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import msgspec
 
@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import OpenTask
     from ks_actors.state import TaskStores
-    from ks_actors.task import RecordContextHolder, TaskLife
+    from ks_actors.task import Position, RecordContextHolder, TaskLife, TaskState
+
+
+class StoresStatus(NamedTuple):
+    """The stores of a task at one moment.
+
+    `positions` are those to process the task from; None of a standby. `ends` are the last known
+    ends of changelogs.
+    """
+
+    state: TaskState
+    is_open: bool
+    positions: Mapping[TopicPartition, Position] | None
+    ends: Mapping[TopicPartition, int]
 
 
 @final
@@ -58,6 +71,13 @@ class StoreEntry:
         # In seconds, by the loop's clock.
         self.restore_began: float = 0.0
         self.ends: dict[TopicPartition, int] = {}
+
+    @property
+    def status(self) -> StoresStatus:
+        """The present status."""
+        order = self.order  # once: `App.health` asks from other threads
+        positions = None if order is None else order.positions
+        return StoresStatus(self.life.state, self.is_open, positions, dict(self.ends))
 
     @property
     def standing_by(self) -> bool:

@@ -54,5 +54,4 @@ async def task_metrics(store_registry: Iterable[RegisteredStores]) -> dict[TaskI
 
 
 def _cache_figures(task: Task | None) -> dict[str, dict[str, float]]:
-    plan = None if task is None else task._plan
-    return {} if plan is None else {entry.name: entry.hit_ratio.figures() for entry in plan.caches}
+    return {} if task is None else {entry.name: entry.hit_ratio.figures() for entry in task.caches}

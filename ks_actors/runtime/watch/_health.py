@@ -166,7 +166,7 @@ class HealthCheck:
             text = f"the app is {state.name}, not RUNNING"
             yield HealthProblem(reason=HealthReason.STATE, text=text)
         yield from outage_problems(self._log, self._bounds.outage_ms)
-        if self._parts.paused:
+        if self._parts.manager.paused:
             text = "the app is paused; App.resume resumes it"
             yield HealthProblem(reason=HealthReason.PAUSED, text=text)
         elif state is InstanceState.RUNNING and not len(self._parts.workers):

@@ -136,15 +136,19 @@ class StandstillTimes:
         """Return, by task, the longest-running call, if it is long."""
         before, self._calls = self._calls, {}
         slowest: dict[TaskId, _UnderWay] = {}
-        for task, node, call in self._partition_states.calls():
-            known = before.get((task.id, node))
-            one = self._calls[task.id, node] = (
-                known if known is not None and known.call is call else _UnderWay(call, now, node)
-            )
-            if now - one.since >= self._slow and (
-                task.id not in slowest or one.since < slowest[task.id].since
-            ):
-                slowest[task.id] = one
+        for task in self._partition_states.metrics.tasks.values():
+            for each in task.async_nodes:
+                if (call := each.oldest) is None:
+                    continue
+                node = each.node
+                one = before.get((task.id, node))
+                if one is None or one.call is not call:
+                    one = _UnderWay(call, now, node)
+                self._calls[task.id, node] = one
+                if now - one.since >= self._slow and (
+                    task.id not in slowest or one.since < slowest[task.id].since
+                ):
+                    slowest[task.id] = one
         return slowest
 
     def _follow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,12 +10,11 @@ import msgspec
 from ks_actors.task import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import PartitionStates
     from ks_actors.runtime.watch._waits import Wait
-    from ks_actors.task import Task
 
 
 class PartitionProgress(msgspec.Struct, frozen=True):
@@ -97,22 +97,22 @@ def task_metadata(parts: PartitionStates) -> tuple[TaskMetadata, ...]:
             task.life.state,
             False,
             tuple(sorted(task.group.queues)),
-            calls=tuple(_calls(task)),
+            calls=tuple(
+                CallProgress(node.node, node.in_flight, node.room) for node in task.async_nodes
+            ),
         )
         for task in tuple(parts.metrics.tasks.values())
     }
-    for task_id, entry in (
-        () if parts.state_manager is None else tuple(parts.state_manager._entries.items())
-    ):
+    for task_id, stores in parts.state_manager.status().items():
         # A task with open stores may have been closed, or not begun, by the task manager.
         if task_id not in found:
-            order = entry.order
-            reads = () if order is None else tuple(sorted(order.positions))
-            found[task_id] = TaskMetadata(task_id, entry.life.state, order is None, reads)
-    if (poller := parts.poller) is not None:
-        for task_id in poller._pending - found.keys():
-            reads = tuple(sorted(poller._tasks.get(task_id, ())))
-            found[task_id] = TaskMetadata(task_id, TaskState.CREATED, False, reads)
+            standby = stores.positions is None
+            reads = tuple(sorted(stores.positions or ()))
+            found[task_id] = TaskMetadata(task_id, stores.state, standby, reads)
+    poller = parts.poller.status()
+    for task_id in poller.pending - found.keys():
+        reads = tuple(sorted(poller.tasks.get(task_id, ())))
+        found[task_id] = TaskMetadata(task_id, TaskState.CREATED, False, reads)
     return tuple(found[task_id] for task_id in sorted(found))
 
 
@@ -134,47 +134,21 @@ def with_progress(
             PartitionProgress(place.partition, place.position, place.buffered, end)
         )
     restores: dict[TaskId, list[RestoreProgress]] = {}
-    for task_id, restore in _restores(parts):
-        restores.setdefault(task_id, []).append(restore)
+    for read in parts.restorer.reads():
+        end = read.end if read.active else None  # a standby follows without end
+        if end is not None or not read.active:
+            restores.setdefault(read.task, []).append(
+                RestoreProgress(read.changelog, read.start, read.position, end)
+            )
     waiting: dict[TaskId | None, list[Wait]] = {}
     for wait in waits:
         waiting.setdefault(wait.task, []).append(wait)
     return tuple(
         msgspec.structs.replace(
             one,
-            progress=tuple(sorted(positions.get(one.task, ()), key=_partition)),
-            restores=tuple(sorted(restores.get(one.task, ()), key=_changelog)),
+            progress=tuple(sorted(positions.get(one.task, ()), key=attrgetter("partition"))),
+            restores=tuple(sorted(restores.get(one.task, ()), key=attrgetter("changelog"))),
             waits=tuple(waiting.get(one.task, ())),
         )
         for one in tasks
     )
-
-
-def _calls(task: Task) -> Iterator[CallProgress]:
-    plan = task._plan  # once: `App.health` asks from other threads, and closing removes it
-    for node in () if plan is None else plan.asynchronous:
-        yield CallProgress(node.node, node.in_flight, node.room)
-
-
-def _restores(parts: PartitionStates) -> Iterator[tuple[TaskId, RestoreProgress]]:
-    restorer, state_manager = parts.restorer, parts.state_manager
-    if restorer is None or state_manager is None:
-        return
-    for changelog, task_id in tuple(restorer._task_of.items()):
-        position = restorer._positions.get(changelog)
-        entry = state_manager._entries.get(task_id)
-        if position is None or entry is None:
-            continue
-        end = None if entry.order is None else restorer._ends.get(changelog)
-        if entry.order is None or end is not None:
-            order = restorer._orders.get(task_id)
-            start = None if order is None else order.changelogs.get(changelog)
-            yield task_id, RestoreProgress(changelog, start or 0, position, end)
-
-
-def _partition(progress: PartitionProgress) -> TopicPartition:
-    return progress.partition
-
-
-def _changelog(progress: RestoreProgress) -> TopicPartition:
-    return progress.changelog

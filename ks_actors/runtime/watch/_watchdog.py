@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log
 from ks_actors.log import IsolationLevel
-from ks_actors.records import TopicPartition
 from ks_actors.runtime.messages import RefetchStalled
 from ks_actors.runtime.shared import fixed_sinks
 from ks_actors.runtime.watch._coverage import Coverage
 from ks_actors.runtime.watch._held_back import OpenTransactions
 from ks_actors.runtime.watch._reasons import Reasons
 from ks_actors.runtime.watch._standstills import StandstillTimes, warnings_due
+from ks_actors.runtime.watch._unreachable import outages_text
 from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from actors import Ref, Signal
+    from actors import Signal
     from ks_actors.log import Log
-    from ks_actors.records import TaskId
-    from ks_actors.runtime.messages import PollerMessage
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._held_back import HeldBack
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
+    from ks_actors.runtime.watch._reasons import Reason
     from ks_actors.runtime.watch._standstills import Found
-    from ks_actors.runtime.watch._unread_partitions import NotAssigned
     from ks_actors.task import Environment
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
@@ -99,19 +99,15 @@ class Watch(Actor[WatchMessage]):
         setup: Environment,
         log: Log,
         isolation: IsolationLevel,
-        *,
-        unreachable: Callable[[], str],
         runs: Callable[[], bool],
-        wall_time: Callable[[], int],
-        poller: Ref[PollerMessage],
     ) -> None:
         self._partition_states = partition_states
         self._log = log
         self._isolation = isolation
         self._runs = runs
-        self._poller = poller
-        self._wall_time = wall_time
-        self._reasons = Reasons(partition_states, setup.config, unreachable)
+        self._wall_time = setup.wall_time
+        self._new_reasons = partial(Reasons, partition_states, setup, partial(outages_text, log))
+        self._reasons = self._new_reasons()  # those of the last look, by the actors' statuses then
         self.coverage: Coverage = Coverage(log, setup, isolation, lambda: partition_states.assigned)
         self._bound: float = setup.config.stall_warning_ms / 1000
         self._stills = StandstillTimes(partition_states, self._bound)
@@ -201,7 +197,8 @@ class Watch(Actor[WatchMessage]):
     # --- the look ---------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        paused = self._partition_states.paused or not self._runs()
+        self._reasons = self._new_reasons()
+        paused = self._partition_states.manager.paused or not self._runs()
         if paused or self._was_paused:
             # Do not report a time in which processing was paused.
             self._stills.forget()
@@ -280,7 +277,9 @@ class Watch(Actor[WatchMessage]):
                 reason, _ = self._reasons.of(place, one.call)
                 if reason is WaitReason.NOT_FETCHED:
                     self._partition_states.metrics.stalls_mended += 1
-                    self._poller.tell(RefetchStalled(place.partition, place.position))
+                    self._partition_states.poller.ctx.self_ref.tell(
+                        RefetchStalled(place.partition, place.position)
+                    )
 
     def _tell_of_others(self, others: Sequence[Found]) -> None:
         """Log one line for the partitions beyond those with a line each."""
@@ -298,8 +297,7 @@ class Watch(Actor[WatchMessage]):
     def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
         """Look up end offsets where nothing has arrived for long, or nothing is fetched."""
         self._ask_at = now + self._bound / 2
-        poller = self._partition_states.poller
-        stopped = frozenset[TopicPartition]() if poller is None else poller._stopped
+        stopped = self._partition_states.poller.status().stopped
         quiet = [
             one.place.partition
             for one in found
@@ -355,11 +353,11 @@ class Watch(Actor[WatchMessage]):
 
         A task that waits only for records has one entry.
         """
-        now = self.ctx.time()
+        now, self._reasons = self.ctx.time(), self._new_reasons()
         # Turned off, the watchdog does not look: then there are these alone to compare.
         found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
-        if not self._partition_states.paused:
+        if not self._partition_states.manager.paused:
             waits += self._held_waits(self._held_back(found), now)
         warnings = {wait.task for wait in waits}
         for one in found:
@@ -370,76 +368,63 @@ class Watch(Actor[WatchMessage]):
 
     def _nobodys(self, now: float) -> Iterator[Wait]:
         for partition, one in self._unread.all(self.coverage.missing).items():
-            yield self._other(None, partition, WaitReason.UNREAD, one, now)
+            reason = WaitReason.UNREAD, one.text
+            yield self._made(None, partition, reason, one.since, now, lag=one.lag)
 
     def _held_waits(
         self, held: Mapping[TopicPartition, tuple[TaskId, HeldBack]], now: float
     ) -> list[Wait]:
+        transaction = WaitReason.TRANSACTION
         return [
-            self._other(task, partition, WaitReason.TRANSACTION, one, now)
+            self._made(task, partition, (transaction, one.text), one.since, now, lag=one.lag)
             for partition, (task, one) in held.items()
         ]
 
-    def _other(
-        self,
-        task: TaskId | None,
-        partition: TopicPartition,
-        reason: WaitReason,
-        one: NotAssigned | HeldBack,
-        now: float,
-    ) -> Wait:
-        waited = int((now - one.since) * 1000)
-        return Wait(
-            task=task,
-            partition=partition,
-            reason=reason,
-            text=one.text,
-            since_ms=self._wall_time() - waited,
-            waited_ms=waited,
-            buffered=0,
-            lag=one.lag,
-        )
-
     def _wait(self, one: Found, now: float) -> Wait:
-        reason, text = self._reasons.of(one.place, one.call)
+        reason = self._reasons.of(one.place, one.call)
         moves = (one.still.moves and not one.call) or (
-            reason in _FRESH and one.waited(now) < _LOOK_S
+            reason[0] in _FRESH and one.waited(now) < _LOOK_S
         )
-        if moves and not self._partition_states.paused:
-            reason, text = WaitReason.PROCESSING, "its records are on their way"
-        return self._made(one, one.place.partition, reason, text, now)
+        if moves and not self._partition_states.manager.paused:
+            reason = WaitReason.PROCESSING, "its records are on their way"
+        return self._of_place(one, one.place.partition, reason, now)
 
     def _idle(self, one: Found, now: float) -> Wait:
-        if self._partition_states.paused:
-            return self._made(one, None, *self._reasons.of(one.place, ""), now)
+        text = "all records that the log is known to have are processed"
+        paused = self._partition_states.manager.paused
+        reason = self._reasons.of(one.place, "") if paused else (WaitReason.RECORDS, text)
+        return self._of_place(one, None, reason, now)
+
+    def _of_place(
+        self, one: Found, partition: TopicPartition | None, reason: Reason, now: float
+    ) -> Wait:
+        place, still = one.place, one.still
+        since = still.still if still.since is None else still.since
         return self._made(
-            one,
-            None,
-            WaitReason.RECORDS,
-            "all records that the log is known to have are processed",
-            now,
+            place.task_id, partition, reason, since, now, buffered=place.buffered, lag=place.lag
         )
 
     def _made(
         self,
-        one: Found,
+        task: TaskId | None,
         partition: TopicPartition | None,
-        reason: WaitReason,
-        text: str,
+        reason: Reason,
+        since: float,
         now: float,
+        *,
+        buffered: int = 0,
+        lag: int | None,
     ) -> Wait:
-        waited = int(
-            (now - (one.still.still if one.still.since is None else one.still.since)) * 1000
-        )
+        waited = int((now - since) * 1000)
         return Wait(
-            task=one.place.task_id,
+            task=task,
             partition=partition,
-            reason=reason,
-            text=text,
+            reason=reason[0],
+            text=reason[1],
             since_ms=self._wall_time() - waited,
             waited_ms=waited,
-            buffered=one.place.buffered,
-            lag=one.place.lag,
+            buffered=buffered,
+            lag=lag,
         )
 
 

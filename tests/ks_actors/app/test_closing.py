@@ -172,7 +172,7 @@ async def test_a_closing_app_begins_no_tasks(harness: AppHarness, closing: bool)
     here = Polling()
     await here.begin(harness)
     if closing:
-        here.ref.tell(m.Closing())
+        here.ref.tell(m.AppCloses())
         await here.kit.quiesce()
     here.membership.gate.set()
     await here.kit.quiesce()
@@ -193,7 +193,7 @@ async def test_a_closing_app_fetches_nothing_more(harness: AppHarness) -> None:
     await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
     await here.kit.clock.advance(1)
     assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3
-    here.ref.tell(m.Closing())
+    here.ref.tell(m.AppCloses())
     await here.kit.clock.advance(1)
     await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
     await here.kit.clock.advance(1)

@@ -151,3 +151,31 @@ def test_a_position_passes_no_record_that_the_log_has(steps: list[tuple[str, int
     while queue.head() is not None:
         queue.take(9)
     assert queue.position == behind
+
+
+def test_a_lag_counts_to_the_later_of_two_ends() -> None:
+    """The end by the last fetch, and one that was looked up since; without any the lag is unknown."""
+    queue = RecordQueue(TopicPartition("t", 0), Reader(None), 3)
+    assert (queue.lag_to(None), queue.lag_to(5), queue.lag_to(2)) == (None, 2, 0)
+    queue.add(Batch([None], [b"good"], [0], None, range(3, 4)), 4, 10)
+    assert queue.fetch_position == 4
+    assert (queue.lag_to(None), queue.lag_to(5), queue.lag_to(12)) == (6, 6, 8)
+
+
+def test_a_group_names_the_queue_that_it_waits_for() -> None:
+    """An empty one with an unknown end, or with records in the log, or in its idle time; none when it need not wait."""
+
+    def group(max_task_idle_ms: int, *lags: int | None) -> PartitionGroup:
+        queues = [RecordQueue(TopicPartition("t", number), Reader(None), 0) for number in range(1 + len(lags))]
+        queues[0].add(Batch([None], [b"good"], [0], None, range(1)), 1, 1)
+        for queue, lag in zip(queues[1:], lags, strict=True):
+            if lag is not None:
+                queue.note_end(lag)
+        found = PartitionGroup(queues, max_task_idle_ms)
+        assert found.ready(0) is (found.awaited() is None)
+        return found
+
+    waits = [group(0, None), group(0, 0, 5), group(100, 0), group(0, 0), group(-1, None)]
+    assert [queue and queue.partition.partition for queue in map(PartitionGroup.awaited, waits)] == [1, 2, 1, None, None]
+    assert waits[2].ready(100)
+    assert waits[2].awaited() is None

@@ -381,7 +381,6 @@ def test_requests_to_brokers_are_measured_by_client() -> None:
         counting(),
         Workers("app", uncommitted_bytes=-1),
         state=lambda: InstanceState.RUNNING,
-        parts=lambda: None,
         instance=lambda: None,
         setup=lambda: None,
         log=lambda: log,

@@ -58,9 +58,8 @@ def restorer(harness: AppHarness) -> Restorer:
     """Return the actor that reads the changelogs of an instance."""
     instance = harness.app._instance
     assert instance is not None
-    found = instance._wiring.partition_states.restorer
-    assert found is not None
-    return found
+    assert instance.parts is not None
+    return instance.parts.restorer
 
 
 def copies(harness: AppHarness) -> dict[Any, Any]:

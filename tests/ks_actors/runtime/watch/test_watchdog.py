@@ -77,8 +77,8 @@ def weather(monkeypatch: pytest.MonkeyPatch) -> Weather:
 
 
 def poller(harness: AppHarness) -> Any:
-    assert harness.app._instance is not None
-    return harness.app._instance._wiring.partition_states.poller
+    assert harness.app._parts is not None
+    return harness.app._parts.poller
 
 
 def waits(harness: AppHarness) -> dict[TopicPartition | None, Wait]:
@@ -378,7 +378,7 @@ def test_a_fault_of_the_watch_does_not_end_the_app(caplog: pytest.LogCaptureFixt
 
     async def test(harness: AppHarness) -> None:
         assert harness.app._instance is not None
-        watch = harness.app._instance._watch
+        watch = harness.app._instance.watch
         assert watch is not None
         watch._stills = None  # type: ignore[assignment]  # as a fault would leave it
         await fill(harness, FIRST, 5)

@@ -270,7 +270,7 @@ async def test_markers_of_transactions_are_no_waiting_records(
         await producer.close()
         await app.wait_until_caught_up()
         assert app._instance is not None
-        watch = app._instance._watch
+        watch = app._instance.watch
         assert watch is not None
         asked = watch._ask_at
         # The log was asked several times how far it goes.
