@@ -20,7 +20,6 @@ from ks_actors._errors import (
     TopologyError,
 )
 from ks_actors.lifecycle import as_exception, component_log, enter_user_code, shielded
-from ks_actors.log import PatientLog
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import TasksBroken
 from ks_actors.runtime.messages import InstanceMessage
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from actors import Ask, Ref, Reply
-    from ks_actors.log import Lease, Log
+    from ks_actors.log import Lease
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.instance._wiring import Wiring
     from ks_actors.runtime.instance._workers import Workers
@@ -135,7 +134,7 @@ class Instance(Actor[InstanceMessage]):
         found = () if self._watch is None or not self._running() else self._watch.waiting()
         if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
             return found
-        return (wait_of_instance(self._bare_log, self._setup.wall_time()),)
+        return (wait_of_instance(self._wiring._log.bare, self._setup.wall_time()),)
 
     def wall_time(self) -> int:
         """Return the time of the app's wall clock in ms."""
@@ -275,19 +274,14 @@ class Instance(Actor[InstanceMessage]):
             # A spawned worker may get a task at once, so register it even when cancelled.
             await shielded(self._start_worker())
 
-    @property
-    def _bare_log(self) -> Log:
-        log = self._wiring._log
-        return log.bare if isinstance(log, PatientLog) else log
-
     async def _start_watch(self) -> None:
         wiring, setup = self._wiring, self._setup
         watch = Watch(
             wiring.partition_states,
             setup,
-            self._bare_log,
+            self._wiring._log.bare,
             wiring._isolation,
-            unreachable=partial(outages_text, self._bare_log),
+            unreachable=partial(outages_text, self._wiring._log.bare),
             runs=self._running,
             wall_time=setup.wall_time,
             poller=wiring._the_poller(),
