@@ -202,8 +202,8 @@ class DelegatedFetcher:
         self._log = log
         self._inner = inner
         self._assigned: Collection[TopicPartition] = ()
-        self.position = inner.position
-        self.describe = inner.describe
+        self.position: Callable[[TopicPartition], int] = inner.position
+        self.describe: Callable[[TopicPartition], str] = inner.describe
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
         """Read exactly these partitions from these offsets."""
