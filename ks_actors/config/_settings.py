@@ -60,7 +60,11 @@ _LOCAL: Final = re.compile(r"(file|local):(//)?")
 
 
 class Options(TypedDict, total=False):
-    """Settings as keywords, except the application's id."""
+    """Settings as keywords, except the application's id.
+
+    Type checkers read the names and types of keywords from a class as it is written, so SETTINGS
+    cannot make it. A test compares their names.
+    """
 
     client_id: str
     bootstrap_servers: str | Sequence[str]
