@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
     from actors import Ref
     from ks_actors.config import StreamsConfig
-    from ks_actors.log import GroupMember, Log
+    from ks_actors.log import GroupMember, Log, PatientLog
     from ks_actors.metrics import MetricValues
     from ks_actors.query import StoreEndpoint
     from ks_actors.records import TaskId
@@ -146,7 +146,7 @@ class App(AppOrders):
         self._unwanted: bool = False
         self._leaves: bool = False
         self._bare_log: Log | None = None
-        self._log: Log | None = None
+        self._log: PatientLog | None = None
         self._closing = Closing()
         self._closer: asyncio.Task[Any] | None = None
         self._closing_apart: asyncio.Task[None] | None = None
@@ -271,7 +271,7 @@ class App(AppOrders):
         self._asked = log
         self._metrics.unreachable_ms = partial(longest_outage_ms, log)
 
-    async def _begin(self, log: Log, ref: Ref[m.InstanceMessage]) -> None:
+    async def _begin(self, log: PatientLog, ref: Ref[m.InstanceMessage]) -> None:
         try:
             self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
@@ -300,7 +300,7 @@ class App(AppOrders):
             f"app {self.config.application_id} was closed before it was started; make a new one"
         )
 
-    def _spec(self, log: Log, system: System) -> Spec[m.InstanceMessage]:
+    def _spec(self, log: PatientLog, system: System) -> Spec[m.InstanceMessage]:
         setup = self._setup = Environment(
             self._topology,
             self.config,

@@ -29,12 +29,11 @@ def open_configured(config: StreamsConfig) -> Log:
         )
     if not config.log.startswith(SCHEME):
         return open_log(config.log)
-    from ks_actors.log import TakesClientId, kafka_log  # noqa: PLC0415 - likewise
+    from ks_actors.log import kafka_log  # noqa: PLC0415 - likewise
 
     log = kafka_log(config.log.removeprefix(SCHEME), **kafka_options(config))
-    if isinstance(log, TakesClientId):
-        # Until the process id is known, which is in the state directory.
-        log.take_client_id(f"{config.client_id}-admin")
+    # Until the process id is known, which is in the state directory.
+    log.take_client_id(f"{config.client_id}-admin")
     return log
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Required, TypedDict
 
 from ks_actors.config._exception_handlers import log_and_fail
 from ks_actors.config._jaas import jaas
@@ -32,7 +34,6 @@ from ks_actors.config._parsers import (
     whole_number,
     wrapper,
 )
-from ks_actors.config._snapshot_place import snapshot_contradictions
 from ks_actors.log import IsolationLevel
 from ks_actors.topology import FailOnInvalidTimestamp, optimization
 
@@ -49,9 +50,21 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreType, TimestampExtractor
 
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+# Longer than a task waits for the log: writes are retried as long as its other requests.
+_DELIVERY_MS = 300_000
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+# fsspec's names of the local file system, with or without slashes.
+_LOCAL: Final = re.compile(r"(file|local):(//)?")
+
 
 class Options(TypedDict, total=False):
-    """Settings as keywords, except the application's id."""
+    """Settings as keywords, except the application's id.
+
+    Type checkers read the names and types of keywords from a class as it is written, so SETTINGS
+    cannot make it. A test compares their names.
+    """
 
     client_id: str
     bootstrap_servers: str | Sequence[str]
@@ -167,13 +180,6 @@ class Setting(NamedTuple):
 
     parse: Callable[[Any], Any]
     default: Callable[[Mapping[str, Any]], Any]
-
-
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# Longer than a task waits for the log: writes are retried as long as its other requests.
-_DELIVERY_MS = 300_000
-_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def _exactly_once(values: Mapping[str, Any]) -> bool:
@@ -315,3 +321,40 @@ def contradictions(values: Mapping[str, Any], given: Collection[str]) -> list[st
             )
             wrong.append(f"commit_interval_ms: {interval} {reason}")
     return wrong
+
+
+def snapshot_contradictions(values: Mapping[str, Any]) -> list[str]:
+    """Return the contradiction between the place of snapshots and the state directory, if any.
+
+    Local state may be deleted at any time (by a reset, or by hand), and snapshots with it. Old
+    snapshots are deleted too, and state among them could be taken for one.
+    """
+    uri, name = values["snapshot_uri"], values["application_id"]
+    local = None if uri is None else local_directory(uri)
+    if local is None:
+        return []
+    snapshots = _resolved(local / name)
+    state = _resolved(values["state_dir"] / name)
+    if not (snapshots.is_relative_to(state) or state.is_relative_to(snapshots)):
+        return []
+    problem = (
+        f"snapshot_uri: the snapshots of {name} would be in {snapshots}, which overlaps {state}, "
+        "where state_dir has its local state: deleting one would delete the other. Name another "
+        "directory"
+    )
+    return [problem]
+
+
+def local_directory(uri: str) -> Path | None:
+    """Return the directory of a URI as fsspec understands it; None if it is not on this machine."""
+    # In a chain such as `simplecache::file:///path`, the last link has the files.
+    last = uri.rpartition("::")[2]
+    path = _LOCAL.sub("", last, count=1) if _LOCAL.match(last) else last
+    if "://" in path or "\0" in path:
+        return None
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - unlike Path, leaves unknown users as they are
+
+
+def _resolved(path: Path) -> Path:
+    # Links count: two names of one directory overlap.
+    return Path(os.path.realpath(path))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors.dsl import _grouped, _session_windowed, _table, _windowed
+from ks_actors.dsl import _aggregations, _grouped, _session_windowed, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
-from ks_actors.dsl._materialize import check_materialized, key_value_store, window_store
-from ks_actors.dsl.graph import Closes
-from ks_actors.dsl.windows import AT_EVERY_CHANGE, SessionWindows, SlidingWindows, checked_windows
+from ks_actors.dsl.windows import SessionWindows, checked_windows
 from ks_actors.processors.api import check_function, check_kind
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
-AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
 _MERGE = "COGROUPKSTREAM-MERGE-"
 
 
@@ -78,25 +75,8 @@ class CogroupedStream(Generic[K, A]):
 
         Records without key or value are dropped.
         """
-        of = self.called("aggregate", name)
-        check_function(initializer, 0, role="initializer", of=of)
-        check_materialized(materialized, of)
-        stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=None)
-
-        def logic(aggregator: Callable[[Any, Any, Any], Any], _: int) -> Logic:
-            return _grouped.stream_aggregate(stored, initializer, aggregator)
-
-        node, sources, merged = self.build(stored, name, logic)
-        spec = stored.spec
-        return _table.Table(
-            self.graph,
-            node,
-            sources,
-            spec.key,
-            spec.value,
-            merged,
-            store_name=spec.name if stored.named else None,
-        )
+        by = _aggregations.BY_KEY
+        return _aggregations.cogroup(self, by, materialized, name, initializer=initializer)
 
     @overload
     def windowed_by(self, windows: Windows) -> TimeWindowedCogroupedStream[K, A]: ...
@@ -129,7 +109,7 @@ class CogroupedStream(Generic[K, A]):
         logics = []
         nodes = []
         for number, (grouped, aggregator) in enumerate(self._aggregators.items()):
-            named = graph.suffixed_or(name, f"-cogroup-agg-{number}", AGGREGATE)
+            named = graph.suffixed_or(name, f"-cogroup-agg-{number}", _aggregations.COGROUP)
             logics.append(logic(aggregator, number))
             nodes.append(add_logic(graph, named, logics[-1], self._parents[grouped]))
         merge = graph.suffixed_or(name, "-cogroup-merge", _MERGE)
@@ -171,28 +151,7 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
         An aggregate begins with the result of `initializer()`. Records without key and late ones
         are dropped; those without value are not, except by sliding windows.
         """
-        of = self._cogrouped.called("aggregate", name)
-        check_function(initializer, 0, role="initializer", of=of)
-        check_materialized(materialized, of)
-        cogrouped, windows = self._cogrouped, self._windows
-        stored = window_store(
-            cogrouped.graph, materialized, AGGREGATE, key=cogrouped.key, value=None, windows=windows
-        )
-
-        def logic(aggregator: Callable[[Any, Any, Any], Any], number: int) -> Logic:
-            return _windowed.windowed_aggregate(
-                windows, AT_EVERY_CHANGE, stored, initializer, aggregator, number
-            )
-
-        node, sources, merged = cogrouped.build(stored, name, logic)
-        node.closes = Closes(windows.grace_ms, end_included=isinstance(windows, SlidingWindows))
-        spec = stored.spec
-        return _table.Table(
-            cogrouped.graph,
-            node,
-            sources,
-            _windowed.windowed_key(spec.key, windows),
-            spec.value,
-            merged,
-            store_name=spec.name if stored.named else None,
+        by = _windowed.by_window(self._windows)
+        return _aggregations.cogroup(
+            self._cogrouped, by, materialized, name, initializer=initializer
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors.dsl import _cogroup, _session_windowed, _table, _windowed
-from ks_actors.dsl._logic import AggregateLogic, add_logic, table_aggregate, table_reduce
+from ks_actors.dsl import _aggregations, _cogroup, _session_windowed, _windowed
+from ks_actors.dsl._logic import add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import check_materialized, key_value_store
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.dsl.windows import SessionWindows, checked_windows
-from ks_actors.processors.aggregates import StreamAggregate, StreamCount
 from ks_actors.processors.api import check_function
-from ks_actors.processors.tables import ChangeSerde, StoreView
+from ks_actors.processors.tables import ChangeSerde
 from ks_actors.serdes import LONG
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from ks_actors.dsl._windowed import TimeWindowedStream
     from ks_actors.dsl.graph import GraphBuilder, GraphNode, Repartition
     from ks_actors.dsl.windows import Windows
-    from ks_actors.processors.api import Operator
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
 
@@ -34,8 +32,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
-AGGREGATE = "KSTREAM-AGGREGATE-"
-REDUCE = "KSTREAM-REDUCE-"
 _TABLE_AGGREGATE = "KTABLE-AGGREGATE-"
 _TABLE_REDUCE = "KTABLE-REDUCE-"
 
@@ -70,18 +66,7 @@ class GroupedStream(Generic[K, V]):
 
         Records without key or value are dropped and not counted.
         """
-        # First of all: a refused call must not use up a number for names.
-        check_materialized(materialized, self.called("count", name))
-        if materialized is not None and materialized.name is None:
-            self.graph.new_store_name(AGGREGATE)  # Kafka Streams wastes a number here.
-        stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=LONG)
-        named = self.graph.name_or(name, AGGREGATE)
-        store = stored.spec.name
-
-        def make(send_old: bool) -> Operator:
-            return StreamCount(store=store, send_old=send_old)
-
-        return self._table(named, stored, AggregateLogic(stored.spec, make, StoreView(store)))
+        return _aggregations.count(self, _aggregations.BY_KEY, materialized, name)
 
     def reduce(
         self,
@@ -95,17 +80,7 @@ class GroupedStream(Generic[K, V]):
         The first value is the first aggregate. A result of None deletes the row. Records without
         key or value are dropped.
         """
-        of = self.called("reduce", name)
-        check_function(reducer, 2, role="reducer", of=of)
-        check_materialized(materialized, of)
-        stored = key_value_store(self.graph, materialized, REDUCE, key=self.key, value=self.value)
-        named = self.graph.name_or(name, REDUCE)
-        spec = stored.spec
-
-        def make(send_old: bool) -> Operator:
-            return StreamAggregate(store=spec.name, aggregator=reducer, send_old=send_old)
-
-        return self._table(named, stored, AggregateLogic(spec, make, StoreView(spec.name)))
+        return _aggregations.reduce(self, _aggregations.BY_KEY, materialized, name, reducer)
 
     def aggregate(
         self,
@@ -121,13 +96,14 @@ class GroupedStream(Generic[K, V]):
         Records without key or value are dropped. The aggregate may be changed in place and
         returned.
         """
-        of = self.called("aggregate", name)
-        check_function(initializer, 0, role="initializer", of=of)
-        check_function(aggregator, 3, role="aggregator", of=of)
-        check_materialized(materialized, of)
-        stored = key_value_store(self.graph, materialized, AGGREGATE, key=self.key, value=None)
-        named = self.graph.name_or(name, AGGREGATE)
-        return self._table(named, stored, stream_aggregate(stored, initializer, aggregator))
+        return _aggregations.aggregate(
+            self,
+            _aggregations.BY_KEY,
+            materialized,
+            name,
+            initializer=initializer,
+            aggregator=aggregator,
+        )
 
     @overload
     def windowed_by(self, windows: Windows) -> TimeWindowedStream[K, V]: ...
@@ -174,33 +150,6 @@ class GroupedStream(Generic[K, V]):
         return add_logic(self.graph, name, logic, self._repartition), frozenset(
             {self._repartition.name}
         )
-
-    def _table(self, name: str, stored: Stored, logic: Logic) -> Table[K, Any]:
-        node, sources = self.build(name, stored, logic)
-        spec = stored.spec
-        return _table.Table(
-            self.graph,
-            node,
-            sources,
-            spec.key,
-            spec.value,
-            logic,
-            store_name=spec.name if stored.named else None,
-        )
-
-
-def stream_aggregate(
-    stored: Stored, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
-) -> AggregateLogic:
-    """Return the logic of an aggregated stream."""
-    spec = stored.spec
-
-    def make(send_old: bool) -> Operator:
-        return StreamAggregate(
-            store=spec.name, initializer=initializer, aggregator=aggregator, send_old=send_old
-        )
-
-    return AggregateLogic(spec, make, StoreView(spec.name))
 
 
 class GroupedTable(Generic[K, V]):
@@ -300,16 +249,8 @@ class GroupedTable(Generic[K, V]):
             self.graph.attach(self._repartition, self.node)
         repartition = self._repartition
         node = add_logic(self.graph, named, logic, repartition)
-        queryable = spec.name if stored.named else None
-        return _table.Table(
-            self.graph,
-            node,
-            frozenset({repartition.name}),
-            spec.key,
-            spec.value,
-            logic,
-            store_name=queryable,
-        )
+        sources = frozenset({repartition.name})
+        return _aggregations.BY_KEY.table(self.graph, stored, node, sources, logic)
 
     def _writer(
         self, topic: str, sink: str, source: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ks_actors.dsl import _cogroup, _grouped, _table
-from ks_actors.dsl._logic import AggregateLogic
-from ks_actors.dsl._materialize import check_materialized, session_store
+from ks_actors.dsl import _aggregations
+from ks_actors.dsl._materialize import session_store
 from ks_actors.dsl.graph import Closes
 from ks_actors.dsl.windows import AT_EVERY_CHANGE, checked_emit
 from ks_actors.processors.aggregates import (
@@ -14,23 +14,20 @@ from ks_actors.processors.aggregates import (
     SessionAggregate,
     SessionAggregation,
 )
-from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import SessionView
-from ks_actors.serdes import LONG, SessionWindowedSerde
+from ks_actors.serdes import SessionWindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.dsl._aggregations import Aggregation, Functions
     from ks_actors.dsl._cogroup import CogroupedStream
     from ks_actors.dsl._grouped import GroupedStream
-    from ks_actors.dsl._logic import Logic
-    from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl.windows import Emit, EmitStrategy, SessionWindows
     from ks_actors.processors.api import Operator
     from ks_actors.records import Windowed
-    from ks_actors.serdes import Serde
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,7 +51,7 @@ class SessionWindowedStream(Generic[K, V]):
     ) -> None:
         self._grouped: GroupedStream[K, V] = grouped
         self._windows: SessionWindows = windows
-        self._emit: Emit = emit
+        self._by = by_session(windows, emit)
 
     def emit_strategy(
         self, emit: EmitStrategy, *, idle_after_ms: int | None = None
@@ -75,11 +72,7 @@ class SessionWindowedStream(Generic[K, V]):
         self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per session."""
-        check_materialized(materialized, self._grouped.called("count", name))
-        if materialized is not None and materialized.name is None:
-            # Kafka Streams wastes a number here.
-            self._grouped.graph.new_store_name(_grouped.AGGREGATE)
-        return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None, None)
+        return _aggregations.count(self._grouped, self._by, materialized, name)
 
     def reduce(
         self,
@@ -93,12 +86,7 @@ class SessionWindowedStream(Generic[K, V]):
         The first value is the first aggregate. Sessions are merged by `reducer(aggregate, other
         aggregate)`, the earliest first. A result of None deletes the row.
         """
-        of = self._grouped.called("reduce", name)
-        check_function(reducer, 2, role="reducer", of=of)
-        check_materialized(materialized, of)
-        return self._aggregate(
-            _grouped.REDUCE, materialized, name, self._grouped.value, None, reducer, None
-        )
+        return _aggregations.reduce(self._grouped, self._by, materialized, name, reducer)
 
     def aggregate(
         self,
@@ -115,49 +103,14 @@ class SessionWindowedStream(Generic[K, V]):
         aggregate, other aggregate)`, the earliest first; then the aggregator adds its value. A
         result of None deletes the row.
         """
-        of = self._grouped.called("aggregate", name)
-        check_function(initializer, 0, role="initializer", of=of)
-        check_function(aggregator, 3, role="aggregator", of=of)
-        check_function(merger, 3, role="merger", of=of)
-        check_materialized(materialized, of)
-        return self._aggregate(
-            _grouped.AGGREGATE, materialized, name, None, initializer, aggregator, merger
-        )
-
-    def _aggregate(
-        self,
-        prefix: str,
-        materialized: Materialized[Any, Any] | None,
-        name: str | None,
-        value: Serde[Any] | None,
-        initializer: Callable[[], Any] | None,
-        aggregator: Callable[..., Any] | None,
-        merger: Callable[[Any, Any, Any], Any] | None,
-    ) -> Table[Windowed[K], Any]:
-        grouped, windows = self._grouped, self._windows
-        on_close = self._emit.on_close
-        stored = session_store(
-            grouped.graph,
+        return _aggregations.aggregate(
+            self._grouped,
+            self._by,
             materialized,
-            prefix,
-            key=grouped.key,
-            value=value,
-            windows=windows,
-            on_close=on_close,
-        )
-        named = grouped.graph.name_or(name, prefix)
-        logic = session_aggregate(windows, self._emit, stored, initializer, aggregator, merger)
-        node, sources = grouped.build(named, stored, logic)
-        node.closes = Closes(windows.keep_ms, end_included=True)
-        spec = stored.spec
-        return _table.Table(
-            grouped.graph,
-            node,
-            sources,
-            session_key(spec.key),
-            spec.value,
-            logic,
-            store_name=spec.name if stored.named else None,
+            name,
+            initializer=initializer,
+            aggregator=aggregator,
+            merger=merger,
         )
 
 
@@ -181,68 +134,23 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
         An aggregate begins with the result of `initializer()`. Sessions are merged by `merger(key,
         aggregate, other aggregate)`, see `SessionWindowedStream.aggregate`.
         """
-        of = self._cogrouped.called("aggregate", name)
-        check_function(initializer, 0, role="initializer", of=of)
-        check_function(merger, 3, role="merger", of=of)
-        check_materialized(materialized, of)
-        cogrouped, windows = self._cogrouped, self._windows
-        stored = session_store(
-            cogrouped.graph,
-            materialized,
-            _cogroup.AGGREGATE,
-            key=cogrouped.key,
-            value=None,
-            windows=windows,
-            on_close=False,
-        )
-
-        def logic(aggregator: Callable[[Any, Any, Any], Any], number: int) -> Logic:
-            return session_aggregate(
-                windows, AT_EVERY_CHANGE, stored, initializer, aggregator, merger, number
-            )
-
-        node, sources, merged = cogrouped.build(stored, name, logic)
-        node.closes = Closes(windows.keep_ms, end_included=True)
-        spec = stored.spec
-        return _table.Table(
-            cogrouped.graph,
-            node,
-            sources,
-            session_key(spec.key),
-            spec.value,
-            merged,
-            store_name=spec.name if stored.named else None,
+        by = by_session(self._windows)
+        return _aggregations.cogroup(
+            self._cogrouped, by, materialized, name, initializer=initializer, merger=merger
         )
 
 
-def session_key(key: Serde[Any] | None) -> Serde[Any]:
-    """Return the serde of keys with sessions; without a key serde it takes the app's default."""
-    return SessionWindowedSerde(key)
+def by_session(windows: SessionWindows, emit: Emit = AT_EVERY_CHANGE) -> Aggregation:
+    """Return an aggregation by key and session."""
 
-
-def session_aggregate(
-    windows: SessionWindows,
-    emit: Emit,
-    stored: Stored,
-    initializer: Callable[[], Any] | None,
-    aggregator: Callable[..., Any] | None,
-    merger: Callable[[Any, Any, Any], Any] | None,
-    stream: int | None = None,
-) -> AggregateLogic:
-    """Return the logic of an aggregation per session; without an aggregator it counts.
-
-    `stream` is the number of the stream in a cogroup.
-    """
-    spec = stored.spec
-
-    def make(send_old: bool) -> Operator:
+    def operator(store: str, functions: Functions, send_old: bool, stream: int | None) -> Operator:
         aggregation = SessionAggregation(
-            store=spec.name,
+            store=store,
             gap_ms=windows.inactivity_gap_ms,
             grace_ms=windows.grace_ms,
-            aggregator=aggregator,
-            initializer=initializer,
-            merger=merger,
+            aggregator=functions.aggregator,
+            initializer=functions.initializer,
+            merger=functions.merger,
             send_old=send_old,
             stream=stream,
         )
@@ -252,4 +160,6 @@ def session_aggregate(
             else SessionAggregate(aggregation)
         )
 
-    return AggregateLogic(spec, make, SessionView(spec.name))
+    stored = partial(session_store, windows=windows, on_close=emit.on_close)
+    closes = Closes(windows.keep_ms, end_included=True)
+    return _aggregations.Aggregation(stored, SessionView, operator, SessionWindowedSerde, closes)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _grouped, _table
-from ks_actors.dsl._logic import AggregateLogic
-from ks_actors.dsl._materialize import check_materialized, window_store
+from ks_actors.dsl import _aggregations
+from ks_actors.dsl._materialize import window_store
 from ks_actors.dsl.graph import Closes
 from ks_actors.dsl.windows import (
     AT_EVERY_CHANGE,
@@ -28,15 +28,14 @@ from ks_actors.processors.aggregates import (
     WindowAggregation,
     WindowedAggregate,
 )
-from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import WindowView
-from ks_actors.serdes import LONG, CustomWindowedSerde, WindowedSerde
+from ks_actors.serdes import CustomWindowedSerde, WindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.dsl._aggregations import Aggregation, Functions
     from ks_actors.dsl._grouped import GroupedStream
-    from ks_actors.dsl._materialize import Stored
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl.windows import KnownWindows
@@ -65,7 +64,7 @@ class TimeWindowedStream(Generic[K, V]):
     ) -> None:
         self._grouped: GroupedStream[K, V] = grouped
         self._windows: KnownWindows = windows
-        self._emit: Emit = emit
+        self._by = by_window(windows, emit)
 
     def emit_strategy(
         self, emit: EmitStrategy, *, idle_after_ms: int | None = None
@@ -95,11 +94,7 @@ class TimeWindowedStream(Generic[K, V]):
         self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per key and window."""
-        check_materialized(materialized, self._grouped.called("count", name))
-        if materialized is not None and materialized.name is None:
-            # Kafka Streams wastes a number here.
-            self._grouped.graph.new_store_name(_grouped.AGGREGATE)
-        return self._aggregate(_grouped.AGGREGATE, materialized, name, LONG, None, None)
+        return _aggregations.count(self._grouped, self._by, materialized, name)
 
     def reduce(
         self,
@@ -112,12 +107,7 @@ class TimeWindowedStream(Generic[K, V]):
 
         The first value is the first aggregate. A result of None deletes the row.
         """
-        of = self._grouped.called("reduce", name)
-        check_function(reducer, 2, role="reducer", of=of)
-        check_materialized(materialized, of)
-        return self._aggregate(
-            _grouped.REDUCE, materialized, name, self._grouped.value, None, reducer
-        )
+        return _aggregations.reduce(self._grouped, self._by, materialized, name, reducer)
 
     def aggregate(
         self,
@@ -131,72 +121,32 @@ class TimeWindowedStream(Generic[K, V]):
 
         An aggregate begins with the result of `initializer()`. A result of None deletes the row.
         """
-        of = self._grouped.called("aggregate", name)
-        check_function(initializer, 0, role="initializer", of=of)
-        check_function(aggregator, 3, role="aggregator", of=of)
-        check_materialized(materialized, of)
-        return self._aggregate(
-            _grouped.AGGREGATE, materialized, name, None, initializer, aggregator
-        )
-
-    def _aggregate(
-        self,
-        prefix: str,
-        materialized: Materialized[Any, Any] | None,
-        name: str | None,
-        value: Serde[Any] | None,
-        initializer: Callable[[], Any] | None,
-        aggregator: Callable[..., Any] | None,
-    ) -> Table[Windowed[K], Any]:
-        grouped, windows = self._grouped, self._windows
-        stored = window_store(
-            grouped.graph, materialized, prefix, key=grouped.key, value=value, windows=windows
-        )
-        named = grouped.graph.name_or(name, prefix)
-        logic = windowed_aggregate(windows, self._emit, stored, initializer, aggregator)
-        node, sources = grouped.build(named, stored, logic)
-        node.closes = Closes(windows.grace_ms, end_included=isinstance(windows, SlidingWindows))
-        spec = stored.spec
-        return _table.Table(
-            grouped.graph,
-            node,
-            sources,
-            windowed_key(spec.key, windows),
-            spec.value,
-            logic,
-            store_name=spec.name if stored.named else None,
+        return _aggregations.aggregate(
+            self._grouped,
+            self._by,
+            materialized,
+            name,
+            initializer=initializer,
+            aggregator=aggregator,
         )
 
 
-def windowed_key(key: Serde[Any] | None, windows: KnownWindows) -> Serde[Any]:
-    """Return the serde of keys in windows; without a key serde it takes the app's default."""
-    if isinstance(windows, CheckedWindows):
-        return CustomWindowedSerde(key, windows.windows)
-    return WindowedSerde(key, windows.size_ms)
+def by_window(windows: KnownWindows, emit: Emit = AT_EVERY_CHANGE) -> Aggregation:
+    """Return an aggregation by key and window of time."""
 
+    def key(key: Serde[Any] | None) -> Serde[Any]:
+        if isinstance(windows, CheckedWindows):
+            return CustomWindowedSerde(key, windows.windows)
+        return WindowedSerde(key, windows.size_ms)
 
-def windowed_aggregate(
-    windows: KnownWindows,
-    emit: Emit,
-    stored: Stored,
-    initializer: Callable[[], Any] | None,
-    aggregator: Callable[..., Any] | None,
-    stream: int | None = None,
-) -> AggregateLogic:
-    """Return the logic of an aggregation per window; without an aggregator it counts.
-
-    `stream` is the number of the stream in a cogroup.
-    """
-    spec = stored.spec
-
-    def make(send_old: bool) -> Operator:
+    def operator(store: str, functions: Functions, send_old: bool, stream: int | None) -> Operator:
         aggregation = WindowAggregation(
-            store=spec.name,
+            store=store,
             size_ms=windows.size_ms,
             advance_ms=windows.advance_ms if isinstance(windows, TimeWindows) else windows.size_ms,
             grace_ms=windows.grace_ms,
-            aggregator=aggregator,
-            initializer=initializer,
+            aggregator=functions.aggregator,
+            initializer=functions.initializer,
             send_old=send_old,
             stream=stream,
         )
@@ -221,4 +171,6 @@ def windowed_aggregate(
             else WindowedAggregate(aggregation)
         )
 
-    return AggregateLogic(spec, make, WindowView(spec.name))
+    stored = partial(window_store, windows=windows)
+    closes = Closes(windows.grace_ms, end_included=isinstance(windows, SlidingWindows))
+    return _aggregations.Aggregation(stored, WindowView, operator, key, closes)

@@ -1,5 +1,9 @@
 """The port to a log, and its implementations."""
 
+from ks_actors.log._delegating_log import DelegatedFetcher as DelegatedFetcher
+from ks_actors.log._delegating_log import DelegatedMembership as DelegatedMembership
+from ks_actors.log._delegating_log import DelegatingLog as DelegatingLog
+from ks_actors.log._delegating_log import LogRequest as LogRequest
 from ks_actors.log._groups import GroupMember, ManagesGroups
 from ks_actors.log._groups import TellsGroups as TellsGroups
 from ks_actors.log._lease import Lease
@@ -17,11 +21,8 @@ from ks_actors.log._port import (
     Writer,
     WritesBytes,
 )
-from ks_actors.log._port import ChecksTopics as ChecksTopics
-from ks_actors.log._port import DeletesRead as DeletesRead
-from ks_actors.log._port import JoinsAhead as JoinsAhead
-from ks_actors.log._port import TakesClientId as TakesClientId
-from ks_actors.log._port import TellsCluster as TellsCluster
+from ks_actors.log._port import BaseLog as BaseLog
+from ks_actors.log._port import BaseMembership as BaseMembership
 from ks_actors.log._port import TellsOperations as TellsOperations
 from ks_actors.log._port import TellsOutages as TellsOutages
 from ks_actors.log._port import cluster_of as cluster_of

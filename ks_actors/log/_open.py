@@ -11,6 +11,7 @@ from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
     from ks_actors.log._port import Log
+    from ks_actors.log.kafka import KafkaLog
 
 _KAFKA = "kafka://"
 
@@ -51,7 +52,7 @@ def open_log(url: str) -> Log:
     )
 
 
-def kafka_log(servers: str, *, client_id: str | None = None, **options: Any) -> Log:
+def kafka_log(servers: str, *, client_id: str | None = None, **options: Any) -> KafkaLog:
     """Return Kafka at these servers, not started yet; `options` are those of KafkaOptions.
 
     Raises ConfigError.

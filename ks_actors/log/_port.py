@@ -251,16 +251,6 @@ class TellsOutages(Protocol):
 
 
 @runtime_checkable
-class TellsCluster(Protocol):
-    """A log that is a cluster, of which there may be several with topics of the same names."""
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the cluster; empty before the start, and when its brokers tell none."""
-        ...
-
-
-@runtime_checkable
 class TellsOperations(Protocol):
     """A log that has permissions, and tells them."""
 
@@ -275,53 +265,6 @@ class TellsOperations(Protocol):
 
 
 @runtime_checkable
-class JoinsAhead(Protocol):
-    """A membership whose group takes no commits of the last generation before the next Assigned.
-
-    It is optional: without it transactions name the group as of the last event.
-    """
-
-    @property
-    def committing(self) -> GroupMetadata:
-        """The group that a transaction of the member's partitions is to name now."""
-        ...
-
-
-@runtime_checkable
-class ChecksTopics(Protocol):
-    """A log that tells whether it would create topics."""
-
-    async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Raise the first error that `create_topics` would; create nothing.
-
-        Topics that exist are right.
-        """
-        ...
-
-
-@runtime_checkable
-class DeletesRead(Protocol):
-    """A log that may lose records, and does not delete new ones in place of lost ones."""
-
-    async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
-        """Delete records that fetchers of this log have read, below the given offsets.
-
-        Partitions without a fetcher are left out. Raises LogTruncated when the log of a partition
-        has lost records that were read: then nothing of that leader is deleted.
-        """
-        ...
-
-
-@runtime_checkable
-class TakesClientId(Protocol):
-    """A log that shows a client id to brokers with requests that belong to no reader or writer."""
-
-    def take_client_id(self, client_id: str, /) -> None:
-        """Use this client id, unless the log was made with one."""
-        ...
-
-
-@runtime_checkable
 class WritesBytes(Protocol):
     """A log that encodes records into the bytes of record batches.
 
@@ -332,11 +275,6 @@ class WritesBytes(Protocol):
     def batch_bytes(self) -> int:
         """The most bytes of records in one write."""
         ...
-
-
-def cluster_of(log: object) -> str:
-    """Return the id of a log's cluster; empty if it has none, or none is known."""
-    return log.cluster_id if isinstance(log, TellsCluster) else ""
 
 
 class Log(Protocol):
@@ -433,3 +371,54 @@ class Log(Protocol):
         A partition without such a record gets its end offset.
         """
         ...
+
+
+class BaseMembership(Membership):
+    """The base of this package's memberships, with defaults where groups differ."""
+
+    @property
+    def committing(self) -> GroupMetadata:
+        """The group that a transaction of the member's partitions is to name now.
+
+        It differs from `group` where the group takes no commits of the last generation before the
+        next Assigned.
+        """
+        return self.group
+
+
+class BaseLog(Log):
+    """The base of this package's logs, with defaults where they differ."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster, of which there may be several with topics of the same names.
+
+        Empty before the start, of a log that is no cluster, and when its brokers tell none.
+        """
+        return ""
+
+    def take_client_id(self, client_id: str, /) -> None:
+        """Show this client id with requests that belong to no reader or writer.
+
+        Does nothing when the log was made with one, or shows none.
+        """
+
+    async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
+        """Raise the first error that `create_topics` would, if the log can tell; create nothing.
+
+        Topics that exist are right.
+        """
+
+    async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
+        """Delete records that fetchers of this log have read, below the given offsets.
+
+        A log that may lose records leaves out partitions without a fetcher, and raises LogTruncated
+        when the log of a partition has lost records that were read: then nothing of that leader is
+        deleted, and no new records in place of lost ones.
+        """
+        await self.delete_records(before)
+
+
+def cluster_of(log: Log) -> str:
+    """Return the id of a log's cluster; empty if it has none, or none is known."""
+    return log.cluster_id if isinstance(log, BaseLog) else ""

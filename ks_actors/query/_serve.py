@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import msgspec
 
-from ks_actors._errors import KsActorsError, QueryFailed
+from ks_actors._errors import FailureReason, KsActorsError, QueryFailed
 from ks_actors.lifecycle import component_log
-from ks_actors.query._raw import raw_batch, raw_scans
-from ks_actors.query._scan import SLICE_SECONDS, slices
+from ks_actors.query._scan import SLICE_SECONDS, Scan, slices
 from ks_actors.query._wire import (
     LENGTH,
     MOST_BYTES,
@@ -29,13 +28,22 @@ from ks_actors.query._wire import (
     decode_request,
     encode,
 )
+from ks_actors.records import Batch
+from ks_actors.state import (
+    SUFFIXES,
+    CustomReader,
+    KeyValueReader,
+    SessionReader,
+    VersionedReader,
+    log_batch,
+)
+from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
-    from ks_actors.query._local import LocalStores
+    from ks_actors.query._local import LocalStores, Part
     from ks_actors.query._wire import Reply, Request
-    from ks_actors.records import Batch
 
 _AT_ONCE: Final = 1_000
 _ENCODED_AT_ONCE: Final = 100
@@ -48,6 +56,7 @@ _SIGN_SECONDS: Final = 10.0
 _QUERY_TIMEOUT_MS: Final = 60_000
 _TOKEN_BYTES: Final = 32
 _log = component_log(__name__)
+_LATEST: Final = (1 << 63) - 1
 
 
 @final
@@ -300,3 +309,72 @@ async def serve(
     endpoint = StoreEndpoint(local, changelog, token)
     await endpoint._start(host, port)
     return endpoint
+
+
+def _whole(row: Any) -> Any:
+    return row
+
+
+def _key_scan(low: bytes, high: bytes, *, committed: bool) -> Scan:
+    return Scan(lambda reader: reader.scan(low, high, committed=committed, reverse=False), _whole)
+
+
+def raw_scans(
+    part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, committed: bool
+) -> list[Scan]:
+    """Return the scans of a partition: one, or one for each key where that is less.
+
+    Raises QueryFailed for kinds that cannot be scanned.
+    """
+    reader = part.reader
+    if isinstance(reader, VersionedReader | CustomReader):
+        raise QueryFailed(
+            f"store {reader.name}, a {kind.value} store, cannot be read row by row: "
+            "read its changelog",
+            reason=FailureReason.UNKNOWN_QUERY_TYPE,
+            store=reader.name,
+            partition=part.partition,
+        )
+    if isinstance(reader, KeyValueReader):
+        bounds = [(b"", b"")] if keys is None else [(key, key + b"\0") for key in sorted(set(keys))]
+        return [_key_scan(low, high, committed=committed) for low, high in bounds]
+    if isinstance(reader, SessionReader):
+        return [
+            Scan(
+                lambda reader: reader.find_range(
+                    (b"", b""), 0, _LATEST, committed=committed, reverse=False
+                ),
+                _whole,
+            )
+        ]
+    return [
+        Scan(
+            lambda reader: reader.fetch_all(0, _LATEST, committed=committed, reverse=False), _whole
+        )
+    ]
+
+
+def raw_batch(
+    part: Part, kind: StoreKind, rows: Sequence[Any], keys: frozenset[bytes] | None
+) -> Batch:
+    """Return scanned rows in the form of the changelog.
+
+    Of stores with windows only those of `keys`, if given.
+    """
+    reader = part.reader
+    if isinstance(reader, SessionReader):
+        codec, pack = reader.store._codec, SUFFIXES[StoreKind.SESSION].pack
+        named = [
+            reader.key_bytes(key) + pack(window.end, window.start) for _, (key, window), _ in rows
+        ]
+        found = Batch(
+            named,
+            [codec.value(entry[0]) for _, _, entry in rows],
+            [entry[1] for _, _, entry in rows],
+        )
+    else:
+        found = log_batch(reader.store, rows)
+    if keys is None or kind not in SUFFIXES:
+        return found
+    cut = SUFFIXES[kind].size
+    return found.select([key[:-cut] in keys for key in found.keys])

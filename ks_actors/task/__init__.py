@@ -2,7 +2,6 @@
 
 from ks_actors.task._environment import Environment, is_internal, is_own_internal, nodes_of
 from ks_actors.task._frozen import Frozen
-from ks_actors.task._make_stores import GLOBAL, make_stores
 from ks_actors.task._offset_metadata import Position, contained, decode_position, encode_position
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
 from ks_actors.task._record_context import RecordContextHolder
@@ -10,6 +9,7 @@ from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, new_life
 from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry
 from ks_actors.task._task import Task
+from ks_actors.task._task_runner import GLOBAL, TaskRunner, make_stores
 from ks_actors.task._topic_sizes import TopicSizes
 from ks_actors.task._uncaught import uncaught
 from ks_actors.task._unreadable_batch import left_out, passed_over
@@ -31,6 +31,7 @@ __all__ = [
     "StoreRegistry",
     "Task",
     "TaskLife",
+    "TaskRunner",
     "TaskState",
     "TopicSizes",
     "Unplaced",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from contextlib import contextmanager
 from math import inf
@@ -10,19 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors.testing import VirtualLoop
-from ks_actors._errors import NotRunning, TaskTimeout, UnknownTopicOrPartition
+from ks_actors._errors import NotRunning, UnknownTopicOrPartition
 from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
-from ks_actors.task import (
-    GLOBAL,
-    Environment,
-    Position,
-    RecordContextHolder,
-    RecordQueue,
-    Task,
-    make_stores,
-)
+from ks_actors.task import GLOBAL, Environment, RecordQueue, Task, TaskRunner
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
 from ks_actors.topology import SourceNode, check_serdes, check_topology
@@ -71,8 +62,7 @@ class _Driver:
         self._written = WrittenTopics(self._setup)
         self._ends: dict[str, int] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
-        self._open: list[TaskStores] = []
-        self._woken: asyncio.Event | None = None
+        self._runners: list[TaskRunner] = []
         self._task: Task | None = None
         self._globals: Task | None = None
         self._closed: bool = False
@@ -136,6 +126,10 @@ class _Driver:
         """
         return self._written.count(topic)
 
+    @property
+    def _open(self) -> list[TaskStores]:
+        return [runner.stores for runner in self._runners if runner.stores is not None]
+
     # --- inside -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
@@ -152,47 +146,30 @@ class _Driver:
         self._directory = tempfile.TemporaryDirectory(
             prefix="ks-actors-test-", ignore_cleanup_errors=True
         )
-        topology, setup = self._topology, self._setup
+        topology = self._topology
         if topology.global_topics:
-            current, stores = self._stores(GLOBAL, topology.global_stores)
-            partitions = {TopicPartition(topic, 0): Position(0) for topic in topology.global_topics}
-            self._globals = Task(
-                TaskId(-1, 0), setup, partitions, stores, wake=self._wake, current=current
+            self._globals = self._begin_task(
+                TaskId(-1, 0), GLOBAL, topology.global_stores, topology.global_topics
             )
-            self._globals.start()
-            if stores is not None:
-                setup.global_stores = {name: stores.store(name) for name in stores.names}
-        current, stores = self._stores("0_0", topology.stores)
-        partitions = {TopicPartition(topic, 0): Position(0) for topic in setup.source_topics}
-        self._task = Task(TaskId(0, 0), setup, partitions, stores, wake=self._wake, current=current)
-        self._task.start()
-        for task in (self._task, *([] if self._globals is None else [self._globals])):
-            for partition in task.group.queues:
-                # Known to be empty: no task has to wait for its records.
-                task.add(partition, Batch([], [], [], None, ()), 0, 0)
+            self._runners[0].share_stores()
+        self._task = self._begin_task(
+            TaskId(0, 0), "0_0", topology.stores, self._setup.source_topics
+        )
+        for runner in self._runners:
+            runner.note_empty()
 
-    def _stores(
-        self, name: str, specs: Mapping[str, StoreSpec]
-    ) -> tuple[RecordContextHolder, TaskStores | None]:
+    def _begin_task(
+        self, task: TaskId, name: str, specs: Mapping[str, StoreSpec], topics: Iterable[str]
+    ) -> Task:
         assert self._directory is not None
-        current = RecordContextHolder()
-        stores = make_stores(
-            name,
+        runner = TaskRunner(task, name, self._setup, wait_s=_IN_FLIGHT_SECONDS)
+        self._runners.append(runner)
+        return runner.start(
             self._setup.store_specs(specs),
+            {TopicPartition(topic, 0): 0 for topic in topics},
             directory=Path(self._directory.name),
             shared=None,
-            current=current,
-            expired=self._expired,
-            topics={spec: self._setup.changelog(spec) for spec in specs},
         )
-        if stores is not None:
-            stores.open()
-            self._open.append(stores)
-        return current, stores
-
-    def _expired(self, count: int) -> None:
-        if self._task is not None:
-            self._task.dropped += count
 
     def _nodes(self, task: TaskId) -> Iterable[str]:
         topology = self._topology
@@ -204,10 +181,6 @@ class _Driver:
             ]
         tasks = {name for subtopology in topology.subtopologies() for name in subtopology.nodes}
         return [name for name in topology.nodes if name in tasks]
-
-    def _wake(self) -> None:
-        if self._woken is not None:
-            self._woken.set()
 
     async def _pipe(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
@@ -253,10 +226,9 @@ class _Driver:
 
     async def _complete(self) -> None:
         """Process all records, and their results; then commit."""
-        task = self._running()
-        for each in (self._globals, task):
-            if each is None:
-                continue
+        self._running()
+        for runner in self._runners:
+            each = runner.task
             while True:
                 self._route(each.take_output())
                 if each.can_drain:
@@ -268,7 +240,7 @@ class _Driver:
                         continue
                     if each.drained:
                         break
-                    await self._result(each)
+                    await runner.wait()
         self._commit()
 
     def _told_ends(self, task: Task) -> bool:
@@ -279,21 +251,6 @@ class _Driver:
         for partition in task.group.queues:
             task.note_end(partition, self._ends.get(partition.topic, 0), asked=True)
         return True
-
-    async def _result(self, task: Task) -> None:
-        """Wait until an asynchronous processor has finished a record."""
-        if self._woken is None:
-            self._woken = asyncio.Event()
-        self._woken.clear()
-        if not task.can_drain:
-            try:
-                async with asyncio.timeout(_IN_FLIGHT_SECONDS):
-                    await self._woken.wait()
-            except TimeoutError as late:
-                raise TaskTimeout(
-                    f"asynchronous processors still have {task.in_flight} records in flight after "
-                    f"{_IN_FLIGHT_SECONDS:g} s"
-                ) from late
 
     async def _punctuate(self) -> None:
         task = self._running()
@@ -368,9 +325,9 @@ class _Driver:
                 if each is not None:
                     each.close()
         finally:
-            for stores in self._open:
-                stores.close(clean=False)
-            self._open.clear()
+            for runner in self._runners:
+                runner.close_stores(clean=False)
+            self._runners.clear()
             if self._directory is not None:
                 self._directory.cleanup()
 

@@ -12,7 +12,6 @@ from ks_actors.records import Batch
 from ks_actors.records import partition as partition_of
 from ks_actors.serdes import with_default, wraps_key
 from ks_actors.task import is_internal
-from ks_actors.testing._coding import decoder, encoder
 from ks_actors.testing._topics import TestRecord
 from ks_actors.topology import SinkNode, SourceNode
 
@@ -200,3 +199,21 @@ def _reads(node: SourceNode, topic: str) -> bool:
     return topic in node.topics or (
         node.pattern is not None and node.pattern.fullmatch(topic) is not None
     )
+
+
+def encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:
+    """Return the encoder of a topic's keys or values."""
+    encode = None if serde is None else serde.serializer(topic, is_key=is_key)
+
+    def encoded(value: Any) -> bytes | None:
+        return (
+            value if value is None or encode is None or isinstance(value, bytes) else encode(value)
+        )
+
+    return encoded
+
+
+def decoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[bytes | None], Any]:
+    """Return the decoder of a topic's keys or values."""
+    decode = None if serde is None else serde.deserializer(topic, is_key=is_key)
+    return lambda data: data if data is None or decode is None else decode(data)

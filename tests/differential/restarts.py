@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ks_actors.records._batch import Batch
-from ks_actors.task._make_stores import make_stores
 from ks_actors.task._offset_metadata import decode_position
+from ks_actors.task._task_runner import make_stores
 from ks_actors.testing import TopologyTestDriver
 
 
@@ -33,19 +33,18 @@ def restart(driver: TopologyTestDriver) -> None:
         changelogs = {name: driver._written._records.get(setup.changelog(name), ()) for name in old.logged}
         old.publish(old.freeze(), {name: len(records) for name, records in changelogs.items()})
         old.close(clean=True)
-        driver._open.remove(old)
         new = make_stores(
             old.task,
             setup.store_specs(setup.topology.stores),
             directory=Path(driver._directory.name),
             shared=None,
             current=task._current,
-            expired=driver._expired,
+            expired=driver._runners[-1].expired,
             topics={name: setup.changelog(name) for name in old.names},
         )
         assert new is not None
         new.open()
-        driver._open.append(new)
+        driver._runners[-1].stores = new
         for name, records in changelogs.items():
             begin = new.next_offset(name) or 0
             rest = list(records)[begin:]

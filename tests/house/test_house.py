@@ -184,6 +184,12 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 FLOORS = {"actors": FLOORS_OF_ACTORS, "ks_actors": FLOORS_OF_STREAMS}
+# The classes with more than 400 lines. None is added: a part of a class that grows becomes a class of its own.
+LARGE = {
+    "Admin", "App", "Collector", "Committer", "EmbeddedLog", "GroupMember", "Instance", "JoinWindowRows", "KafkaClient",
+    "KafkaTransactionalProducer", "Poller", "Restorer", "Sender", "SessionStore", "StateManager", "Stream", "StreamsConfig", "Table", "Task",
+    "TaskManager", "TaskStores", "TimedStore", "Topology", "Transactional", "UpdateCache", "VersionedKeyValueStore", "Wiring",
+}  # fmt: skip
 SKIP = ("tests/kafka/broker.py", "tests/ks_actors/web/browser.py")
 FIGURES = runpy.run_path(str(ROOT / "scripts" / "house_figures"))
 
@@ -410,9 +416,17 @@ def test_no_handle_of_a_loop_is_asked_for_its_time(sources: dict[Path, Any]) -> 
 
 
 def test_files_are_short_enough_to_read(sources: dict[Path, Any], tests: dict[Path, Any]) -> None:
-    """600 lines for sources, 700 for tests."""
-    lengths = ((path, len(file.text.splitlines()), limit) for files, limit in ((sources, 600), (tests, 700)) for path, file in files.items())
+    """900 lines for sources, 700 for tests."""
+    lengths = ((path, len(file.text.splitlines()), limit) for files, limit in ((sources, 900), (tests, 700)) for path, file in files.items())
     expect_none(f"{relative(path)} has {length} lines" for path, length, limit in lengths if length > limit)
+
+
+def test_classes_are_short_enough_to_read(sources: dict[Path, Any]) -> None:
+    """400 lines; those that had more when the rule came have no more than 560."""
+    sizes = ((path, *size) for path, file in sources.items() for size in file.sizes)
+    expect_none(
+        f"{relative(path)}:{line} {name} has {length} lines" for path, name, line, length in sizes if length > (560 if name in LARGE else 400)
+    )
 
 
 def test_tests_state_their_rule(tests: dict[Path, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping  # noqa: TC003 - what is done travels, and is read at run time
 from contextlib import ExitStack, closing
 from math import inf
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
-from ks_actors._errors import BackfillRefused, TaskTimeout, UnknownTopicOrPartition
+from ks_actors._errors import BackfillRefused, UnknownTopicOrPartition
 from ks_actors.batch.backfill._plan import make_setup, stores_of
 from ks_actors.batch.backfill._result import TaskDone
 from ks_actors.batch.backfill._snapshot import write_disk, write_memory
@@ -19,10 +18,8 @@ from ks_actors.state import SharedResources
 from ks_actors.task import (
     GLOBAL,
     UNKNOWN_PARTITION,
-    Position,
-    RecordContextHolder,
     Task,
-    make_stores,
+    TaskRunner,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from ks_actors.batch.backfill._work_loop import WorkLoop
     from ks_actors.config import StreamsConfig
     from ks_actors.log import OffsetAndMetadata, Outgoing
-    from ks_actors.state import TaskStores
     from ks_actors.task import Environment
     from ks_actors.topology import StoreSpec, Topology
 
@@ -102,8 +98,8 @@ class TaskRun:
         }
         self._changed: dict[str, int] = {}
         self._since: int = 0
-        self._woken = asyncio.Event()
-        self._globals: TaskStores | None = None
+        self._runner = TaskRunner(work.task, str(work.task), self._setup, wait_s=_IN_FLIGHT_SECONDS)
+        self._globals = TaskRunner(TaskId(-1, 0), GLOBAL, self._setup, wait_s=_IN_FLIGHT_SECONDS)
         self._globals_dropped: int = 0
         # Each task fills the global tables and gets the same dead letters; only the first writes
         # them.
@@ -111,7 +107,6 @@ class TaskRun:
         self._writes_letters: bool = work == next(
             task for stage in recipe.plan.stages for task in stage.tasks
         )
-        self._stores: TaskStores | None = None
         self._task: Task
 
     def run(self, loop: WorkLoop) -> Generator[list[Outgoing], None, None]:
@@ -155,70 +150,37 @@ class TaskRun:
             self._close_state()
 
     def _close_state(self) -> None:
-        for stores in (self._stores, self._globals):
-            if stores is not None:
-                stores.close(clean=False)
+        for runner in (self._runner, self._globals):
+            runner.close_stores(clean=False)
         self._shared.close()
 
     # --- begin ------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        setup = self._setup
         if self._recipe.topology.global_topics:
             await self._fill_globals()
-        current, self._stores = self._make(str(self._work.task), self.specs)
-        positions = {where: Position(self._starts.get(where, 0)) for where in self._sources}
-        self._task = Task(
-            self._work.task, setup, positions, self._stores, wake=self._woken.set, current=current
+        runner = self._runner
+        starts = {where: self._starts.get(where, 0) for where in self._sources}
+        self._task = runner.start(
+            self.specs, starts, directory=self._directory, shared=self._shared
         )
-        self._task.start()
         self._check_clock()
-
-    def _make(
-        self, name: str, specs: list[StoreSpec]
-    ) -> tuple[RecordContextHolder, TaskStores | None]:
-        current = RecordContextHolder()
-        stores = make_stores(
-            name,
-            specs,
-            directory=self._directory,
-            shared=self._shared,
-            current=current,
-            expired=self._expired,
-            topics={spec.name: self._setup.changelog(spec.name) for spec in specs},
-        )
-        if stores is not None:
-            stores.open()
-        return current, stores
-
-    def _expired(self, count: int) -> None:
-        self._task.dropped += count
 
     async def _fill_globals(self) -> None:
         """Fill the global stores from their topics before processing, as an app does."""
-        setup, topology = self._setup, self._recipe.topology
+        setup, runner = self._setup, self._globals
         specs = [
             msgspec.structs.replace(spec, type="in_memory")
-            for spec in setup.store_specs(topology.global_stores)
+            for spec in setup.store_specs(self._recipe.topology.global_stores)
         ]
-        current, stores = self._make(GLOBAL, specs)
-        assert stores is not None
-        self._globals = stores
         places = {
             TopicPartition(one.topic, one.partition): one for one in self._recipe.plan.globals
         }
-        task = self._task = Task(
-            TaskId(-1, 0),
-            setup,
-            {where: Position(one.start) for where, one in places.items()},
-            stores,
-            wake=self._woken.set,
-            current=current,
+        starts = {where: one.start for where, one in places.items()}
+        task = self._task = runner.start(
+            specs, starts, directory=self._directory, shared=self._shared
         )
-        task.start()
-        for where, one in places.items():
-            # Marks each topic as known to be empty so far, so that none waits for another.
-            task.add(where, _NOTHING, one.start, one.start)
+        runner.note_empty()
         for where, one in places.items():
             with closing(self._read(one)) as batches:
                 for batch in batches:
@@ -234,9 +196,11 @@ class TaskRun:
         else:
             # Another task writes the same letters.
             self._letters.clear()
+        stores = runner.stores
+        assert stores is not None
         stores.publish(stores.freeze(), {})
         task.close()
-        setup.global_stores = {name: stores.store(name) for name in stores.names}
+        runner.share_stores()
 
     def _check_clock(self) -> None:
         if self._task.next_punctuation is not None and not self._recipe.wall_clock:
@@ -265,7 +229,7 @@ class TaskRun:
         if not done and not more:
             # The input is used up: finish async calls, drain, commit, then take the last output.
             if task.in_flight and not task.can_drain:
-                await self._wait()
+                await self._runner.wait()
             elif not task.drained:
                 task.drain(inf)
             elif self._since:
@@ -273,9 +237,7 @@ class TaskRun:
             else:
                 written = task.take_output()
                 return written or None
-        elif self._since >= _COMMIT_RECORDS or (
-            self._stores is not None and self._stores.uncommitted_bytes > self._uncommitted
-        ):
+        elif self._since >= _COMMIT_RECORDS or (self._task.uncommitted_bytes > self._uncommitted):
             await self._commit()
         return task.take_output()
 
@@ -301,21 +263,6 @@ class TaskRun:
                 self._task.add(where, batch, behind, behind + 1)
         return fed
 
-    async def _wait(self) -> None:
-        """Wait for an asynchronous processor to finish a record."""
-        self._woken.clear()
-        if not self._task.can_drain:
-            try:
-                async with asyncio.timeout(_IN_FLIGHT_SECONDS):
-                    await self._woken.wait()
-            except TimeoutError as late:
-                nodes = ", ".join(self._task.busy_nodes())
-                raise TaskTimeout(
-                    f"{nodes} still has {self._task.in_flight} records in flight after "
-                    f"{_IN_FLIGHT_SECONDS:g} s",
-                    task=self._work.task,
-                ) from late
-
     async def _commit(self) -> None:
         """Commit to the stores, so that uncommitted changes may go to disk.
 
@@ -323,12 +270,12 @@ class TaskRun:
         commit neither forwards their results nor sends their batches. No run resumes from this
         commit, and its timing depends on the clock.
         """
-        task, stores = self._task, self._stores
+        task, stores = self._task, self._runner.stores
         self._since = 0
         if stores is None:
             return
         while task.in_flight and not task.can_drain:
-            await self._wait()
+            await self._runner.wait()
         token = stores.freeze()
         for name, batch in stores.changelog(token):
             self._changed[name] = self._changed.get(name, 0) + len(batch)
@@ -343,12 +290,10 @@ class TaskRun:
         task, name = self._task, str(self._work.task)
         positions, written = self._positions(), []
         task.close()
-        # Taken out, so that `_close_state` does not close them a second time, as unclean.
-        stores, self._stores = self._stores, None
-        if stores is not None:
+        if (stores := self._runner.stores) is not None:
             if self._snapshot is not None:
                 written += write_memory(self._setup, name, self.specs, stores, self._snapshot)
-            stores.close(clean=True)
+            self._runner.close_stores(clean=True)
             if self._snapshot is not None and self._directory is not None:
                 written += write_disk(
                     self._setup,

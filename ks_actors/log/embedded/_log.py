@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 from ks_actors._errors import ConfigError, LogClosed, LogError, OffsetOutOfRange, TopicExists
 from ks_actors.lifecycle import in_thread
 from ks_actors.log._groups import GroupMember
+from ks_actors.log._port import BaseLog
 from ks_actors.log._types import GroupMetadata, IsolationLevel, TopicDescription
 from ks_actors.log.embedded._broker import Broker
 from ks_actors.log.embedded._faults import Faults
@@ -50,7 +51,7 @@ def _wall_clock() -> int:
 
 
 @final
-class EmbeddedLog:
+class EmbeddedLog(BaseLog):
     """A log with Kafka's semantics in this process: in memory, or in a directory.
 
     One process at a time may use a directory. Everything acknowledged in it survives the process,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from ks_actors._errors import LogClosed
 from ks_actors.log._lease import Lease
+from ks_actors.log._port import BaseMembership
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, Revoked
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class GroupOfMember(Protocol):
 
 
 @final
-class EmbeddedMembership:
+class EmbeddedMembership(BaseMembership):
     """A member of a group in this process, which lives until it is ended: it has no heartbeats.
 
     Unread events that have been superseded are dropped: an Assigned that was not read when the next

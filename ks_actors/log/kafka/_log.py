@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, final
 
 from ks_actors._errors import LogClosed, LogError
 from ks_actors.lifecycle import in_background
+from ks_actors.log._port import BaseLog
 from ks_actors.log._types import IsolationLevel
 from ks_actors.log.kafka.admin import Admin
 from ks_actors.log.kafka.client import KafkaClient, KafkaOptions, LoopThread
@@ -38,7 +39,7 @@ P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
 
 
 @final
-class KafkaLog:
+class KafkaLog(BaseLog):
     """A Kafka cluster, 2.8 or newer, reached at `bootstrap_servers` ("host:port,host:port").
 
     Transactions, and so exactly once, need Kafka 3.0 or newer.

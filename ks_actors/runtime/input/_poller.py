@@ -18,7 +18,7 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.lifecycle import RetryBackoff, component_log, warn_if_slow
-from ks_actors.log import Assigned, IsolationLevel, JoinsAhead, Lost, Revoked
+from ks_actors.log import Assigned, IsolationLevel, Lost, Revoked
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._assignment_check import moved, named
 from ks_actors.runtime.input._departing_tasks import DepartingTasks
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from actors import Ref, Reply
-    from ks_actors.log import Fetcher, Log, Membership, MembershipEvent
+    from ks_actors.log import BaseMembership, Fetcher, Log, MembershipEvent
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.input._membership import GroupView
     from ks_actors.runtime.input._start_policy import StartPolicy
@@ -67,7 +67,7 @@ class Poller(Actor[m.PollerMessage]):
         self,
         log: Log,
         fetcher: Fetcher,
-        membership: Membership,
+        membership: BaseMembership,
         group: GroupView,
         *,
         poll_ms: int,
@@ -217,9 +217,7 @@ class Poller(Actor[m.PollerMessage]):
                     self._commits.commit(message), m.GroupRequestEnded, m.GroupRequestEnded
                 )
             case m.AskGroup():
-                group = self._membership
-                reply = group.committing if isinstance(group, JoinsAhead) else group.group
-                message.reply.tell(reply)
+                message.reply.tell(self._membership.committing)
             case m.MembershipChanged():
                 self._waiting = False
                 # Queued: a handover under way must end before the next event is handled.

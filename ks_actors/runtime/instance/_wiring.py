@@ -11,14 +11,9 @@ from ks_actors.assignment import TaskAssignor
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, component_log, name_client, shielded, try_step
 from ks_actors.log import (
-    DeletesRead,
     IsolationLevel,
     Lease,
     NewMember,
-    PatientLog,
-    TakesClientId,
-    WritesBytes,
-    cluster_of,
 )
 from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
@@ -57,11 +52,11 @@ from ks_actors.task import RecordContextHolder, make_stores
 from ks_actors.task.calls import needs_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable
 
     from actors import Context, Ref
-    from ks_actors.log import Log, Membership, TransactionalProducer
-    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.log import Log, Membership, PatientLog, TransactionalProducer
+    from ks_actors.records import TaskId
     from ks_actors.runtime.instance._workers import Workers
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.stores import Progress
@@ -84,7 +79,7 @@ class Wiring:
     def __init__(
         self,
         setup: Environment,
-        log: Log,
+        log: PatientLog,
         metrics: Metrics,
         *,
         progress: Progress,
@@ -142,7 +137,7 @@ class Wiring:
         May be cancelled; `close` and `release` then end the actors that have started.
         """
         self._context = context
-        cluster = cluster_of(self._log)
+        cluster = self._log.cluster_id
         # Before anything is made in a cluster that is not the state's.
         await shielded(context.blocking(partial(check_cluster, self._directory.path, cluster)))
         async with topics_prepared(self._log, self._setup) as counts:
@@ -177,18 +172,12 @@ class Wiring:
     def _name_clients(self, process_id: str) -> None:
         self._ids = ClientIds.of(self._config, process_id)
         name_client(self._ids.name)
-        if isinstance(self.bare_log, TakesClientId):
-            self.bare_log.take_client_id(self._ids.admin)
+        self._log.take_client_id(self._ids.admin)
 
     @property
     def bare_log(self) -> Log:
         """The log without retries."""
-        return self._log.bare if isinstance(self._log, PatientLog) else self._log
-
-    def _delete_read(self, before: Mapping[TopicPartition, int]) -> Awaitable[None]:
-        # Not repeated by the log: the partitions may have other records when a broker is back.
-        log = self.bare_log
-        return (log.delete_read if isinstance(log, DeletesRead) else log.delete_records)(before)
+        return self._log.bare
 
     async def _start_collector(self, context: Context[Any], process_id: str) -> None:
         config, log = self._config, self._log
@@ -244,7 +233,9 @@ class Wiring:
             instance=context.self_ref,
             poller=self._the_poller,
             committer=lambda: self.committer,
-            purger=Purger(repartitions, config.repartition_purge_interval_ms, self._delete_read),
+            purger=Purger(
+                repartitions, config.repartition_purge_interval_ms, self._log.delete_read
+            ),
             metrics=self._metrics,
             priority=self._priority,
         )
@@ -265,7 +256,7 @@ class Wiring:
             work_time=setup.work_time,
             pausing=lambda: self._metrics.pausing,
             exact=self._transactional,
-            batch_bytes=self._log.batch_bytes if isinstance(self._log, WritesBytes) else 0,
+            batch_bytes=self._log.bytes_per_write,
             source=None
             if config.snapshot_uri is None
             else SnapshotSource(**self._snapshot_parts(), log=self._log),

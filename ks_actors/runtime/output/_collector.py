@@ -14,7 +14,7 @@ from ks_actors._errors import (
     TransactionAborted,
 )
 from ks_actors.lifecycle import as_exception, component_log
-from ks_actors.log import Outgoing, WritesBytes
+from ks_actors.log import Outgoing
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.records import partition as default_partition
 from ks_actors.runtime import messages as m
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from actors import Ref, Reply
     from ks_actors.config import DeadLetter
-    from ks_actors.log import Lease, Log, Producer, TopicDescription, TransactionalProducer
+    from ks_actors.log import Lease, PatientLog, Producer, TopicDescription, TransactionalProducer
     from ks_actors.runtime.output._rejected_records import Refused
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import TopicSizes
@@ -67,7 +67,7 @@ class Collector(Actor[CollectorMessage]):
     def __init__(
         self,
         producer: Producer | TransactionalProducer,
-        log: Log,
+        log: PatientLog,
         *,
         epoch: int,
         manager: Callable[[], Ref[m.TaskManagerMessage]],
@@ -86,7 +86,7 @@ class Collector(Actor[CollectorMessage]):
         self._timeout_s: float = timeout_s
         self._pace = Linger(linger)
         self._log = log
-        self._largest: int = LARGEST_OF_BYTES if isinstance(log, WritesBytes) else LARGEST
+        self._largest: int = LARGEST_OF_BYTES if log.bytes_per_write else LARGEST
         self._epoch: int = epoch
         # The first epoch after the last abort.
         self._since: int = epoch

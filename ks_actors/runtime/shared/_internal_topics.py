@@ -15,7 +15,7 @@ from ks_actors._errors import (
     TopologyError,
 )
 from ks_actors.lifecycle import component_log, in_background
-from ks_actors.log import ChecksTopics, NewTopic, TopicDescription
+from ks_actors.log import BaseLog, NewTopic, TopicDescription
 from ks_actors.runtime.shared._topic_configs import (
     AFTER_MAX,
     changelog_configs,
@@ -149,7 +149,7 @@ def _without_bound(topics: Iterable[NewTopic]) -> list[NewTopic]:
 
 async def check_new_topics(log: Log, topics: Sequence[NewTopic]) -> None:
     """Raise the error that the creation of internal topics would, if the log can tell it."""
-    if not isinstance(log, ChecksTopics):
+    if not isinstance(log, BaseLog):
         return
     try:
         await log.check_new_topics(topics)

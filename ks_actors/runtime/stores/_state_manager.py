@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from actors import Actor, ActorStopped, Mailbox, Signal, Started
-from ks_actors._errors import TaskCorrupted
+from ks_actors._errors import SerializationError, StreamsError, TaskCorrupted
 from ks_actors.lifecycle import component_log
 from ks_actors.records import TopicPartition
 from ks_actors.runtime import messages as m
@@ -16,7 +17,6 @@ from ks_actors.runtime.messages import StateManagerMessage
 from ks_actors.runtime.stores._checkpoints import Checkpoints
 from ks_actors.runtime.stores._expired_offsets import continued
 from ks_actors.runtime.stores._flusher import Writing
-from ks_actors.runtime.stores._foreign_records import unrestored
 from ks_actors.runtime.stores._state_commit import StateCommit
 from ks_actors.runtime.stores._store_entry import StoreEntry
 from ks_actors.task import TaskState, begin_anew, end_life, new_life
@@ -47,6 +47,8 @@ STATE_MANAGER_MAILBOX = Mailbox(
     overflow="fail_system",
     urgent=(m.EncodeChangelog, m.PersistUnlogged, m.CommitSucceeded),
 )
+_OF_RECORDS: Final = (ValueError, TypeError, struct.error, SerializationError)
+_SHOWN: Final = 64
 
 
 class StateManager(Actor[StateManagerMessage]):
@@ -538,3 +540,35 @@ class StateManager(Actor[StateManagerMessage]):
             if entry.is_open:
                 self._progress.closed(entry, self._changelogs(entry))
         return errors
+
+
+def unrestored(
+    task: TaskId, stores: TaskStores, store: str, fetched: Fetched, error: Exception
+) -> StreamsError:
+    """Return the error for a batch that a store could not restore.
+
+    It names the record, unless the fault lies with the machine.
+    """
+    topic, partition = fetched.partition
+    batch, offset, why = fetched.batch, None, ""
+    for index in range(len(batch)) if isinstance(error, _OF_RECORDS) else ():
+        try:
+            stores.restore(store, batch.slice(index, index + 1), batch.offsets[index] + 1)
+        except Exception as one:  # noqa: BLE001 - it is the same as before, by itself
+            error, offset, key = one, batch.offsets[index], batch.keys[index]
+            shown = key if key is None else key[:_SHOWN]
+            why = (
+                f"; the record with key {shown!r} does not fit this store: something else has "
+                "written to the changelog, or the kind or serdes of the store were changed. Undo "
+                "that change, or reset the application to start anew"
+            )
+            break
+    failure = StreamsError(
+        f"store {store} cannot be restored: {error}{why}",
+        task=task,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+    )
+    failure.__cause__ = error
+    return failure

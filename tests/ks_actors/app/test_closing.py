@@ -12,7 +12,17 @@ import pytest
 from actors import Spec
 from ks_actors import TaskId
 from ks_actors.assignment import TaskAssignor
-from ks_actors.log import IsolationLevel, MemberAssignment, MemberInfo, Membership, NewMember, OffsetAndMetadata, Revoked, TopicPartition
+from ks_actors.log import (
+    BaseMembership,
+    IsolationLevel,
+    MemberAssignment,
+    MemberInfo,
+    Membership,
+    NewMember,
+    OffsetAndMetadata,
+    Revoked,
+    TopicPartition,
+)
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.input._membership import GroupView
@@ -149,7 +159,7 @@ class Polling:
         bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
         setup = Environment(counting("in_memory"), harness.config, wall_time=self.kit.wall_time_ms, partitions=lambda _: None, nodes=lambda _: ())
         poller = Poller(
-            log, fetcher, cast("Membership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
+            log, fetcher, cast("BaseMembership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
             start=StartPolicy(log, setup), end_transactions=bury,
             instance=self.probe, manager=self.probe, state=self.probe, committer=self.probe,
             upstream=Upstream(log, setup, Coverage(log, setup, IsolationLevel.READ_COMMITTED, tuple)),

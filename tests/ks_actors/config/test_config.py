@@ -16,7 +16,7 @@ from ks_actors.config._config import ProcessingGuarantee, StreamsConfig
 from ks_actors.config._exception_handlers import HandlerResponse, log_and_continue, log_and_fail
 from ks_actors.config._names import ALIASES
 from ks_actors.config._refused import REFUSED
-from ks_actors.config._settings import SETTINGS
+from ks_actors.config._settings import SETTINGS, Options
 from ks_actors.log import IsolationLevel, open_log
 from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp, WallclockTimestampExtractor
 
@@ -149,6 +149,9 @@ def test_every_setting_is_a_field_and_has_a_line_of_documentation() -> None:
     """The table, the class and the keywords know the same names."""
     fields = {each.name for each in dataclasses.fields(StreamsConfig)}
     assert fields == {*SETTINGS, "origins", "ignored", "_given"}
+    keywords = {*Options.__annotations__, "application_id"}
+    assert keywords >= SETTINGS.keys()
+    assert keywords <= {*SETTINGS, *ALIASES}
     assert not {*SETTINGS, *ALIASES} & set(REFUSED)
 
 

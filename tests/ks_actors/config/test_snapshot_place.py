@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ks_actors import ConfigError, StreamsConfig
-from ks_actors.config._snapshot_place import local_directory
+from ks_actors.config._settings import local_directory
 
 
 @pytest.mark.parametrize(

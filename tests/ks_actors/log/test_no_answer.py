@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ks_actors import LogError, LogTimeout, TransactionAborted
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, with_names
-from ks_actors.log import IsolationLevel, NewTopic, TopicPartition
+from ks_actors.log import IsolationLevel, NewMember, NewTopic, Outgoing, TopicPartition
 from ks_actors.log._retrying_log import patient
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.embedded._faults import Operation
+from ks_actors.records import Batch
 from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.testing import AppHarness, run_app
+from tests.ks_actors.log.helpers import by_turns
 from tests.ks_actors.runtime.helpers import ALOS, EOS, Asked, Load, check_counts, counting, feed, in_app, in_virtual_time
+
+if TYPE_CHECKING:
+    from ks_actors.log import Log
 
 TOPICS = {"in": 4, "out": 1}
 OUTAGE_S = 240
@@ -197,6 +202,34 @@ async def test_all_of_a_log_is_passed_on() -> None:
         await asked.delete_topics(["t"])
         assert await asked.describe_topics() == {}
         await asked.close()
+
+
+class OwnLog:
+    """A log of a user's own, with the methods of `Log` alone."""
+
+    def __init__(self, log: EmbeddedLog) -> None:
+        for name in ("start", "close", "producer", "join", "create_topics", "delete_records", "begin_offsets"):
+            setattr(self, name, getattr(log, name))
+
+
+@in_virtual_time
+async def test_a_log_of_a_users_own_has_defaults_for_the_rest() -> None:
+    """It need not come from the base of this package's logs: it has no cluster, and groups are those of the last event."""
+    async with EmbeddedLog() as log:
+        asked = patient(cast("Log", OwnLog(log)), 1_000)
+        assert (asked.cluster_id, asked.bytes_per_write) == ("", 0)
+        asked.take_client_id("app-admin")
+        await asked.check_new_topics([NewTopic("not a name", 1)])
+        await asked.create_topics([NewTopic("t", 1)])
+        where = TopicPartition("t", 0)
+        producer = await asked.producer(client_id="p")
+        await producer.send([Outgoing(where, Batch([b"k"], [b"v"], [5]))])
+        await asked.delete_read({where: 1})
+        assert await asked.begin_offsets([where]) == {where: 1}
+        new = NewMember(client_id="m", topics=["t"], user_data=b"", assignor=by_turns, session_timeout_ms=1, rebalance_timeout_ms=1)
+        member = await asked.join("g", new)
+        await member.event()
+        assert member.committing == member.group
 
 
 @in_virtual_time

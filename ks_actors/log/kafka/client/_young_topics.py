@@ -9,15 +9,14 @@ from ks_actors._errors import LogError
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._known_topics import topics_in
-from ks_actors.log.kafka.client._turns import Turns
+from ks_actors.log.kafka.client._rounds import Rounds
 from ks_actors.log.kafka.wire import MetadataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from ks_actors.log.kafka.client._known_topics import KnownTopics, TopicMetadata
     from ks_actors.log.kafka.client._options import KafkaOptions
-    from ks_actors.log.kafka.client._rounds import Rounds
 
 T = TypeVar("T")
 _log = component_log(__name__)
@@ -25,6 +24,8 @@ _log = component_log(__name__)
 # Seconds between two looks whether a broker has heard of a change: the first and the longest pause.
 _PAUSE_S: Final = 0.003
 _LONGEST_S: Final = 0.05
+# So many brokers are asked before any is asked again.
+_ENOUGH: Final = 3
 
 
 class Asks(Protocol):
@@ -120,3 +121,33 @@ class YoungTopics:
         for outcome in outcomes:
             if outcome is not None and not isinstance(outcome, LogError):
                 raise outcome
+
+
+@final
+class Turns:
+    """One lookup of topics that may be new, which asks several brokers, and for `wait_s` seconds.
+
+    The time begins with the first answer that lacks one of the topics: before, the brokers may have
+    been away.
+    """
+
+    __slots__ = ("_left", "_until", "_wait_s", "rounds")
+
+    def __init__(self, wait_s: float) -> None:
+        self.rounds: Rounds = Rounds(_ENOUGH)
+        self._wait_s: float = wait_s
+        self._until: float | None = None
+        self._left: int = _ENOUGH
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answers so far are all that count."""
+        return self._until is not None and asyncio.get_running_loop().time() >= self._until
+
+    def go_on(self, brokers: Collection[int]) -> bool:
+        """Return whether to ask another one of `brokers`, as the last answer lacks a topic."""
+        if self._until is None:
+            self._until = asyncio.get_running_loop().time() + self._wait_s
+            self._left = min(_ENOUGH, len(brokers))
+        self._left -= 1
+        return self._left > 0 or not self.is_over

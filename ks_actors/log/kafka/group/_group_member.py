@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from ks_actors._errors import LogClosed, LogError, LogTimeout
 from ks_actors.lifecycle import component_log, in_thread
@@ -13,15 +13,18 @@ from ks_actors.log._lease import Lease
 from ks_actors.log._types import GroupMetadata, MemberAssignment
 from ks_actors.log.kafka.client import GROUP
 from ks_actors.log.kafka.group._dead_members import DeadMembers
-from ks_actors.log.kafka.group._member_errors import MemberRemoved, check_member_error
 from ks_actors.log.kafka.wire import (
+    FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION,
     INVALID_SESSION_TIMEOUT,
     MEMBER_ID_REQUIRED,
     NONE,
     REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
     decode_assignment,
     decode_member,
     encode_member,
+    error_of,
     heartbeat,
     join_group,
     leave_group,
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from ks_actors.log._port import Assignor, NewMember
     from ks_actors.log._types import MemberInfo
     from ks_actors.log.kafka.client import KafkaClient
-    from ks_actors.log.kafka.group._owner import Owner
 
 HEARTBEAT_MS: Final = 300
 _JOIN: Final = "group-join"
@@ -576,3 +578,67 @@ class GroupMember:
 
 def _codes(response: Any) -> tuple[int]:
     return (response.error_code,)
+
+
+class MemberRemoved(Exception):
+    """The group has removed the member.
+
+    With `forget` the group no longer knows its id; with `fenced` another member has its place.
+    """
+
+    def __init__(self, why: str, *, forget: bool, fenced: bool = False) -> None:
+        super().__init__(why)
+        self.forget: bool = forget
+        self.fenced: bool = fenced
+
+
+def check_member_error(code: int, group_id: str, what: str, detail: str | None = None) -> None:
+    """Raise MemberRemoved or another error for an error code.
+
+    `what` names the failed action, `detail` the values that the coordinator may have refused.
+    """
+    if code in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
+        fenced = code == FENCED_INSTANCE_ID
+        raise MemberRemoved(
+            "another member has the same instance id"
+            if fenced
+            else "the group does not know the member any more",
+            forget=True,
+            fenced=fenced,
+        )
+    if code in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
+        raise MemberRemoved("the group is in a new generation", forget=False)
+    if code:
+        raise error_of(code, f"failed to {what} group {group_id!r}", detail)
+
+
+class Owner(Protocol):
+    """The receiver of membership events, on the owner's loop. No method blocks."""
+
+    def on_revoke(self, turn: int) -> None:
+        """Release all partitions; then call `let_go(turn)`."""
+        ...
+
+    def on_joined(self, group: GroupMetadata) -> None:
+        """Note the generation that the member has joined; its assignment comes later."""
+        ...
+
+    def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
+        """Take these partitions."""
+        ...
+
+    def on_lost(self, *, fenced: bool) -> None:
+        """Note the loss of the membership; `rejoin` joins again."""
+        ...
+
+    def on_check(self) -> None:
+        """Report by `owner_is_well` how long there has been no progress."""
+        ...
+
+    def on_failed(self, error: LogError) -> None:
+        """Note the end of the membership by a lasting error; `rejoin` tries again."""
+        ...
+
+    def on_not_assigned(self, error: Exception) -> None:
+        """Note, as the leader, that no member gets partitions: the assignor failed or hangs."""
+        ...

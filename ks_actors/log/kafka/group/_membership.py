@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import LogClosed
 from ks_actors.log._lease import Lease
+from ks_actors.log._port import BaseMembership
 from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment, Revoked
 from ks_actors.log.kafka.admin import commit_offsets, fetch_committed
 from ks_actors.log.kafka.client import KafkaClient
@@ -52,7 +53,7 @@ async def join_group(
 
 
 @final
-class KafkaMembership:
+class KafkaMembership(BaseMembership):
     """A group membership with heartbeats that continue while this loop is busy.
 
     Unread events that are obsolete are dropped: an Assigned that was not read before the next

@@ -5,9 +5,16 @@ from __future__ import annotations
 import asyncio
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors._errors import LogClosed, LogError, LogTimeout, TransactionAborted
+from ks_actors._errors import (
+    InvalidRecord,
+    LogClosed,
+    LogError,
+    LogTimeout,
+    RecordTooLarge,
+    TransactionAborted,
+)
 from ks_actors.lifecycle import component_log
 from ks_actors.log._request_figures import RequestFigures
 from ks_actors.log.kafka.client import LEAST_S, PRODUCE, Unavailable
@@ -19,7 +26,6 @@ from ks_actors.log.kafka.producer._partition_queue import (
     PartitionQueue,
     join,
 )
-from ks_actors.log.kafka.producer._refusal import refusal
 from ks_actors.log.kafka.producer._slow_records import SlowRecords
 from ks_actors.log.kafka.wire import (
     DUPLICATE_SEQUENCE_NUMBER,
@@ -33,6 +39,7 @@ from ks_actors.log.kafka.wire import (
     STALE_METADATA,
     UNKNOWN_PRODUCER_ID,
     ProduceRequest,
+    error_of,
     name_of,
 )
 from ks_actors.records import TopicPartition
@@ -59,6 +66,8 @@ _FORGOTTEN = (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID)
 _LAST_EPOCH = 2**15 - 1
 # The interval of checks for an extended lease.
 _LEASE_SECONDS = 0.02
+# The most reasons of a broker in an error's text.
+_REASONS: Final = 3
 
 
 class EpochRefused(LogError):
@@ -581,3 +590,27 @@ class Sender:
             for pending in queue.in_flight:
                 self._fail(queue, pending, error)
             queue.in_flight.clear()
+
+
+def refusal(
+    partition: TopicPartition,
+    pending: InFlightBatch,
+    code: int,
+    records: Sequence[tuple[int, str | None]],
+    message: str | None,
+) -> LogError:
+    """Return the error for a refused batch, with the records that the broker names (KIP-467).
+
+    If it names none, all records of the batch are meant, but none of other batches.
+    """
+    # Hundreds of records may have the same reason.
+    reasons = dict.fromkeys(
+        text for text in (message, *(reason for _, reason in records)) if text is not None
+    )
+    detail = "; ".join(tuple(reasons)[:_REASONS]) or None
+    error = error_of(code, f"records for {partition} were refused", detail)
+    if isinstance(error, InvalidRecord | RecordTooLarge):
+        count = pending.batch.count
+        named = {index for index, _ in records if 0 <= index < count} or range(count)
+        return type(error)(str(error), [pending.first + index for index in named])
+    return error

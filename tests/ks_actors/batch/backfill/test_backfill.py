@@ -582,8 +582,8 @@ def test_state_that_is_larger_than_its_memory_is_on_disk(tmp_path: Path, monkeyp
 
     async def watched(run: _task_run.TaskRun) -> None:
         await commit(run)
-        assert run._stores is not None
-        kept.append(sum(run._stores.memory_bytes().values()))
+        assert run._runner.stores is not None
+        kept.append(sum(run._runner.stores.memory_bytes().values()))
 
     monkeypatch.setattr(_task_run.TaskRun, "_commit", watched)
     monkeypatch.setattr(_reading, "_AT_ONCE", 500)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.runtime.processing._due_times import DueTimes
+from ks_actors.runtime.processing._ready_tasks import DueTimes
 from ks_actors.runtime.processing._scheduler import PATIENCE_S, STARVED_S, Schedule
 
 SLICE = 0.005

@@ -16,8 +16,8 @@ from ks_actors._errors import LogClosed, LogCorrupted
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
 from ks_actors.log.kafka.client import LeaderEpochs
+from ks_actors.log.kafka.consumer._fetcher import Unpacking
 from ks_actors.log.kafka.consumer._partition_reader import Budget, PartitionReader
-from ks_actors.log.kafka.consumer._unpacking import Unpacking
 from ks_actors.log.kafka.wire import _batch_header, _record_reader, _unpacking
 from ks_actors.log.kafka.wire._batch_reader import Chunk, Columns
 from ks_actors.log.kafka.wire._unpacking import unpacked

@@ -11,8 +11,7 @@ import pytest
 
 from actors.testing import VirtualLoop
 from ks_actors.log import GroupMetadata, NewMember
-from ks_actors.log.kafka.group._group_member import HEARTBEAT_MS, GroupMember
-from ks_actors.log.kafka.group._member_errors import MemberRemoved
+from ks_actors.log.kafka.group._group_member import HEARTBEAT_MS, GroupMember, MemberRemoved
 from tests.ks_actors.log.helpers import by_turns
 
 GROUP = GroupMetadata("g", 1, "m")
