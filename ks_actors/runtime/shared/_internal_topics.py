@@ -549,5 +549,5 @@ async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:
             f"internal topics may delete records that the app needs: {'; '.join(found)}. Change "
             "the configs (`kafka-configs --alter --entity-type topics --entity-name <topic> "
             "--add-config <name>=<value>`), or give stores and repartitions the configs that you "
-            "want"
+            "want; if another kind of store has had that name before, give this one another name"
         )

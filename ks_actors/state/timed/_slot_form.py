@@ -22,6 +22,8 @@ SEGMENT: Final = struct.Struct(">q")
 
 SHIFT: Final = 63
 LATEST: Final = (1 << SHIFT) - 1
+_BEYOND: Final = 1 << 53
+_LOW: Final = (1 << 32) - 1
 
 
 @final
@@ -52,6 +54,23 @@ class SlotForm:
             if bits
             else [time for time, _ in numbers]
         )
+
+    def check(self, numbers: list[tuple[int, int]]) -> None:
+        """Raise ValueError for numbers of a changelog that no put has written.
+
+        They are those of a store of another kind. The last 4 bytes of a window's key are 0, which
+        makes a multiple of 2^32 of the start of a session; only there is it beyond all clocks.
+        """
+        if not self.bits:
+            if any(sequence for _, sequence in numbers):
+                raise ValueError("a key of a window store ends with a sequence number of 0")
+            return
+        for end, start in numbers:
+            if not 0 <= start <= end or (start >= _BEYOND and not start & _LOW):
+                raise ValueError(
+                    "a key of a session store ends with an end and a start that is not after it, "
+                    f"and this one with {end} and {start}"
+                )
 
     def suffix(self, slot: int) -> bytes:
         """Return the bytes behind the key's."""
