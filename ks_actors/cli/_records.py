@@ -147,7 +147,7 @@ def send(
         click.echo(json.dumps({"records": len(records), "next_offsets": rows}))
     else:
         where = ", ".join(f"{place} up to {end - 1:,}" for place, end in rows.items())
-        click.echo(f"{len(records):,} records written{': ' if where else ''}{where}")
+        click.echo(f"{counted(len(records), 'record')} written{': ' if where else ''}{where}")
 
 
 def _encoded(text: str | None, form: str) -> bytes | None:
