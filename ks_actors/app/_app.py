@@ -103,7 +103,7 @@ class App(AppOrders):
     `task_priority` orders tasks, higher before lower; it is called when a task becomes ready. A
     task that has been ready for a second gets every second turn. `services`, such as a SparkBridge,
     are entered before the start and exited after the end, as are those of the topology's functions.
-    `tracing`, such as an OtelTracing, records spans; without it nothing is traced. An app runs once.
+    `tracing`, such as an OtelTracing, records spans (default: none are). An app runs once.
 
     Raises the error of a failed start. Leaving the block raises the error that ended the app,
     unless the block raises one itself.

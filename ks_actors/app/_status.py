@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ks_actors._counted import counted
 from ks_actors.log import TellsGroups
 from ks_actors.runtime.shared import InstanceState
 from ks_actors.runtime.watch import (
@@ -69,7 +70,7 @@ def task_counts(tasks: tuple[TaskMetadata, ...], workers: int) -> str:
     """Return in words how many tasks, standbys and workers there are."""
     standbys = sum(task.standby for task in tasks)
     return ", ".join(
-        f"{count} {noun}{'' if count == 1 else 's'}"
+        counted(count, noun)
         for count, noun in (
             (len(tasks) - standbys, "active task"),
             (standbys, "standby"),

@@ -65,9 +65,17 @@ class Application(NamedTuple):
     ) -> T:
         """Run work on the open log; an error is one line and exit code 1.
 
-        `if_missing` is about the directory of an embedded log. A command must not create one for a
+        Without an app and any servers it is a usage error. `if_missing` is about the directory of
+        an embedded log. A command must not create one for a
         mistyped path. `empty` gives a log in memory instead.
         """
+        config = self.config
+        if self.app is None and config.origins["log"] == "default" and not config.bootstrap_servers:
+            raise click.UsageError(
+                "no Kafka servers are named: give --bootstrap-servers HOST:PORT, or set "
+                "bootstrap_servers in the file of --config or in KS_ACTORS_BOOTSTRAP_SERVERS; or "
+                "-c log=embedded:///path for a log in a directory"
+            )
 
         async def run() -> T:
             # An app that was made with a log, such as an embedded one, is looked at there and not

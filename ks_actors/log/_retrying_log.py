@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ks_actors.lifecycle import LogRetries
 from ks_actors.log._port import JoinsAhead, WritesBytes, cluster_of
+from ks_actors.log._types import IsolationLevel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         Fetched,
         Fetcher,
         GroupMetadata,
-        IsolationLevel,
         Lease,
         Log,
         Membership,
@@ -76,7 +76,9 @@ class PatientLog:
     async def close(self) -> None:
         """Do nothing: the part that started the log closes it."""
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
+    def fetcher(
+        self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> Fetcher:
         """Return a new fetcher."""
         return _Fetcher(self._patience, self._log.fetcher(client_id=client_id, isolation=isolation))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ks_actors.log import TellsGroups
+from ks_actors.log import IsolationLevel, TellsGroups
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         Fetcher,
         GroupMember,
         GroupMetadata,
-        IsolationLevel,
         Lease,
         Log,
         Membership,
@@ -82,7 +81,9 @@ class Connection:
     async def close(self) -> None:
         """Do nothing: the connection does not own the log."""
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
+    def fetcher(
+        self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> Fetcher:
         """Return a new reader."""
         inner = self._log.fetcher(client_id=client_id, isolation=isolation)
         self._fetchers.append(inner)

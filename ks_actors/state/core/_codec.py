@@ -76,7 +76,7 @@ class Codec:
             spec.as_written and not spec.value.faithful
         )
         self.mutable_keys: bool = not spec.key.immutable
-        # Whether keys of another kind of store can be told by their bytes in a changelog of its own.
+        # Whether bytes tell keys of another kind of store, in a changelog of its own.
         self.tells_keys: bool = spec.source_topic is None and any(
             spec.key is serde for serde in (*FIXED, *TEXT)
         )

@@ -24,7 +24,8 @@ exec("import time\\nclass Slow:\\n  async def __aenter__(self): time.sleep(0.4)\
 CONFIGURED
 builder = StreamsBuilder()
 builder.stream("in", Consumed(STRING, STRING)).to("out", Produced(STRING, STRING))
-app = App(builder.build(), StreamsConfig(application_id="first", log="memory://", state_dir=sys.argv[1]), topics={"in": 2, "out": 1}, services=[slow["Slow"]()])
+config = StreamsConfig(application_id="first", log="memory://", state_dir=sys.argv[1])
+app = App(builder.build(), config, topics={"in": 2, "out": 1}, services=[slow["Slow"]()])
 note_running = app._start_report.note_running
 app._start_report.note_running = lambda *told: (note_running(*told), os.kill(os.getpid(), signal.SIGTERM))
 app.main()

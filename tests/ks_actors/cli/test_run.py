@@ -73,7 +73,7 @@ def start(*arguments: str, code: str = "", process_group: int | None = None) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, number: signal.Signals) -> None:
-    """Stderr has the guarantee, counts records that have to be restored, and says that the app runs; a signal closes the app, which is no error and says nothing more."""
+    """Stderr has the guarantee, counts records to restore, and says that the app runs; a signal closes it, which is no error."""
     url = f"embedded://{tmp_path / 'log'}"
     asyncio.run(fill(url, tmp_path / "gone"))
     conf = [f"--conf={pair}" for pair in ("application.id=counter", f"state_dir={tmp_path / 'new'}", f"log={url}")]

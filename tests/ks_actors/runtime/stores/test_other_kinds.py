@@ -61,7 +61,7 @@ def putting(kind: str, spec: StoreSpec) -> Topology:
 @pytest.mark.parametrize(("before", "after"), [*permutations(SPECS, 2)])
 @in_virtual_time
 async def test_a_store_of_another_kind_is_refused_before_anything_is_restored(before: str, after: str) -> None:
-    """The local state knows the kind; without it, the first key of the changelog that is none of such a store is named. The former version goes on."""
+    """The local state knows the kind; without it, the first key of the changelog that is none of its is named. The former version goes on."""
     async with AppHarness(putting(before, SPECS[before]), topics=TOPICS, processing_guarantee="at_least_once") as harness:
         for number, key in enumerate(["ann", "a key of some length", "bob"]):
             await harness.produce("in", key, "v", NOW + number)
@@ -69,16 +69,20 @@ async def test_a_store_of_another_kind_is_refused_before_anything_is_restored(be
         await harness.close()
         later = putting(after, SPECS[after])
         if (before, after) in DELETING:
-            with pytest.raises(TopologyError, match=f"{CHANGELOG} has .* if another kind of store has had that name before, give this one another name"):
+            with pytest.raises(
+                TopologyError, match=f"{CHANGELOG} has .* if another kind of store has had that name before, give this one another name"
+            ):
                 await harness.restart(later)
             # As if somebody had changed the configs of the topic.
             configs = {"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "0"}
             later = putting(after, msgspec.structs.replace(SPECS[after], changelog_configs=configs))
-        with pytest.raises(StateError, match=rf"^store rows of task 0_0 was a {before} store, and is a {after} store now.*changelog {CHANGELOG}: give it"):
+        with pytest.raises(
+            StateError, match=rf"^store rows of task 0_0 was a {before} store, and is a {after} store now.*changelog {CHANGELOG}: give it"
+        ):
             await harness.restart(later)
         if (before, after) not in ALIKE:
             harness.wipe_state()
-            with pytest.raises(StreamsError, match="store rows cannot be restored: .* does not fit this store: .*reset the application") as raised:
+            with pytest.raises(StreamsError, match=r"store rows cannot be restored: .* does not fit this store: .*reset the application") as raised:
                 await harness.restart(later)
             assert (raised.value.topic, raised.value.partition, raised.value.offset) == (CHANGELOG, 0, 0)
             harness.wipe_state()
