@@ -14,12 +14,12 @@ from ks_actors.state import (
 from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
 UNKNOWN: Final = -1
 """The timestamp (ms) of values that are put without one, as in Kafka Streams."""
 
-_FULL: Final = {
+_FULL: Final[dict[StoreKind, Callable[[Any], Any]]] = {
     StoreKind.TIMESTAMPED_KEY_VALUE: lambda value: ValueAndTimestamp(value, UNKNOWN),
     StoreKind.TIMESTAMPED_WINDOW: lambda value: ValueAndTimestamp(value, UNKNOWN),
     StoreKind.SESSION_WITH_HEADERS: AggregationWithHeaders,

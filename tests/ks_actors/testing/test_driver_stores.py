@@ -103,7 +103,7 @@ async def test_topics_that_the_topology_does_not_name_have_the_default_serdes() 
     builder.stream("in").join(names, lambda _, value: value, lambda left, right: left + right).to(lambda *_: "chosen")
     builder.table("rows", materialized=Materialized("kept"))
     topics = dict.fromkeys(["names", "in", "chosen", "rows", "dead"], 1)
-    settings = {"default_key_serde": STRING, "default_value_serde": STRING, "errors_dead_letter_queue_topic_name": "dead"}
+    settings: dict[str, Any] = {"default_key_serde": STRING, "default_value_serde": STRING, "errors_dead_letter_queue_topic_name": "dead"}
     async with AppHarness(builder.build(), topics=topics, **settings) as harness:
         await harness.produce("names", "v", "!")
         await harness.produce("in", "k", "v")

@@ -210,7 +210,7 @@ class _SlowRestores:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Any:
+    def fetcher(self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> Any:
         inner = self._inner.fetcher(client_id=client_id, isolation=isolation)
         return _SlowFetcher(inner, self._gate) if "restore" in client_id else inner
 
