@@ -58,12 +58,17 @@ class SlotForm:
     def check(self, numbers: list[tuple[int, int]]) -> None:
         """Raise ValueError for numbers of a changelog that no put has written.
 
-        They are those of a store of another kind. The last 4 bytes of a window's key are 0, which
-        makes a multiple of 2^32 of the start of a session; only there is it beyond all clocks.
+        They are those of a store of another kind, whose bytes make times beyond all clocks. The
+        last 4 bytes of a window's key are 0, or a count where the store has kept duplicates. Read
+        as a session's, they are the low half of its start.
         """
         if not self.bits:
-            if any(sequence for _, sequence in numbers):
-                raise ValueError("a key of a window store ends with a sequence number of 0")
+            for time, sequence in numbers:
+                if sequence and (sequence < 0 or not 0 <= time < _BEYOND):
+                    raise ValueError(
+                        "a key of a window store ends with a start and a sequence number, and this "
+                        f"one with {time} and {sequence}"
+                    )
             return
         for end, start in numbers:
             if not 0 <= start <= end or (start >= _BEYOND and not start & _LOW):

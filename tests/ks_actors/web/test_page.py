@@ -15,6 +15,7 @@ from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log, Outgoing, Topic
 from ks_actors.log._types import Outage
 from ks_actors.records import Batch
 from ks_actors.web import PageServer, serve_page
+from ks_actors.web._sampler import Sampler
 from tests.ks_actors.web.browser import Seen, browsing
 from tests.ks_actors.web.helpers import TOKEN, Visits, fresh_log, visit, visiting
 
@@ -279,6 +280,22 @@ async def test_an_instance_that_goes_away_is_told(tmp_path: Path) -> None:
             assert await seen.page.locator("#pause").is_enabled()
             seen.errors.clear()  # the browser notes each refused connection
     await log.close()
+
+
+@pytest.mark.extended
+async def test_figures_of_a_frozen_instance_are_shown_as_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection stays, and no views come: after some seconds the page says so, until the next view."""
+    async with shown(tmp_path) as here:
+        await here.page.clock.install()
+        await here.page.reload()
+        await here.seen.views(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Sampler, "look", lambda _: 1 / 0)
+            await here.page.clock.fast_forward(6_000)
+            await here.seen.text("#notice", "^the instance does not answer; all below is of ")
+            assert await here.page.locator("#pause").is_disabled()
+        await here.seen.text("#health", "^ready")
+        assert await here.page.locator("#pause").is_enabled()
 
 
 class _Away:

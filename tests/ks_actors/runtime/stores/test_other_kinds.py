@@ -102,3 +102,15 @@ async def test_a_store_with_times_takes_back_all_that_it_may_have(kind: str) -> 
         await harness.close()
         harness.wipe_state()
         await harness.restart(putting(kind, SPECS[kind]))
+
+
+@in_virtual_time
+async def test_a_window_store_takes_the_rows_of_one_with_duplicates() -> None:
+    """It is no other kind: of the values of a window the last one counts."""
+    former = stores.window("rows", STRING, LONG, retention_ms=DAY, window_size_ms=60_000, retain_duplicates=True)
+    async with AppHarness(putting("window", former), topics=TOPICS, processing_guarantee="at_least_once") as harness:
+        for _ in range(3):
+            await harness.produce("in", "ann", "v", NOW)
+        await harness.caught_up()
+        await harness.restart(putting("window", SPECS["window"]))
+        assert [row async for row in harness.app.store("rows").all()] == [(("ann", NOW), 1)]
