@@ -55,6 +55,7 @@ class _Context(NodeContext):
     task_id = TaskId(0, 0)
     node = "count"
     kafka_streams_faults = False
+    leaves_out = False
     caching = False
 
     def __init__(self, store: Any) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from actors.events._events import Abandoned, Failed, Restarted, Stalled, Undelivered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.events._events import EventStream
     from actors.loop import Clock
 
@@ -21,11 +23,15 @@ class EventLog:
 
     Of undelivered messages the first 10 are logged, then none for 300 s; the next entry, or the end
     of the system, has their number. So a loop over a dead ref does not fill the disk. A stall is
-    one line, with the place in the user's code if it is known; at DEBUG the stack follows.
+    one line, with the place in the user's code if it is known; at DEBUG the stack follows. A stall
+    without such a place is at DEBUG when it is shorter than `least_stall()` seconds.
     """
 
-    def __init__(self, events: EventStream, clock: Clock) -> None:
+    def __init__(
+        self, events: EventStream, clock: Clock, least_stall: Callable[[], float] = float
+    ) -> None:
         self._clock = clock
+        self._least_stall = least_stall
         self._logged = 0
         self._muted = 0
         self._since = 0.0
@@ -89,7 +95,8 @@ class EventLog:
     def _stalled(self, event: Stalled) -> None:
         who = f"actor {event.path} at {_name(event.message)}" if event.path else "no actor's code"
         if not event.place:
-            _log.warning("the event loop stood still for %.3f s in %s", event.seconds, who)
+            level = logging.DEBUG if event.seconds < self._least_stall() else logging.WARNING
+            _log.log(level, "the event loop stood still for %.3f s in %s", event.seconds, who)
         else:
             _log.warning(
                 "the event loop stood still for %.3f s in %s%s; work that holds the loop belongs "

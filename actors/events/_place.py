@@ -16,15 +16,19 @@ def place_in(frame: FrameType | None) -> str:
     """Return the innermost frame of the user's code as "function (file:line)", or "" for none.
 
     Frames of this package and of the standard library are left out. So are those below the event
-    loop: the caller of `asyncio.run` has nothing to do with the current step.
+    loop: the caller of `asyncio.run` has nothing to do with the current step. And so is the code
+    of modules while they are imported: the place is the code that imports them.
     """
+    place = ""
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         top, _, rest = module.partition(".")
         if top == "asyncio" and rest and frame.f_code.co_name in _LOOP:
-            return ""
-        if top not in _OURS and top not in sys.stdlib_module_names:
+            break
+        if top == "importlib":
+            place = ""
+        elif not place and top not in _OURS and top not in sys.stdlib_module_names:
             code = frame.f_code
-            return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+            place = f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
         frame = frame.f_back
-    return ""
+    return place

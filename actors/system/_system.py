@@ -35,7 +35,9 @@ class System:
 
     `name` begins every path. `executor` runs the blocking jobs of actors without their own thread
     (default: the system's daemon threads, started on demand). `ask_timeout` is in seconds. A loop
-    blocked for `stall_after` seconds publishes a `Stalled` event; None turns detection off.
+    blocked for `stall_after` seconds publishes a `Stalled` event; None turns detection off. A stall
+    in none of your code that is shorter than `least_stall()` seconds is logged at DEBUG, in place
+    of WARNING (default: none is).
 
     Leaving the block stops all actors, in reverse start order, children before parents, each within
     its own deadline. Cancelling during that makes the stop hard. When a top-level actor fails for
@@ -51,6 +53,7 @@ class System:
         executor: Executor | None = None,
         ask_timeout: float = 5.0,
         stall_after: float | None = 0.05,
+        least_stall: Callable[[], float] = float,
     ) -> None:
         if not valid_name(name):
             raise ValueError(f"a system's name must be a non-empty string without '/', is {name!r}")
@@ -63,6 +66,7 @@ class System:
         self._name = name
         self._ask_timeout = ask_timeout
         self._stall_after = stall_after
+        self._least_stall = least_stall
         self._executor = executor
         self._pool: ThreadLane | None = None
         self._events = EventStream()
@@ -84,7 +88,7 @@ class System:
         self._host = host = Host()
         loop = asyncio.get_running_loop()
         self._core = self._make_kernel(loop, Tasks(loop, host.interrupt))
-        self._log = EventLog(self._events, self._core.clock)
+        self._log = EventLog(self._events, self._core.clock, self._least_stall)
         if self._stall_after is not None:
             self._stall = StallDetector(self._core, self._cells, self._stall_after)
         return self

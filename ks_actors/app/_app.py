@@ -17,7 +17,7 @@ from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse
 from ks_actors.app._memory_tuning import tune_gc
 from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import kept_handlers, until_signal
-from ks_actors.app._start_log import log_start
+from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
 from ks_actors.config import open_patiently
 from ks_actors.kernel import tell_if_missing
@@ -103,8 +103,7 @@ class App(AppOrders):
     `task_priority` orders tasks, higher before lower; it is called when a task becomes ready. A
     task that has been ready for a second gets every second turn. `services`, such as a SparkBridge,
     are entered before the start and exited after the end, as are those of the topology's functions.
-    `tracing`, such as an OtelTracing, records spans; without it nothing is traced.
-    An app runs once.
+    `tracing`, such as an OtelTracing, records spans (default: none are). An app runs once.
 
     Raises the error of a failed start. Leaving the block raises the error that ended the app,
     unless the block raises one itself.
@@ -139,6 +138,7 @@ class App(AppOrders):
         self._priority = task_priority
         self._tracing = tracing
         self._services = AsyncExitStack()
+        self._start_report = StartReport(config.application_id)
         # Open before the log is, which may take long: health is asked for meanwhile.
         self._early_services: tuple[AbstractAsyncContextManager[Any], ...] = ()
         self._stack: AsyncExitStack | None = None
@@ -237,9 +237,8 @@ class App(AppOrders):
                 log_start(self._topology, self.config, log)
                 system = self._given_system
                 if system is None:
-                    system = await stack.enter_async_context(
-                        System(f"ks-{self.config.application_id}")
-                    )
+                    name, least = f"ks-{self.config.application_id}", self._start_report.least_stall
+                    system = await stack.enter_async_context(System(name, least_stall=least))
                 self._bare_log, self._log = (
                     log,
                     patient(log, self.config.task_timeout_ms, self._closing),
@@ -251,6 +250,7 @@ class App(AppOrders):
                 stack.push_async_callback(system.stop, ref)
                 await self._begin(self._log, ref)
                 self._stack = stack.pop_all()
+                self._start_report.note_running(self.tasks(), len(self._workers))
         finally:
             self._starting = None
             over.set()
@@ -461,7 +461,8 @@ class App(AppOrders):
         It runs on a new event loop (uvloop's, where that is installed). Closing takes at most
         `close_timeout_ms` when the log is unreachable; a second signal ends the program at once,
         without the last commit. It sets the garbage collector as `tune_gc` does, and raises the
-        soft limit of open files to the hard one.
+        soft limit of open files to the hard one. Where logging is not configured, a line on stderr
+        says that the app runs.
 
         Raises RuntimeError where an event loop runs already: await `run` there; and in a thread.
         """
@@ -469,6 +470,7 @@ class App(AppOrders):
         refuse_other_threads(of="App.main", remedy="asyncio.run(app.run())")
         tune_gc()
         raise_open_files()
+        self._start_report.be_told()
         with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
             runner.run(self._run_until_signal())
 
@@ -519,11 +521,9 @@ class App(AppOrders):
         """
         if self._instance is not None:
             return self._instance.waiting()
-        return (
-            ()
-            if self._starting is None
-            else (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
-        )
+        if self._starting is None:
+            return ()
+        return (wait_of_instance(self._asked, time.time_ns() // 1_000_000),)
 
     def health(self, bounds: HealthBounds | None = None) -> Health:
         """Return whether the app is live and ready, and all reasons why not.

@@ -4,17 +4,65 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
+from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Final, final
 
+from ks_actors.app._status import task_counts
 from ks_actors.lifecycle import component_log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
+    from ks_actors.runtime.watch import TaskMetadata
     from ks_actors.topology import Topology
 
+_FIRST_S: Final = 10.0
+_LONG_S: Final = 1.0
 _log = component_log(__name__)
+
+
+@final
+class StartReport:
+    """Tell once that the app runs, and which stalls of the event loop are worth a warning.
+
+    Imports, connects and the opening of databases are work of each start, and no fault: before the
+    app runs no stall in none of the user's code is, and in its first 10 s only one of a second.
+    """
+
+    def __init__(self, application_id: str) -> None:
+        self._application_id = application_id
+        self._running_since: float | None = None
+        self.tell: Callable[[str], None] | None = None
+
+    def be_told(self) -> None:
+        """Have the line printed on stderr, unless it is told elsewhere."""
+        if self.tell is None:
+            self.tell = _tell_unlogged
+
+    def note_running(self, tasks: tuple[TaskMetadata, ...], workers: int) -> None:
+        """Note that the app runs, and tell it where somebody asked for it."""
+        self._running_since = monotonic()
+        if self.tell is not None:
+            self.tell(f"{self._application_id} is running: {task_counts(tasks, workers)}")
+
+    def least_stall(self) -> float:
+        """Return from how many seconds on a stall is worth a warning now."""
+        if self._running_since is None:
+            return inf
+        return _LONG_S if monotonic() - self._running_since < _FIRST_S else 0.0
+
+
+def _tell_unlogged(text: str) -> None:
+    """Print a line on stderr, or lose it, where a change of state would not be logged anywhere."""
+    if not _log.logger.hasHandlers():
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(f"{text}\n")
 
 
 def topology_hash(topology: Topology) -> str:

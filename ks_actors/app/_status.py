@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ks_actors._counted import counted
 from ks_actors.log import TellsGroups
 from ks_actors.runtime.shared import InstanceState
 from ks_actors.runtime.watch import (
@@ -60,13 +61,18 @@ def summary(
     config: StreamsConfig, state: InstanceState, tasks: tuple[TaskMetadata, ...], workers: int
 ) -> str:
     """Return the repr of an app: its ids, its state, and its tasks and workers."""
+    counts = task_counts(tasks, workers)
+    return f"<App {config.application_id} ({config.client_id}): {state.name}, {counts}>"
+
+
+def task_counts(tasks: tuple[TaskMetadata, ...], workers: int) -> str:
+    """Return in words how many tasks, standbys and workers there are."""
     standbys = sum(task.standby for task in tasks)
-    counts = [
-        f"{count} {noun}{'' if count == 1 else 's'}"
+    return ", ".join(
+        counted(count, noun)
         for count, noun in (
             (len(tasks) - standbys, "active task"),
             (standbys, "standby"),
             (workers, "worker"),
         )
-    ]
-    return f"<App {config.application_id} ({config.client_id}): {state.name}, {', '.join(counts)}>"
+    )

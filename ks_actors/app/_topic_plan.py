@@ -28,7 +28,7 @@ Use: TypeAlias = Literal[
 ]
 
 # The sizes that the TopologyError about internal topics names.
-_WRONG_SIZE: Final = re.compile(r" (\S+) has \d+ partitions and needs ")
+_WRONG_SIZE: Final = re.compile(r" (\S+) has [\d,]+ partitions? and needs ")
 
 
 class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):

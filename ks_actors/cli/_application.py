@@ -65,9 +65,17 @@ class Application(NamedTuple):
     ) -> T:
         """Run work on the open log; an error is one line and exit code 1.
 
-        `if_missing` is about the directory of an embedded log. A command must not create one for a
+        Without an app and any servers it is a usage error. `if_missing` is about the directory of
+        an embedded log. A command must not create one for a
         mistyped path. `empty` gives a log in memory instead.
         """
+        config = self.config
+        if self.app is None and config.origins["log"] == "default" and not config.bootstrap_servers:
+            raise click.UsageError(
+                "no Kafka servers are named: give --bootstrap-servers HOST:PORT, or set "
+                "bootstrap_servers in the file of --config or in KS_ACTORS_BOOTSTRAP_SERVERS; or "
+                "-c log=embedded:///path for a log in a directory"
+            )
 
         async def run() -> T:
             # An app that was made with a log, such as an embedded one, is looked at there and not
@@ -131,11 +139,36 @@ def of_target(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add MODULE:NAME and the settings; give the command an Application."""
 
     @wraps(command)
-    def wrapped(target: str, conf: tuple[str, ...], file: Path | None, **options: Any) -> Any:
-        app = app_of(target, conf, file)
+    def wrapped(target: str, file: Path | None, **options: Any) -> Any:
+        app = app_of(target, _pairs(options), file)
         return command(Application(app.config, app), **options)
 
-    return click.argument("target", metavar="MODULE:NAME")(settings_options(wrapped))
+    return click.argument("target", metavar="MODULE:NAME")(
+        _with_id(settings_options(wrapped), hidden=False)
+    )
+
+
+def _pairs(options: dict[str, Any]) -> list[str]:
+    """Take the settings out of the options, as pairs; the options of one setting count last."""
+    pairs = [*options.pop("conf")]
+    for option, name in (("servers", "bootstrap_servers"), ("application_id", "application_id")):
+        if (value := options.pop(option)) is not None:
+            pairs.append(f"{name}={value}")
+    return pairs
+
+
+def _with_id(command: Callable[..., Any], *, hidden: bool) -> Callable[..., Any]:
+    """Add --bootstrap-servers and --application-id."""
+    command = click.option(
+        "--bootstrap-servers",
+        "--bootstrap-server",
+        "servers",
+        metavar="HOST:PORT",
+        help="The Kafka servers.",
+    )(command)
+    return click.option(
+        "--application-id", metavar="ID", help="The id of the application.", hidden=hidden
+    )(command)
 
 
 def of_application(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,19 +183,8 @@ def of_log(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _optional(command: Callable[..., Any], *, needs_id: bool) -> Callable[..., Any]:
     @wraps(command)
-    def wrapped(
-        target: str | None,
-        application_id: str | None,
-        servers: str | None,
-        conf: tuple[str, ...],
-        file: Path | None,
-        **options: Any,
-    ) -> Any:
-        pairs = [*conf]
-        if servers is not None:
-            pairs.append(f"bootstrap_servers={servers}")
-        if application_id is not None:
-            pairs.append(f"application_id={application_id}")
+    def wrapped(target: str | None, file: Path | None, **options: Any) -> Any:
+        pairs = _pairs(options)
         try:
             if target is None:
                 found = Application(_config(pairs, file, needs_id=needs_id))
@@ -173,17 +195,7 @@ def _optional(command: Callable[..., Any], *, needs_id: bool) -> Callable[..., A
             raise wrong_settings(error, BY_OPTION) from error
         return command(found, **options)
 
-    made = settings_options(wrapped)
-    made = click.option(
-        "--bootstrap-servers",
-        "--bootstrap-server",
-        "servers",
-        metavar="HOST:PORT",
-        help="The Kafka servers.",
-    )(made)
-    made = click.option(
-        "--application-id", metavar="ID", help="The id of the application.", hidden=not needs_id
-    )(made)
+    made = _with_id(settings_options(wrapped), hidden=not needs_id)
     return click.option(
         "--app",
         "target",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from ks_actors._counted import counted
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
 from ks_actors.batch.backfill import CHOICES
@@ -204,16 +205,17 @@ def _summary(done: Backfill, counts: dict[str, int], published: dict[str, int]) 
     rate = done.records / done.seconds if done.seconds else 0
     lines = [
         (
-            f"{done.records:,} records in {done.seconds:.1f} s ({rate:,.0f}/s) by "
-            f"{len(done.tasks)} tasks, {dropped:,} skipped"
+            f"{counted(done.records, 'record')} in {done.seconds:.1f} s ({rate:,.0f}/s) by "
+            f"{counted(len(done.tasks), 'task')}, {dropped:,} skipped"
         )
     ]
     if done.snapshot is not None:
         rows = sum(
             store.rows for task in done.snapshot.tasks.values() for store in task.stores.values()
         )
-        lines.append(f"snapshot {done.snapshot.name}: {rows:,} rows")
-    lines += [f"{topic}: {count:,} records" for topic, count in sorted(counts.items())]
+        lines.append(f"snapshot {done.snapshot.name}: {counted(rows, 'row')}")
+    lines += [f"{topic}: {counted(count, 'record')}" for topic, count in sorted(counts.items())]
     return lines + [
-        f"{topic}: {count:,} records published" for topic, count in sorted(published.items())
+        f"{topic}: {counted(count, 'record')} published"
+        for topic, count in sorted(published.items())
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from ks_actors._counted import counted
 from ks_actors._errors import LogError
 from ks_actors.records import TopicPartition
 from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener, SuspendReason
@@ -64,12 +65,13 @@ class Restoring(RestoreListener):
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
         """End the bar; print the number of restored records."""
-        self._show.end(partition, f"restored {_name(store, partition)}: {total:,} records")
+        self._show.end(partition, f"restored {_name(store, partition)}: {counted(total, 'record')}")
 
     def on_restore_suspended(self, partition: TopicPartition, store: str, total: int) -> None:
         """End the bar; print that restoring stopped early."""
         self._show.end(
-            partition, f"stopped restoring {_name(store, partition)}, after {total:,} records"
+            partition,
+            f"stopped restoring {_name(store, partition)}, after {counted(total, 'record')}",
         )
 
 
@@ -202,7 +204,7 @@ class Bars:
         elif self._clock() - bar.reported_at >= self._seconds:
             bar.reported_at = self._clock()
             of = "" if bar.end is None else f" of {bar.end:,}"
-            self._print(f"{bar.title}: {bar.records:,} records, at {offset:,}{of}")
+            self._print(f"{bar.title}: {counted(bar.records, 'record')}, at {offset:,}{of}")
 
     def end(self, partition: TopicPartition, said: str | None) -> None:
         """Remove a bar and print a final line, if any."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 import msgspec
 
+from ks_actors._counted import counted
 from ks_actors._errors import ConfigError, KsActorsError
 from ks_actors.app import plan_app_topics
 from ks_actors.cli._application import of_target
@@ -76,7 +77,7 @@ class _Checks:
     async def run(self, timeout_ms: int) -> Sequence[_Finding]:
         config = self._config
         given = [name for name, origin in config.origins.items() if origin != "default"]
-        self._note("config", "ok", f"{len(given)} settings are given: {', '.join(sorted(given))}")
+        self._note("config", "ok", f"settings given: {', '.join(sorted(given))}")
         self._note("config", "ok", f"the guarantee is {config.processing_guarantee.value}")
         if config.ignored:
             self._note("config", "note", f"ignored settings: {', '.join(config.ignored)}")
@@ -136,14 +137,18 @@ class _Checks:
             log, [NewTopic(plan.topic, plan.partitions or 1, plan.configs) for plan in missing]
         )
         there = sum(plan.state == "exists" for plan in plans)
-        self._note("topics", "ok", f"{there} of {len(plans)} topics exist")
+        self._note("topics", "ok", f"{there} of {len(plans)} exist")
         if missing:
             names = ", ".join(plan.topic for plan in missing)
             self._note("topics", "note", f"the start will create {names}")
         self._step = "group"
         if isinstance(log, ManagesGroups):
             members = await log.group_members(self._config.application_id)
-            self._note("group", "ok", f"{self._config.application_id} has {len(members)} members")
+            self._note(
+                "group",
+                "ok",
+                f"{self._config.application_id} has {counted(len(members), 'member')}",
+            )
         self._step = "permissions"
         await self._permissions(log, plans)
 

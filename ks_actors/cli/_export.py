@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ks_actors._counted import counted
 from ks_actors.cli._bars import Bars, Exporting
 from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of
@@ -73,4 +74,4 @@ def export(
         )
         counts = asyncio.run(export)
     for name, count in counts.items():
-        click.echo(f"{name}: {count:,} rows")
+        click.echo(f"{name}: {counted(count, 'row')}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ks_actors._counted import counted
 from ks_actors._errors import LogError
 from ks_actors.cli._application import groups_of, of_application
 from ks_actors.cli._output import show, tell
@@ -51,7 +52,7 @@ def lag(application: Application, *, over: int | None, as_json: bool) -> None:
         as_json=as_json,
     )
     if not as_json:
-        click.echo(f"{total:,} records in {len(rows):,} partitions")
+        click.echo(f"{counted(total, 'record')} in {counted(len(rows), 'partition')}")
     if problem is not None:
         tell(problem)
         raise SystemExit(3)
@@ -70,8 +71,8 @@ async def _lags(log: Log, application: Application) -> tuple[list[dict[str, Any]
     if application.topology is None and not partitions:
         # A mistyped id must not look like an application that has read everything.
         problem = (
-            f"group {group_id} has no committed offsets, and its {len(members)} members have no "
-            "partitions yet: try again, or give --app"
+            f"group {group_id} has no committed offsets, and its members have no partitions "
+            "yet: try again, or give --app"
             if members
             else f"group {group_id} has neither committed offsets nor members: check the id of the "
             "application, and the log"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ks_actors._counted import counted
 from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.cli._application import of_log
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
@@ -147,7 +148,7 @@ def send(
         click.echo(json.dumps({"records": len(records), "next_offsets": rows}))
     else:
         where = ", ".join(f"{place} up to {end - 1:,}" for place, end in rows.items())
-        click.echo(f"{len(records):,} records written{': ' if where else ''}{where}")
+        click.echo(f"{counted(len(records), 'record')} written{': ' if where else ''}{where}")
 
 
 def _encoded(text: str | None, form: str) -> bytes | None:

@@ -19,6 +19,7 @@ from urllib.request import (
 
 import click
 
+from ks_actors._counted import counted
 from ks_actors.cli._output import show, show_json, tell
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def query(
         ]
         show(shown, ("key", "value", "at"), as_json=False)
         if found.get("more"):
-            tell(f"there are more than {limit} rows: --limit")
+            tell(f"there are more than {counted(limit, 'row')}: --limit")
     if not rows:
         # A code of its own, by which a script tells this from an error.
         raise SystemExit(3)

@@ -71,7 +71,12 @@ def _address(
     show_default=True,
     help="The form of log records: lines, or one JSON object per line.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Show neither the guarantee nor progress.")
+@click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    help="Tell neither the guarantee, nor progress, nor that the app runs.",
+)
 @click.option(
     "--page",
     type=click.IntRange(0, 65_535),
@@ -111,7 +116,7 @@ def run(
     MODULE:NAME is an App, a Topology, a StreamsBuilder, or a function that returns one of these and
     may take the config. Settings are those of --config, then of the environment
     (KS_ACTORS_COMMIT_INTERVAL_MS), then of --conf. Stderr shows the progress of restoring and of
-    standbys.
+    standbys, and a line once the app runs.
 
     The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app
     ended with an error, 2 wrong command line, 130 or 143 a signal before the app began.
@@ -133,6 +138,7 @@ def run(
     servers = [] if page is None else [_page(app, page)]
     servers += [] if probes is None else [_probes(app, *probes)]
     app._early_services = tuple(servers)
+    app._start_report.tell = (lambda _: None) if quiet else tell
     with Bars(progress_console(quiet=quiet)) as bars:
         _show(app, bars)
         try:

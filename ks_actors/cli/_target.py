@@ -5,18 +5,20 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import traceback
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ks_actors._errors import KsActorsError
+from ks_actors._errors import ConfigError, KsActorsError
 from ks_actors.app import App
 from ks_actors.config import StreamsConfig
 from ks_actors.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.config import Keywords
 
@@ -77,28 +79,55 @@ def settings(pairs: Iterable[str], option: str = "--conf") -> Keywords:
 
 
 def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
-    """Return the app at `target`, or an app made from it. Raises click.UsageError.
+    """Return the app at `target`, or an app made from it. Raises click.ClickException.
 
     The target is an App, a Topology, an object with a `build` that returns one, or a function that
     returns one of these. The function may take the config. A topology becomes an app with the
     config.
     """
     given = settings(conf)
-    found, configured = _found(target, lambda: _config(given, file))
-    if isinstance(found, App):
-        if not configured and (given or file is not None):
-            raise click.UsageError(
-                f"{target} is an App, which already has its config: --conf and --config need a "
-                "topology, or a function that takes the config"
-            )
-        return found
-    return App(found, _config(given, file))
+    with _told(target):
+        found, configured = _found(target, lambda: _config(given, file))
+        if not isinstance(found, App):
+            return App(found, _config(given, file))
+    if not configured and (given or file is not None):
+        raise click.UsageError(
+            f"{target} is an App, which already has its config: --conf, --config and options for "
+            "single settings need a topology, or a function that takes the config"
+        )
+    return found
+
+
+@contextmanager
+def _told(target: str) -> Iterator[None]:
+    """Turn an error about the user's topology or settings into one line, which names the place.
+
+    Raises click.ClickException, and click.UsageError for settings. Other errors of the user's own
+    code pass, with their tracebacks.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        raise wrong_settings(error, BY_SETTING) from error
+    except KsActorsError as error:
+        where = _place(error)
+        raise click.ClickException(f"{target}: {type(error).__name__}: {error}{where}") from error
+
+
+def _place(error: Exception) -> str:
+    """Return the innermost line of the user's code that an error went through, if any."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if top not in {"ks_actors", "actors"} and top not in sys.stdlib_module_names:
+            found = f" ({frame.f_code.co_filename}:{line})"
+    return found
 
 
 def topology_of(target: str, conf: Iterable[str], file: Path | None) -> Topology:
     """Return the topology at `target`, as `app_of` finds it; the settings need no id.
 
-    Raises click.UsageError.
+    Raises click.ClickException.
     """
     return configured_topology_of(target, conf, file)[0]
 
@@ -108,7 +137,7 @@ def configured_topology_of(
 ) -> tuple[Topology, Callable[[], StreamsConfig]]:
     """Return the topology at `target`, and its config: that of its App, or else of the settings.
 
-    Raises click.UsageError.
+    Raises click.ClickException.
     """
     given = settings(conf)
 
@@ -120,7 +149,8 @@ def configured_topology_of(
                 raise
             return _config({**given, "application_id": PLACEHOLDER}, file)
 
-    found, _ = _found(target, config)
+    with _told(target):
+        found, _ = _found(target, config)
     if isinstance(found, App):
         return found._topology, lambda: found.config
     return found, config

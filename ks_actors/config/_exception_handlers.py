@@ -22,6 +22,7 @@ _log = component_log(__name__)
 
 LETTER_PREFIX: Final = "__streams.errors."
 _TELL_EACH_S: Final = 60.0
+_GOES_ON: Final = "; processing goes on without it"
 # By event loop, as their clocks differ; per node and type of error the time of the next line, and
 # the number of failures since the last one.
 _told: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, type], tuple[float, int]]] = (
@@ -211,7 +212,7 @@ def log_and_fail(
 
     The source record goes to the dead letter queue if there is one.
     """
-    _tell(logging.ERROR, context, record, error)
+    _tell(logging.ERROR, context, record, error, "; processing ends")
     return Response(HandlerResponse.FAIL, context.dead_letters(error))
 
 
@@ -279,7 +280,7 @@ def _tell_some(context: ErrorContext, record: FailedRecord | None, error: Except
     """Log the first failure of its kind, and one a minute: a letter has all of it anyway."""
     loop = _loop()
     if loop is None:
-        _tell(logging.WARNING, context, record, error)
+        _tell(logging.WARNING, context, record, error, _GOES_ON)
         return
     told = _told.setdefault(loop, {})
     kind, now = (context.processor_node_id, type(error)), loop.time()
@@ -289,10 +290,11 @@ def _tell_some(context: ErrorContext, record: FailedRecord | None, error: Except
         return
     told[kind] = now + _TELL_EACH_S, 0
     if due is None:
-        rest = "; further failures of this kind are told once a minute, without a traceback"
-        _tell(logging.WARNING, context, record, error, rest)
+        more_told = "; further failures of this kind are told once a minute, without a traceback"
+        _tell(logging.WARNING, context, record, error, _GOES_ON + more_told)
     else:
-        rest = f": {type(error).__name__}; {more} more since the last line about such failures"
+        since = f"; {more} more since the last line about such failures"
+        rest = f": {type(error).__name__}{_GOES_ON}{since}"
         _tell(logging.WARNING, context, record, error, rest, traced=False)
 
 
@@ -301,7 +303,7 @@ def _tell(
     context: ErrorContext,
     record: FailedRecord | None,
     error: Exception,
-    rest: str = "",
+    rest: str,
     *,
     traced: bool = True,
 ) -> None:
@@ -324,7 +326,13 @@ def _tell(
 def _where(context: ErrorContext, record: FailedRecord | None) -> str:
     """Return what failed where; of the output, the task and the source name what is known."""
     said = "a punctuation failed" if record is None else "a record failed"
-    if record is not None and record.topic is not None:
+    source = (context.topic, context.partition)
+    # A record that cannot be read is for no other topic than its source.
+    if (
+        record is not None
+        and record.topic is not None
+        and (record.topic, record.partition) != source
+    ):
         place = "" if record.partition is None else f", partition {record.partition},"
         said = f"a record for topic {record.topic}{place} failed"
     said += f" at node {context.processor_node_id}"

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from ks_actors.log._port import BaseLog, BaseMembership, cluster_of
+from ks_actors.log._types import IsolationLevel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ks_actors.log._types import (
         Fetched,
         GroupMetadata,
-        IsolationLevel,
         NewTopic,
         OffsetAndMetadata,
         Outgoing,
@@ -97,7 +97,9 @@ class DelegatingLog(BaseLog):
     async def close(self) -> None:
         """Do nothing: the part that started the log closes it."""
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
+    def fetcher(
+        self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> Fetcher:
         """Return a new fetcher."""
         return DelegatedFetcher(self, self._log.fetcher(client_id=client_id, isolation=isolation))
 

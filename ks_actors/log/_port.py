@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
-from ks_actors.log._types import Assigned, Lost, Revoked
+from ks_actors.log._types import Assigned, IsolationLevel, Lost, Revoked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         AllowedOperations,
         Fetched,
         GroupMetadata,
-        IsolationLevel,
         MemberAssignment,
         MemberInfo,
         NewTopic,
@@ -288,8 +287,13 @@ class Log(Protocol):
         """Close everything made from this log, and release its resources."""
         ...
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
-        """Return a new fetcher without partitions."""
+    def fetcher(
+        self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> Fetcher:
+        """Return a new fetcher without partitions.
+
+        By default it returns no records of open and of aborted transactions.
+        """
         ...
 
     async def producer(

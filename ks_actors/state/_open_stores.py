@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ks_actors._errors import StateError
 from ks_actors.state._discard import give_up
 from ks_actors.state._positions import POSITION
 from ks_actors.state.core import Transactional, after
 from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, read_offset, recall, upgrade
-from ks_actors.topology import StoreKind, StorePlace
+from ks_actors.topology import StoreKind, StorePlace, bare_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,10 +62,15 @@ def open_stores(
     They are added to `opened` one by one: after an error, close those that are there. A store that
     is `unfit`, for the reason given, begins empty; the others keep their state. `topics` are the
     changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be read, StateError
-    for an unusable store without changelog, and any error of custom stores.
+    for an unusable store without changelog and for one of another kind, whose changelog does not
+    fit either, and any error of custom stores.
     """
     manifest = None if engine is None else Manifest.read(engine, place.task)
     known = {} if manifest is None else dict(manifest.stores)
+    # Before anything is opened or given up: nothing is lost to whoever undoes the change.
+    for spec in specs:
+        if spec.name in known and spec.name not in unfit:
+            _refuse_another_kind(place.task, spec, known[spec.name], topics)
     for spec in specs:
         if spec.kind is StoreKind.CUSTOM:
             place.custom.open(spec, place.checkpoint, opened, unfit.get(spec.name))
@@ -78,6 +84,21 @@ def open_stores(
     if engine is not None and manifest is not None:
         here = [spec for spec in specs if spec.place is StorePlace.DATABASE]
         _record(place, engine, manifest, known, here)
+
+
+def _refuse_another_kind(
+    task: str, spec: StoreSpec, known: StoreFacts, topics: Mapping[str, str]
+) -> None:
+    """Raise StateError for a store whose changelog has rows of another kind."""
+    changelog = topics.get(spec.name, spec.name)
+    before, now = bare_kind(known.kind), bare_kind(spec.kind.value)
+    if before != now and spec.logging and known.changelog == changelog:
+        raise StateError(
+            f"store {spec.name} of task {task} was a {before.replace('_', '-')} store, and is a "
+            f"{now.replace('_', '-')} store now, which cannot read the rows of its changelog "
+            f"{changelog}: give it another name, or undo the change; or reset the application to "
+            "compute it anew"
+        )
 
 
 def _record(
@@ -126,6 +147,8 @@ def _open_on_engine(
 ) -> None:
     manifest = Manifest.read(engine, place.task)
     known = dict(manifest.stores)
+    if spec.name in known and spec.name not in unfit:
+        _refuse_another_kind(place.task, spec, known[spec.name], topics)
     store = opened.stores[spec.name] = make(spec, engine)
     _open_on_disk(place, spec, store, engine, manifest, opened, topics, unfit)
     _record(place, engine, manifest, known, [spec])

@@ -13,7 +13,7 @@ from ks_actors._errors import (
     StateError,
     StreamsError,
 )
-from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse, Response
+from ks_actors.config import ErrorContext, FailedRecord, HandlerResponse, Response, log_and_fail
 from ks_actors.lifecycle import as_exception, passes
 from ks_actors.records import partition
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
@@ -55,6 +55,7 @@ class ExceptionHandlers:
         self.dropped: Callable[[int], None] = dropped
         self._setup = setup
         self._config = setup.config
+        self.leaves_out: bool = self._config.processing_exception_handler is not log_and_fail
         self._letters: str | None = setup.config.errors_dead_letter_queue_topic_name
         self._current = current
         self._output = output

@@ -86,6 +86,7 @@ class NodeWork:
         self.node: str = node
         self.application_id: str = services.application_id
         self.kafka_streams_faults: bool = services.kafka_streams_faults
+        self.leaves_out: bool = services.handlers.leaves_out
         self.caching: bool = services.caches is not None
         self.task_id: TaskId = services.task_id
         self.children: dict[str, Process] = {}

@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from ks_actors.log import DelegatedFetcher, DelegatedMembership, DelegatingLog, TellsGroups
+from ks_actors.log import (
+    DelegatedFetcher,
+    DelegatedMembership,
+    DelegatingLog,
+    IsolationLevel,
+    TellsGroups,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,7 +20,6 @@ if TYPE_CHECKING:
         BaseMembership,
         Fetcher,
         GroupMember,
-        IsolationLevel,
         Log,
         LogRequest,
         Membership,
@@ -91,7 +96,9 @@ class Connection(DelegatingLog):
         if not self.is_cut:
             await call()
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
+    def fetcher(
+        self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> Fetcher:
         """Return a new reader."""
         inner = self._log.fetcher(client_id=client_id, isolation=isolation)
         self._fetchers.append(inner)

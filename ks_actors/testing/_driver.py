@@ -14,6 +14,7 @@ from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.task import GLOBAL, Environment, RecordQueue, Task, TaskRunner
+from ks_actors.testing._plain_store import plain_store
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
 from ks_actors.topology import SourceNode, check_serdes, check_topology
@@ -96,18 +97,30 @@ class _Driver:
         return self._written.names()
 
     def get_state_store(self, name: str) -> Any:
-        """Return a store by name. Raises KeyError when the topology has none of that name."""
+        """Return a store by name, as a processor has it.
+
+        The values of one with timestamps are ValueAndTimestamps. Raises KeyError when the topology
+        has none of that name.
+        """
         for stores in self._open:
             if name in stores.names:
                 return stores.store(name)
         known = ", ".join(sorted(name for stores in self._open for name in stores.names)) or "none"
         raise KeyError(f"the topology has no store {name!r}; it has {known}")
 
-    get_key_value_store = get_state_store
+    def get_key_value_store(self, name: str) -> Any:
+        """Return a store by name, with values alone, as `App.store` reads them.
+
+        A put gives the timestamp -1 where the store has timestamps. Raises KeyError when the
+        topology has none of that name.
+        """
+        store, topology = self.get_state_store(name), self._topology
+        return plain_store(store, (topology.stores.get(name) or topology.global_stores[name]).kind)
+
+    get_window_store = get_key_value_store
+    get_session_store = get_key_value_store
     get_timestamped_key_value_store = get_state_store
-    get_window_store = get_state_store
     get_timestamped_window_store = get_state_store
-    get_session_store = get_state_store
     get_timestamped_key_value_store_with_headers = get_state_store
     get_timestamped_window_store_with_headers = get_state_store
     get_session_store_with_headers = get_state_store

@@ -415,7 +415,7 @@ class AppHarness:
         partition: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Write a record, with the topology's serdes for the topic.
+        """Write a record, with the topology's serdes for the topic, or the app's default ones.
 
         Bytes and None are written unchanged. The timestamp defaults to the wall clock.
         """
@@ -445,6 +445,7 @@ class AppHarness:
     ) -> list[TestRecord[Any, Any]]:
         """Return all records of a topic, partition by partition.
 
-        The serdes default to the topology's; without any the values are bytes.
+        The serdes default to the topology's, for other topics to the app's default ones. Without
+        any, in changelogs and in dead letters, keys and values are bytes.
         """
         return await self._topics.read(topic, key, value, isolation)

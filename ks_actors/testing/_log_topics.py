@@ -183,16 +183,24 @@ class LogTopics:
         return len(found.partitions)
 
     def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
+        """Return the serdes of a topic: those of a node, or the app's defaults.
+
+        There are none for its changelogs and dead letters, which are as bytes.
+        """
         topology, config = self._version()
+        keys, values = config.default_key_serde, config.default_value_serde
         for node in topology.nodes.values():
             if (isinstance(node, SourceNode) and _reads(node, topic)) or (
                 isinstance(node, SinkNode) and node.topic == topic
             ):
-                keys, values = config.default_key_serde, config.default_value_serde
                 return with_default(node.key, keys), with_default(
                     node.value, keys if wraps_key(node.value) else values
                 )
-        return None, None
+        if is_internal(topic, config.application_id) or (
+            topic == config.errors_dead_letter_queue_topic_name
+        ):
+            return None, None
+        return keys, values
 
 
 def _reads(node: SourceNode, topic: str) -> bool:

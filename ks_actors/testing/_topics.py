@@ -47,14 +47,18 @@ class _Input(Generic[K, V]):
     def _encoded(
         self, key: K | None, value: V | None, timestamp_ms: int | None
     ) -> tuple[bytes | None, bytes | None, int]:
-        if timestamp_ms is None:
-            timestamp_ms = self._time
-            self._time += self._advance
         return (
             None if key is None else self._key(key),
             None if value is None else self._value(value),
-            timestamp_ms,
+            self._timestamp(timestamp_ms),
         )
+
+    def _timestamp(self, given: int | None) -> int:
+        """Return the timestamp of a record; one that is not given is the topic's own."""
+        if given is None:
+            given = self._time
+            self._time += self._advance
+        return given
 
 
 class TestInputTopic(_Input[K, V]):
@@ -84,10 +88,17 @@ class TestInputTopic(_Input[K, V]):
         self._pipe(self.name, *self._encoded(key, value, timestamp_ms), headers)
 
     def pipe_raw(
-        self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> None:
-        """Process one record as if it came from the log: any bytes."""
-        self._pipe(self.name, key, value, timestamp_ms, headers)
+        """Process one record as if it came from the log: any bytes.
+
+        Without a timestamp it gets the topic's own, which then advances.
+        """
+        self._pipe(self.name, key, value, self._timestamp(timestamp_ms), headers)
 
     def pipe_key_value_list(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
         """Process records one after the other."""
@@ -126,10 +137,17 @@ class AsyncTestInputTopic(_Input[K, V]):
         await self._pipe(self.name, *self._encoded(key, value, timestamp_ms), headers)
 
     async def pipe_raw(
-        self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers = ()
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
     ) -> None:
-        """Process one record as if it came from the log: any bytes."""
-        await self._pipe(self.name, key, value, timestamp_ms, headers)
+        """Process one record as if it came from the log: any bytes.
+
+        Without a timestamp it gets the topic's own, which then advances.
+        """
+        await self._pipe(self.name, key, value, self._timestamp(timestamp_ms), headers)
 
     async def pipe_key_value_list(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
         """Process records one after the other."""

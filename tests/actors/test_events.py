@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
+import importlib
 import logging
 import queue
 import selectors
@@ -11,6 +13,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
@@ -119,6 +122,38 @@ async def test_a_stall_is_one_line_and_its_stack_is_for_debugging(actor_kit: Tes
         ("WARNING", "the event loop stood still for 0.092 s in actor /test/a at Secret"),
         ("DEBUG", "where the event loop stood still:\n  File a\n    File b\n"),
     ]
+
+
+async def test_a_stall_in_nobodys_code_is_a_warning_from_a_limit_on(caplog: pytest.LogCaptureFixture) -> None:
+    """A shorter one is at DEBUG, with its stack; one in the user's code is a warning whatever its length."""
+    caplog.set_level(logging.DEBUG, "actors")
+    async with System("s", stall_after=None, least_stall=lambda: 1.0) as system:
+        assert system._core is not None
+        for seconds, place in ((0.9, ""), (1.1, ""), (0.9, "load (/app/load.py:12)")):
+            system._core.publish(Stalled("", None, seconds, "", place))
+    told = [(record.levelname, record.getMessage().partition(";")[0]) for record in caplog.records if "for " in record.getMessage()]
+    assert told == [
+        ("DEBUG", "the event loop stood still for 0.900 s in no actor's code"),
+        ("WARNING", "the event loop stood still for 1.100 s in no actor's code"),
+        ("WARNING", "the event loop stood still for 0.900 s in load (/app/load.py:12)"),
+    ]
+
+
+async def test_the_place_of_an_import_is_the_code_that_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a module, and all that it calls, is no place of a user's; an import by the library itself has none."""
+    (tmp_path / "slow_to_import.py").write_text("import builtins\ndef note(): builtins.note()\nnote()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    places: list[str] = []
+    monkeypatch.setattr(builtins, "note", lambda: places.append(place_in(sys._getframe())), raising=False)
+
+    def imports() -> None:
+        sys.modules.pop("slow_to_import", None)
+        importlib.import_module("slow_to_import")
+
+    imports()
+    asyncio.get_running_loop().call_soon(as_the_library(imports))
+    await asyncio.sleep(0)
+    assert places == [f"{imports.__qualname__} ({__file__}:{imports.__code__.co_firstlineno + 2})", ""]
 
 
 async def test_a_stall_in_the_users_code_names_the_place_and_the_remedy(actor_kit: TestKit, caplog: pytest.LogCaptureFixture) -> None:

@@ -177,7 +177,9 @@ class EmbeddedLog(BaseLog):
     def _remove(self, part: _Part) -> None:
         del self._parts[part]
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> EmbeddedFetcher:
+    def fetcher(
+        self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> EmbeddedFetcher:
         """Return a new fetcher without partitions."""
         self._check()
         committed = isolation is IsolationLevel.READ_COMMITTED

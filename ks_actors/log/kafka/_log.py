@@ -177,7 +177,9 @@ class KafkaLog(BaseLog):
         self._leaving.add(ending)
         ending.add_done_callback(self._leaving.discard)
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> KafkaFetcher:
+    def fetcher(
+        self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> KafkaFetcher:
         """Return a new fetcher without partitions."""
         self._check()
         committed = isolation is IsolationLevel.READ_COMMITTED

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._history import Superseded, with_history
 from ks_actors.processors.aggregates._previous_aggregates import row_keeper, watched
-from ks_actors.processors.api import Bound, for_old, pair, withdrawn
+from ks_actors.processors.api import Bound, for_old, pair, taken_in, withdrawn
 from ks_actors.processors.stateless import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import Cache, KeyValueForOperators, NodeContext, Process
+    from ks_actors.processors.api import KeyValueForOperators, NodeContext
     from ks_actors.records import Headers
+
+    _Combine = Callable[[Any, tuple[Any, Any], Any], tuple[Any, bool]]
 
 
 @final
@@ -79,8 +81,9 @@ class TableAggregate(Inline):
 
     It calls `subtractor(key, value, aggregate)` and `adder(key, value, aggregate)`. A group without
     an aggregate gets that of `initializer()` before the adder is called; the subtractor is not
-    called for it. A result of None deletes. The result is in `store`; its timestamp is the later of
-    the change's and the aggregate's.
+    called for it, nor for an old value that the adder fails for: it is in no aggregate. A result of
+    None deletes. The result is in `store`; its timestamp is the later of the change's and the
+    aggregate's. When the adder fails, the old value is taken back all the same.
     """
 
     store: str
@@ -92,38 +95,21 @@ class TableAggregate(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         context = with_history(context, self.store) or context
-        store: KeyValueForOperators = context.store(self.store)
-        get = store.get_entry
-        put = store.put_entry
-        cache = context.cache(self.store, send_old=self.send_old)
-        forward = context.forward
-        kept = row_keeper(store, send_old=self.send_old) if cache is None else cache.before
         initializer = self.initializer
         adder = watched(context, self.store, self.adder, initializer)
         subtractor = self.subtractor
-        send_old = self.send_old or cache is not None
+        taken = taken_in(context, lambda key, value: self.adder(key, value, initializer()))
 
-        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-            _demand_key(context, key)
+        def combine(key: Any, change: tuple[Any, Any], aggregate: Any) -> tuple[Any, bool]:
             added, removed = change
-            entry = get(key)
-            before = aggregate = None
-            if entry is not None:
-                aggregate, seen = entry
-                before = kept(key, aggregate)
-                if removed is not None:
-                    aggregate = subtractor(key, removed, aggregate)
-                if removed is not None or added is not None:
-                    timestamp = max(timestamp, seen)
+            is_old = aggregate is not None
+            if is_old and removed is not None and taken(key, removed):
+                aggregate = subtractor(key, removed, aggregate)
             if added is not None:
                 aggregate = adder(key, added, initializer() if aggregate is None else aggregate)
-            put(key, None if aggregate is None else (aggregate, timestamp))
-            forward(key, (aggregate, before if send_old else None), timestamp, headers)
+            return aggregate, is_old and (removed is not None or added is not None)
 
-        if cache is None:
-            return Bound(process)
-        process_cached, forward = _cached(process, cache)
-        return Bound(process_cached)
+        return _bound(context, self.store, combine, taken, send_old=self.send_old)
 
 
 @final
@@ -132,8 +118,9 @@ class TableReduce(Inline):
     """Subtract the old value of a change from its group's aggregate, and add the new one.
 
     It calls `subtractor(aggregate, value)` and `adder(aggregate, value)`. The first value of a
-    group is its aggregate. A result of None deletes. The result is in `store`, at the later of both
-    timestamps when something was combined.
+    group is its aggregate. An old value that both fail for is in no aggregate, and when the adder
+    fails, the old value is taken back all the same. A result of None deletes. The result is in
+    `store`, at the later of both timestamps when something was combined.
     """
 
     store: str
@@ -144,41 +131,93 @@ class TableReduce(Inline):
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         context = with_history(context, self.store) or context
-        store: KeyValueForOperators = context.store(self.store)
-        get = store.get_entry
-        put = store.put_entry
-        cache = context.cache(self.store, send_old=self.send_old)
-        forward = context.forward
-        kept = row_keeper(store, send_old=self.send_old) if cache is None else cache.before
         adder = self.adder
         subtractor = self.subtractor
-        send_old = self.send_old or cache is not None
+        get = context.store(self.store).get_entry
+        taken = taken_in(context, lambda key, value: adder(get(key)[0], value))
 
-        def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-            _demand_key(context, key)
+        def combine(_: Any, change: tuple[Any, Any], aggregate: Any) -> tuple[Any, bool]:
             added, removed = change
-            entry = get(key)
-            before = aggregate = None
-            if entry is not None:
-                aggregate, seen = entry
-                before = kept(key, aggregate)
-                if removed is not None:
-                    aggregate = subtractor(aggregate, removed)
-                    timestamp = max(timestamp, seen)
-                if added is not None and aggregate is not None:
-                    aggregate = adder(aggregate, added)
-                    timestamp = max(timestamp, seen)
-                elif added is not None:
-                    aggregate = added
-            elif added is not None:
-                aggregate = added
-            put(key, None if aggregate is None else (aggregate, timestamp))
-            forward(key, (aggregate, before if send_old else None), timestamp, headers)
+            later = False
+            if aggregate is not None and removed is not None:
+                aggregate = subtractor(aggregate, removed)
+                later = True
+            if added is not None:
+                later = later or aggregate is not None
+                aggregate = added if aggregate is None else adder(aggregate, added)
+            return aggregate, later
 
+        return _bound(context, self.store, combine, taken, send_old=self.send_old)
+
+
+def _bound(
+    context: NodeContext,
+    name: str,
+    combine: _Combine,
+    taken: Callable[[Any, Any], bool],
+    *,
+    send_old: bool,
+) -> Bound:
+    """Return the function of a node that combines changes with the aggregates of their groups.
+
+    `combine` takes a change and the group's aggregate, and returns the next one, and whether it has
+    the later of both timestamps. `taken` says whether an old value is in the aggregate.
+    """
+    store: KeyValueForOperators = context.store(name)
+    get = store.get_entry
+    put = store.put_entry
+    cache = context.cache(name, send_old=send_old)
+    forward = context.forward
+    kept = row_keeper(store, send_old=send_old) if cache is None else cache.before
+    send_old = send_old or cache is not None
+
+    def process(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
+        _demand_key(context, key)
+        entry = get(key)
+        time, before, aggregate = timestamp, None, None
+        if entry is not None:
+            aggregate = entry[0]
+            before = kept(key, aggregate)
+        try:
+            aggregate, later = combine(key, change, aggregate)
+        except Exception:
+            if not by_halves(key, change, timestamp, headers):
+                raise
+            return
+        if later and entry is not None:
+            time = max(timestamp, entry[1])
+        put(key, None if aggregate is None else (aggregate, time))
         if cache is None:
-            return Bound(process)
-        process_cached, forward = _cached(process, cache)
-        return Bound(process_cached)
+            forward(key, (aggregate, before if send_old else None), time, headers)
+        else:
+            # A delete has the timestamp of its change.
+            held = timestamp if aggregate is None else time
+            cache.hold(key, (aggregate, before if send_old else None), held, headers)
+
+    def by_halves(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> bool:
+        """Do the half of a failed change that is right; return whether the other one was none."""
+        added, removed = change
+        if not context.leaves_out or withdrawn(context, change) is None:
+            return False
+        done = []
+        for half in ((None, removed), (added, None)):
+            done.append(_works(combine, key, half, get(key)))
+            if done[-1] and half != (None, None):
+                process(key, half, timestamp, headers)
+        return done == [False, True] and not taken(key, removed)
+
+    return Bound(process)
+
+
+def _works(
+    combine: _Combine, key: Any, change: tuple[Any, Any], entry: tuple[Any, int] | None
+) -> bool:
+    """Return whether a change can be combined with an entry, which is a copy."""
+    try:
+        combine(key, change, None if entry is None else entry[0])
+    except Exception:  # noqa: BLE001 - the whole of the change has failed by it
+        return False
+    return True
 
 
 def _demand_key(context: NodeContext, key: Any) -> None:
@@ -189,21 +228,3 @@ def _demand_key(context: NodeContext, key: Any) -> None:
             f"a change of a grouped table has no key: the selector before {context.node} must give "
             "each row a key"
         )
-
-
-def _cached(process: Process, cache: Cache) -> tuple[Process, Process]:
-    """Return `process` and its forward function for cached updates.
-
-    A delete then has the timestamp of its change.
-    """
-    time = -1
-
-    def process_cached(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-        nonlocal time
-        time = timestamp
-        process(key, change, timestamp, headers)
-
-    def hold(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> None:
-        cache.hold(key, change, time if change[0] is None else timestamp, headers)
-
-    return process_cached, hold

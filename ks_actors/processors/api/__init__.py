@@ -45,7 +45,7 @@ from ks_actors.processors.api._context_checks import (
     checked_punctuator,
 )
 from ks_actors.processors.api._idle import IdleNode
-from ks_actors.processors.api._old_values import for_old, withdrawn
+from ks_actors.processors.api._old_values import for_old, taken_in, withdrawn
 from ks_actors.processors.api._operator import (
     AsyncBound,
     AsyncOperator,
@@ -180,6 +180,7 @@ __all__ = [
     "plain",
     "refuse_awaitable",
     "refuse_one",
+    "taken_in",
     "takes_key",
     "too_early",
     "truth_of",

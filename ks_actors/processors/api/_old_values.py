@@ -54,3 +54,26 @@ def withdrawn(context: NodeContext, change: tuple[Any, Any]) -> tuple[None, Any]
     if type(change) is not tuple or change[1] is None or context.kafka_streams_faults:
         return None
     return None, change[1]
+
+
+def taken_in(context: NodeContext, add: Callable[..., Any]) -> Callable[..., bool]:
+    """Return a function that says whether an aggregate has an old value in it.
+
+    It has not when `add` fails for the value, with an aggregate that is fresh: it failed when the
+    value was new, and the handler went on. Where handlers never do, all are in it.
+    """
+    if context.kafka_streams_faults or not context.leaves_out:
+        return _always
+
+    def taken(*arguments: Any) -> bool:
+        try:
+            add(*arguments)
+        except Exception:  # noqa: BLE001 - it was told when the value was new
+            return False
+        return True
+
+    return taken
+
+
+def _always(*_: Any) -> bool:
+    return True

@@ -60,6 +60,11 @@ class NodeContext(Protocol):
         ...
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether processing may go on without a record that has failed: the handler decides."""
+        ...
+
+    @property
     def caching(self) -> bool:
         """Whether updates of some of the app's tables may be held back by a cache."""
         ...

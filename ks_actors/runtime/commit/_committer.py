@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from actors import Actor, ActorStopped, AskTimeout, Mailbox, NoReply, Started
+from ks_actors._counted import counted
 from ks_actors._errors import (
     Fenced,
     IllegalGeneration,
@@ -255,8 +256,8 @@ class Committer(Actor[CommitterMessage]):
         took = perf_counter() - began
         self._metrics.committed(took)
         _log.debug(
-            "committed %d tasks in %.1f ms; %d are not at rest and were left out",
-            len(frozen.tasks),
+            "committed %s in %.1f ms; %d are not at rest and were left out",
+            counted(len(frozen.tasks), "task"),
             took * 1000,
             len(frozen.left_out),
         )

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ks_actors._counted import counted
 from ks_actors._errors import (
     ConfigError,
     MissingSinkTopics,
@@ -119,9 +120,9 @@ async def _create(
         await log.create_topics(topics)
         for topic in topics:
             _log.info(
-                "created topic %s with %d partitions",
+                "created topic %s with %s",
                 topic.name,
-                topic.partitions,
+                counted(topic.partitions, "partition"),
                 extra={"topic": topic.name},
             )
     except ConfigError as error:
@@ -449,7 +450,7 @@ def _check_internal(
     `counts` has the sizes of all topics.
     """
     wrong = [
-        f"{topic.name} has {there} partitions and needs "
+        f"{topic.name} has {counted(there, 'partition')} and needs "
         f"{topic.partitions}{_as_many_as(setup, topic, counts)}"
         for topic in wanted
         if (there := found(topic.name)) is not None and there != topic.partitions
@@ -549,5 +550,5 @@ async def _check_configs(log: Log, topics: Sequence[NewTopic]) -> None:
             f"internal topics may delete records that the app needs: {'; '.join(found)}. Change "
             "the configs (`kafka-configs --alter --entity-type topics --entity-name <topic> "
             "--add-config <name>=<value>`), or give stores and repartitions the configs that you "
-            "want"
+            "want; if another kind of store has had that name before, give this one another name"
         )

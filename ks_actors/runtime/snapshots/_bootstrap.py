@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
 
+from ks_actors._counted import counted
 from ks_actors._errors import IllegalGeneration, SnapshotFailed, SnapshotRefused
 from ks_actors.config import ClientIds
 from ks_actors.lifecycle import component_log, run_in_thread
@@ -113,10 +114,10 @@ class Bootstrap:
             return None
         if committed and if_seeded != "overwrite":
             raise SnapshotRefused(
-                f"the group {config.application_id} has committed offsets of {len(committed)} "
-                "partitions, so the app has run before or was seeded: pass if_seeded='skip' to "
-                "keep its state, or 'overwrite' to replace it with the snapshot (also after "
-                "`ks-actors reset`)"
+                f"the group {config.application_id} has committed offsets of "
+                f"{counted(len(committed), 'partition')}, so the app has run before or was seeded: "
+                "pass if_seeded='skip' to keep its state, or 'overwrite' to replace it with the "
+                "snapshot (also after `ks-actors reset`)"
             )
         producer = await self._log.transactional_producer(
             f"{config.application_id}-seed",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, final
 
+from ks_actors._counted import counted
 from ks_actors.lifecycle import component_log
 from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener, SuspendReason
 
@@ -78,10 +79,10 @@ class Progress:
             count = entry.restored.get(name, 0)
             _log.log(
                 logging.INFO if count else logging.DEBUG,
-                "restored store %s of task %s: %d records of %s in %.2f s",
+                "restored store %s of task %s: %s of %s in %.2f s",
                 name,
                 entry.task,
-                count,
+                counted(count, "record"),
                 changelog,
                 took,
                 extra={"store": name},

@@ -13,6 +13,7 @@ from ks_actors.state.core._entry import (
     no_record,
     with_value,
 )
+from ks_actors.state.core._instants import check_ms
 from ks_actors.state.core._iterators import StoreIterator
 from ks_actors.state.core._key_ranges import after
 from ks_actors.state.core._memory_budget import NO_LIMIT, MemoryBudget, TaskMemory
@@ -68,6 +69,7 @@ __all__ = [
     "Transactional",
     "after",
     "average",
+    "check_ms",
     "checked_headers",
     "entry_with",
     "headers_of",

@@ -76,6 +76,10 @@ class Codec:
             spec.as_written and not spec.value.faithful
         )
         self.mutable_keys: bool = not spec.key.immutable
+        # Whether bytes tell keys of another kind of store, in a changelog of its own.
+        self.tells_keys: bool = spec.source_topic is None and any(
+            spec.key is serde for serde in (*FIXED, *TEXT)
+        )
         # An operator's rows hold several values of a table's, of which a put changes one.
         self.reads_back: bool = self.mutable and getattr(spec.value, "reads_back", True)
         self.fixed: bool = any(spec.value is serde for serde in FIXED)

@@ -392,6 +392,8 @@ class Table(Transactional[Any], Generic[K]):
         """Apply records of the changelog as committed; the last one of a key counts."""
         batch = self._codec.restored(batch)
         keys = batch.keys
+        if keys and self._codec.tells_keys:
+            self._codec.read_key(keys[0])
         restored = self._restored
         restored.put(keys, batch.values, batch.timestamps)
         # Without a disk below, there is nothing that a deletion would have to hide.

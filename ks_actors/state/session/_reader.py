@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.records import Window
-from ks_actors.state.core import MISSING, NotingReader, step
+from ks_actors.state.core import MISSING, NotingReader, check_ms, step
 from ks_actors.state.session._store import SessionStore
 from ks_actors.state.timed import ENDS, LATEST, SEGMENT, SHIFT, into_chunks, merged, stored_of_key
 
@@ -35,6 +35,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
 
     def get(self, key: Any, start: int, end: int, *, committed: bool) -> Entry | None:
         """Return the entry of one session."""
+        check_ms(self.store.name, start, end)
         handle = (self._index(key), end << SHIFT | start)
         return (
             None
@@ -49,6 +50,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
 
         The order is that of the store's `find_sessions`, forward or in reverse.
         """
+        check_ms(self.store.name, earliest_end, latest_start)
         store, index = self.store, self._index(key)
         first = max(earliest_end, self._limit(committed=committed) + 1, 0)
         low = first << SHIFT
@@ -113,6 +115,7 @@ class SessionReader(NotingReader[SessionStore[Any, Any]]):
 
         The order is that of the store's `find_sessions_range`, forward or in reverse.
         """
+        check_ms(self.store.name, earliest_end, latest_start)
         first = max(earliest_end, self._limit(committed=committed) + 1, 0)
         layers: list[dict[Any, Any]] = []
         overlay = {} if committed else self._uncommitted()

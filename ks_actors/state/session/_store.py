@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.records import Window, Windowed
-from ks_actors.state.core import MISSING, StoreIterator
+from ks_actors.state.core import MISSING, StoreIterator, check_ms
 from ks_actors.state.timed import (
     ENDS,
     LATEST,
@@ -92,6 +92,7 @@ class SessionStore(TimedStore, Generic[K, V]):
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
         """Return the aggregate of the session of `key` from `start` to `end`, or None."""
         self._check_key(key)
+        check_ms(self.name, start, end)
         entry = self.get_entry(key, start, end)
         if entry is None:  # A key of another type than the store's would never be found.
             self._codec.key_bytes(key)
@@ -451,6 +452,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool
     ) -> StoreIterator[tuple[Windowed[K], V]]:
         self._check_key(key)
+        check_ms(self.name, earliest_end, latest_start)
         found = self.find_entries(key, earliest_end, latest_start)
         if not found:
             self._codec.key_bytes(key)
@@ -464,6 +466,7 @@ class SessionStore(TimedStore, Generic[K, V]):
     def _in_range(
         self, low: K | None, high: K | None, earliest_end: int, latest_start: int
     ) -> list[_Row]:
+        check_ms(self.name, earliest_end, latest_start)
         encode = self._codec.key_bytes
         first, last = None if low is None else encode(low), None if high is None else encode(high)
         found = [
@@ -484,6 +487,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         )
 
     def _ended(self, earliest_end: int, latest_end: int) -> list[_Row]:
+        check_ms(self.name, earliest_end, latest_end)
         return sorted(self._fetched(earliest_end, LATEST, latest_end), key=self._by_end)
 
     def _by_end(self, row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -22,6 +22,8 @@ SEGMENT: Final = struct.Struct(">q")
 
 SHIFT: Final = 63
 LATEST: Final = (1 << SHIFT) - 1
+_BEYOND: Final = 1 << 53
+_LOW: Final = (1 << 32) - 1
 
 
 @final
@@ -52,6 +54,28 @@ class SlotForm:
             if bits
             else [time for time, _ in numbers]
         )
+
+    def check(self, numbers: list[tuple[int, int]]) -> None:
+        """Raise ValueError for numbers of a changelog that no put has written.
+
+        They are those of a store of another kind, whose bytes make times beyond all clocks. The
+        last 4 bytes of a window's key are 0, or a count where the store has kept duplicates. Read
+        as a session's, they are the low half of its start.
+        """
+        if not self.bits:
+            for time, sequence in numbers:
+                if sequence and (sequence < 0 or not 0 <= time < _BEYOND):
+                    raise ValueError(
+                        "a key of a window store ends with a start and a sequence number, and this "
+                        f"one with {time} and {sequence}"
+                    )
+            return
+        for end, start in numbers:
+            if not 0 <= start <= end or (start >= _BEYOND and not start & _LOW):
+                raise ValueError(
+                    "a key of a session store ends with an end and a start that is not after it, "
+                    f"and this one with {end} and {start}"
+                )
 
     def suffix(self, slot: int) -> bytes:
         """Return the bytes behind the key's."""

@@ -546,10 +546,9 @@ class TimedStore(Transactional[tuple[Any, int]]):
         form, index_key, in_memory = self._form, self._codec.index_key, self.engine is None
         unpack, size = form.struct.unpack_from, form.size
         numbers = [unpack(key, len(key) - size) for key in batch.keys]
+        form.check(numbers)
         self._observe(max((time for time, _ in numbers), default=-1))
         self._committed = max(self._committed, self._observed)
-        if not form.bits:
-            self._sequence = max(self._sequence, *(sequence for _, sequence in numbers), 0)
         for key, (time, _), slot, value, timestamp in zip(
             batch.keys, numbers, form.slots(numbers), batch.values, batch.timestamps, strict=True
         ):

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.records import VersionedRecord
-from ks_actors.state.core import MISSING, NotingReader
+from ks_actors.state.core import MISSING, NotingReader, check_ms
 from ks_actors.state.versioned._codec import TOMBSTONE
 from ks_actors.state.versioned._store import VersionedKeyValueStore
 
@@ -52,6 +52,7 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
 
     def get(self, key: Any, as_of: int | None, *, committed: bool) -> VersionedRecord[Any] | None:
         """Return the latest version of a key, or the one valid at `as_of`."""
+        check_ms(self.store.name, as_of)
         index = self._index(key)
         times = self._visible(index, committed=committed)
         place = len(times) if as_of is None else bisect_right(times, as_of)
@@ -74,6 +75,7 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
 
         The range is from `time_from` to `time_to`, both included.
         """
+        check_ms(self.store.name, time_from, time_to)
         index = self._index(key)
         times = self._visible(index, committed=committed)
         limit = self._limit(committed=committed)

@@ -19,6 +19,7 @@ from ks_actors.state.core import (
     SLICE,
     TIME_BYTES,
     after,
+    check_ms,
     pack_time,
     unpack_time,
 )
@@ -96,6 +97,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         if as_of is None:
             latest = self.latest(key)
             return None if latest is None else VersionedRecord(latest[0], latest[1])
+        check_ms(self.name, as_of)
         found = self.as_of(key, as_of)
         return None if found is None else VersionedRecord(found[0][0], found[0][1], found[1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ks_actors.state.core import MISSING, NotingReader, Reader, pack_time, step
+from ks_actors.state.core import MISSING, NotingReader, Reader, check_ms, pack_time, step
 from ks_actors.state.join_window import JoinWindowLookups, Raw
 from ks_actors.state.timed import Found, Timeline, into_chunks
 from ks_actors.state.window._by_key import WindowsByKey
@@ -31,6 +31,7 @@ class WindowReader(NotingReader[AnyWindows]):
 
     def get(self, key: Any, start: int, *, committed: bool) -> Entry | None:
         """Return the entry of one window."""
+        check_ms(self.store.name, start)
         handle = (self._index(key), start)
         return (
             None
@@ -45,6 +46,7 @@ class WindowReader(NotingReader[AnyWindows]):
 
         They start from `time_from` to `time_to`, both included.
         """
+        check_ms(self.store.name, time_from, time_to)
         store, index, line = self.store, self._index(key), self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         starts = [start for start in store.starts_of(index) if first <= start <= time_to]
@@ -65,6 +67,7 @@ class WindowReader(NotingReader[AnyWindows]):
 
         They start from `time_from` to `time_to`, both included.
         """
+        check_ms(self.store.name, time_from, time_to)
         line = self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         stored = line.stored(first, min(time_to + 1, self.store._low), reverse=reverse)
@@ -131,6 +134,7 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
 
     def get(self, key: Any, start: int, *, committed: bool) -> Entry | None:
         """Return the entry of the very last put, if it was for this window."""
+        check_ms(self.store.name, start)
         slot = self._line.slot(start, self.store._sequence)
         return next(
             (
@@ -150,6 +154,7 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
 
         They start from `time_from` to `time_to`, both included.
         """
+        check_ms(self.store.name, time_from, time_to)
         store, index, line = self.store, self._index(key), self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         found: dict[int, Any] = {}
@@ -176,6 +181,7 @@ class DuplicatesReader(Reader[JoinWindowLookups[Any]]):
 
         They start from `time_from` to `time_to`, both included.
         """
+        check_ms(self.store.name, time_from, time_to)
         store, line = self.store, self._line
         first = max(time_from, line.limit(committed=committed) + 1, 0)
         columns = []

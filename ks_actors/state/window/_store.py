@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
 
-from ks_actors.state.core import StoreIterator, headers_of
+from ks_actors.state.core import StoreIterator, check_ms, headers_of
 from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.key_value import ValueAndTimestamp, ValueTimestampHeaders, entry_of
 from ks_actors.state.window._by_key import WindowsByKey
@@ -88,6 +88,8 @@ class WindowBase(ABC, Generic[K, P]):
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
+        if type(time_from) is not int:
+            check_ms(self.name, time_from)
         if time_to is None:
             entry = self.get_entry(key, time_from)
             if entry is None:
@@ -105,6 +107,7 @@ class WindowBase(ABC, Generic[K, P]):
         return self._iterate((start, self._show(entry)) for start, entry in found)
 
     def _of_key(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
+        check_ms(self.name, time_from, time_to)
         found = self.fetch_entries(key, time_from, time_to)
         if not found:  # A key of another type than the store's would never be found.
             self._codec.key_bytes(key)
@@ -124,6 +127,7 @@ class WindowBase(ABC, Generic[K, P]):
             for found in self._fetched(time_from, time_to, by_time=not self._segmented)
             if (first is None or found[0] >= first) and (last is None or found[0] <= last)
         )
+        check_ms(self.name, time_from, time_to)
         return self._shown(within)
 
     def fetch_all(self, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
@@ -132,12 +136,14 @@ class WindowBase(ABC, Generic[K, P]):
         They start from `time_from` to `time_to`, both included. The order is that of Kafka Streams:
         in memory by start, then key bytes; with segments by segment, then key bytes, then start.
         """
+        check_ms(self.name, time_from, time_to)
         return self._shown(self._fetched(time_from, time_to, by_time=not self._segmented))
 
     def backward_fetch_all(
         self, time_from: int, time_to: int
     ) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate like `fetch_all`, in reverse order."""
+        check_ms(self.name, time_from, time_to)
         return self._shown(reversed(self._fetched(time_from, time_to, by_time=not self._segmented)))
 
     def all(self) -> StoreIterator[tuple[tuple[K, int], P]]:

@@ -46,6 +46,9 @@ export function short(value) {
   return value >= 100 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1);
 }
 
+/** Return a number of things in words. */
+export const counted = (count, noun) => `${short(count)} ${noun}${count === 1 ? "" : "s"}`;
+
 /** Return a rate in records per second. */
 export const rate = (value) => (value === null || value === undefined ? "–" : `${short(value)}/s`);
 

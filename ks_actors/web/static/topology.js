@@ -1,5 +1,5 @@
 // The drawing of the topology: layers from the topics that are read down to those that are written.
-import { lasted, rate, short } from "./dom.js";
+import { counted, lasted, rate } from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 40, GAP_X = 26, GAP_Y = 44, MARGIN = 14, CHARACTER = 8.8, LONGEST = 34;
@@ -85,10 +85,11 @@ function rowsOf(graph, layer) {
 }
 
 /** Return the figures of a topic: its rate, and its lag in records and, from a second on, in time. */
-function topicText(topic) {
+function topicText(topic, lagText) {
   if (topic.rate === null && topic.lag === null) return rate(topic.written_rate);
-  const late = topic.lag > 0 && topic.lag_s >= 1 && topic.lag_s < LONG_AGO_S ? `, ${lasted(Math.round(topic.lag_s * 1000))}` : "";
-  return `${rate(topic.rate)} · lag ${short(topic.lag)}${late}`;
+  const lag = lagText(topic.lag);
+  const late = lag !== "?" && topic.lag > 0 && topic.lag_s >= 1 && topic.lag_s < LONG_AGO_S ? `, ${lasted(Math.round(topic.lag_s * 1000))}` : "";
+  return `${rate(topic.rate)} · lag ${lag}${late}`;
 }
 
 /** A drawn topology, to be updated each second. */
@@ -146,8 +147,8 @@ export class Drawing {
     this.boxes.push({ box, small, title, node });
   }
 
-  /** Show the figures of a view. */
-  update(view) {
+  /** Show the figures of a view; `lagText` makes a text of a lag, `?` where it is not known. */
+  update(view, lagText) {
     const topics = new Map(view.topics.map((one) => [one.topic, one]));
     const nodes = new Map(view.nodes.map((one) => [one.node, one]));
     for (const { box, small, title, node } of this.boxes) {
@@ -155,12 +156,13 @@ export class Drawing {
       const topic = node.kind === "topic" ? topics.get(node.name) : undefined;
       const work = node.kind === "processor" ? nodes.get(node.name) : undefined;
       if (topic !== undefined) {
-        text = topicText(topic);
-        about += `: ${text}, ${topic.buffered} records in memory`;
+        text = topicText(topic, lagText);
+        about += `: ${text}, ${counted(topic.buffered, "record")} in memory`;
         if (topic.pressure) kind += " pressure";
       }
       if (work !== undefined) {
-        text = work.stuck ? `stuck · ${work.in_flight} calls` : `${work.in_flight} calls in flight`;
+        const calls = counted(work.in_flight, "call");
+        text = work.stuck ? `stuck · ${calls}` : `${calls} in flight`;
         about += `: ${work.stuck ?? text}`;
         if (work.stuck) kind += " stuck";
         else if (work.full) kind += " pressure";

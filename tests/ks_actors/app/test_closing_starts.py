@@ -121,7 +121,7 @@ class NoRestoring(Connection):
         super().__init__(log)
         self._restoring: list[Fetcher] = []
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Fetcher:
+    def fetcher(self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> Fetcher:
         made = super().fetcher(client_id=client_id, isolation=isolation)
         if client_id.endswith("-restore-consumer"):
             self._restoring.append(self._fetchers[-1])

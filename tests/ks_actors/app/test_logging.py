@@ -60,14 +60,14 @@ async def test_the_life_of_an_app_is_in_its_log(tmp_path: Path, caplog: pytest.L
         assert "poll_ms=7" in settings.getMessage()
         assert "linger_ms" not in settings.getMessage()
         (created,) = told(caplog, "created topic")
-        assert (created.getMessage(), vars(created)["topic"]) == ("created topic app-counts-changelog with 1 partitions", "app-counts-changelog")
+        assert (created.getMessage(), vars(created)["topic"]) == ("created topic app-counts-changelog with 1 partition", "app-counts-changelog")
         assert told(caplog, "assigned in generation ")[-1].getMessage().endswith("new tasks 0_0; standbys none; given up: none")
         assert [vars(record)["state"] for record in told(caplog, "app: ")] == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
-        assert told(caplog, "committed 1 tasks in ")[0].levelno == logging.DEBUG
+        assert told(caplog, "committed 1 task in ")[0].levelno == logging.DEBUG
         caplog.clear()
         async with App(counting(), StreamsConfig(application_id="app", state_dir=tmp_path / "2", ignored_settings="zz"), log=log):
             pass
-        (restored,) = told(caplog, "restored store counts of task 0_0: 1 records of app-counts-changelog-0 in ")
+        (restored,) = told(caplog, "restored store counts of task 0_0: 1 record of app-counts-changelog-0 in ")
         assert restored.levelno == logging.INFO
         fields = {name: vars(restored)[name] for name in ("task", "topic", "partition", "store")}
         assert fields == {"task": "0_0", "topic": "app-counts-changelog", "partition": 0, "store": "counts"}

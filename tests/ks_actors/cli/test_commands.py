@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from ks_actors.cli._main import ks_actors
 
@@ -47,6 +48,24 @@ def test_a_command_that_prints_a_table_prints_json_too(names: tuple[str, ...]) -
     """By `--json`."""
     if names[-1] in TABLES:
         assert "as_json" in {parameter.name for parameter in ALL[names].params}
+
+
+@pytest.mark.parametrize("names", ALL, ids=" ".join)
+def test_a_command_that_asks_a_log_takes_its_servers_by_an_option(names: tuple[str, ...]) -> None:
+    """And the id of the application; those that run an app take settings alone, as their docs say."""
+    options = {option for parameter in ALL[names].params for option in parameter.opts}
+    if "--conf" in options and names[0] not in {"backfill", "describe", "export", "run", "topology"}:
+        assert {"--bootstrap-servers", "--application-id"} <= options
+
+
+@pytest.mark.parametrize("names", [("tail",), ("send",), ("lag",), ("members",), ("dlq", "list")], ids=" ".join)
+def test_a_command_without_servers_says_how_to_name_them(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is about no app of the user's, so it names none."""
+    monkeypatch.delenv("KS_ACTORS_BOOTSTRAP_SERVERS", raising=False)
+    topic = {"tail": ["orders"], "send": ["orders", "--value=a"], "list": ["--topic=dead"]}.get(names[-1], ["--application-id=shop"])
+    result = CliRunner().invoke(ALL[names], topic)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no Kafka servers are named: give --bootstrap-servers HOST:PORT" in result.stderr
 
 
 @pytest.mark.parametrize("names", [names for names in ALL if names[-1] not in ELSEWHERE], ids=" ".join)

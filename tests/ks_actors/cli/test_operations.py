@@ -155,8 +155,8 @@ def test_topics_that_do_not_fit_are_told(tmp_path: Path) -> None:
     place.run("topics", "create", SHOP, "--topic=orders=2", "--topic=totals=1", code=3)
     (wrong,) = [row for row in place.json("topics", "plan", SHOP, code=3) if row["topic"] == "shop-counts-changelog"]
     assert wrong["state"].startswith("does not fit: ")
-    assert "shop-counts-changelog has 1 partitions and needs 2" in wrong["state"]
-    assert "has 1 partitions and needs 2" in place.run("check", SHOP, code=1)
+    assert "shop-counts-changelog has 1 partition and needs 2" in wrong["state"]
+    assert "has 1 partition and needs 2" in place.run("check", SHOP, code=1)
 
 
 def test_a_topology_is_described(place: Place) -> None:
@@ -187,7 +187,7 @@ def test_a_check_tells_whether_an_app_could_start(place: Place, tmp_path: Path) 
 
 def test_records_are_sent_and_shown(place: Place) -> None:
     """In the forms that are asked for; lines of stdin are records with or without key."""
-    assert place.run("send", "orders", "--key=a", "--value=ann", "-Htrace=1", "--timestamp=5") == "1 records written: orders-0 up to 0\n"
+    assert place.run("send", "orders", "--key=a", "--value=ann", "-Htrace=1", "--timestamp=5") == "1 record written: orders-0 up to 0\n"
     assert place.run("send", "orders", stdin="b\tbob\nann\n") == "2 records written: orders-0 up to 1, orders-1 up to 0\n"
     lines = [json.loads(line) for line in place.run("tail", "orders", "--from=begin", "--until-end", "--json").splitlines()]
     lines.sort(key=lambda line: (line["partition"], line["offset"]))

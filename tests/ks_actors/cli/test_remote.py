@@ -78,7 +78,7 @@ def test_a_running_instance_is_looked_at_and_paused(place: Place, tmp_path: Path
         assert len(lines) == 5
         assert ask(url, "query", "counts", "--key=ann")["rows"] == [{"key": "ann", "value": 2, "at": None}]
         assert [line.split() for line in invoke(url, "query", "counts").splitlines()[1:]] == [["ann", "2", "-"], ["bob", "1", "-"]]
-        assert "there are more than 1 rows" in invoke(url, "query", "counts", "--limit=1")
+        assert "there are more than 1 row:" in invoke(url, "query", "counts", "--limit=1")
         invoke(url, "query", "counts", "--key=nobody", code=3)
         assert "nothing" in invoke(url, "query", "nothing", code=1)
         assert ask(url, "pause") == {"paused": True}

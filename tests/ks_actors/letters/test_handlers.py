@@ -42,16 +42,22 @@ RECORD = FailedRecord("k", "v", 5)
 
 
 @pytest.mark.parametrize(
-    ("handler", "result", "level"), [(log_and_fail, HandlerResponse.FAIL, logging.ERROR), (log_and_continue, HandlerResponse.RESUME, logging.WARNING)]
+    ("handler", "result", "level", "decided"),
+    [
+        (log_and_fail, HandlerResponse.FAIL, logging.ERROR, "processing ends"),
+        (log_and_continue, HandlerResponse.RESUME, logging.WARNING, "processing goes on without it"),
+    ],
 )
-def test_the_built_in_handlers_log_and_decide(handler: Any, result: HandlerResponse, level: int, caplog: pytest.LogCaptureFixture) -> None:
-    """With the error and where it was; and there is a dead letter only where there is a queue."""
+def test_the_built_in_handlers_log_and_decide(
+    handler: Any, result: HandlerResponse, level: int, decided: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the error, where it was, and the decision; and there is a dead letter only where there is a queue."""
     error = raised(ValueError("no good"))
     assert handler(context(dead_letter_queue_topic=None), RECORD, error) == Response(result)
     (logged,) = caplog.records
     assert (logged.levelno, logged.getMessage()) == (
         level,
-        "a record failed at node KSTREAM-MAP-0000000001, task 0_2, topic input, partition 2, offset 7",
+        f"a record failed at node KSTREAM-MAP-0000000001, task 0_2, topic input, partition 2, offset 7; {decided}",
     )
     assert logged.exc_info is not None
     assert logged.exc_info[1] is error
@@ -64,6 +70,7 @@ def test_the_built_in_handlers_log_and_decide(handler: Any, result: HandlerRespo
         (RECORD, {}, "a record failed at node n, task 0_2, topic input, partition 2, offset 7"),
         (None, {"topic": None}, "a punctuation failed at node n, task 0_2"),
         (RECORD, {"topic": None}, "a record failed at node n, task 0_2"),
+        (FailedRecord(b"k", b"v", 5, (), "input", 2), {}, "a record failed at node n, task 0_2, topic input, partition 2, offset 7"),
         (FailedRecord("k", "v", 5, topic="out"), {}, "a record for topic out failed at node n, task 0_2, topic input, partition 2, offset 7"),
         (
             FailedRecord(b"k", b"v", 5, (), "out", 1),
@@ -76,9 +83,9 @@ def test_the_built_in_handlers_log_and_decide(handler: Any, result: HandlerRespo
 def test_the_log_names_the_places_that_are_known(
     record: FailedRecord | None, changes: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A record that the log refused has neither a task nor a source; the topic that it is for is named."""
+    """A record that the log refused has neither a task nor a source; the topic that it is for is named. No place is named twice."""
     log_and_fail(context(processor_node_id="n", **changes), record, raised(ValueError("no good")))
-    assert [logged.getMessage() for logged in caplog.records] == [said]
+    assert [logged.getMessage() for logged in caplog.records] == [f"{said}; processing ends"]
 
 
 def test_a_dead_letter_is_the_source_record_with_the_error_in_its_headers() -> None:

@@ -118,6 +118,7 @@ class Node:
 
     application_id: str = "app"
     kafka_streams_faults: bool = False
+    leaves_out: bool = False
     caching: bool = False
     task_id: TaskId = TaskId(0, 0)
     node: str = "NODE"

@@ -93,9 +93,9 @@ def test_a_new_store_starts_at_the_beginning(on_disk: MakeTask) -> None:
     assert task.stores.next_offset("s") == 1
 
 
-@pytest.mark.parametrize("other", [key_value(timestamped=True), window(), window(retention_ms=400_000), window(retain_duplicates=True)])
-def test_a_store_of_another_kind_is_not_read(on_disk: MakeTask, other: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither is one with other segments: that store is given up alone, with a warning, and is to be restored; the others stay."""
+@pytest.mark.parametrize("other", [key_value(timestamped=True), window(retention_ms=400_000), window(retain_duplicates=True)])
+def test_a_store_whose_rows_have_another_form_is_not_read(on_disk: MakeTask, other: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """With timestamps on disk, other segments or duplicates: that store is given up alone, with a warning, to be restored; the others stay."""
     former = key_value() if other.retention_ms in {0, 100} and not other.retain_duplicates else window()
     task = on_disk(former, key_value("t", logging=False))
     task["t"].put("a", 1)

@@ -12,8 +12,10 @@ import pytest
 
 from ks_actors import App
 from ks_actors.log import Fetched, Fetcher, IsolationLevel, Log, Outgoing, TopicPartition
+from ks_actors.log._types import Outage
 from ks_actors.records import Batch
 from ks_actors.web import PageServer, serve_page
+from ks_actors.web._sampler import Sampler
 from tests.ks_actors.web.browser import Seen, browsing
 from tests.ks_actors.web.helpers import TOKEN, Visits, fresh_log, visit, visiting
 
@@ -93,7 +95,7 @@ async def test_a_call_that_does_not_return_is_red_with_its_reason(tmp_path: Path
         here.visits.gate.clear()
         await visit(here.log, "/", "stuck")
         await here.seen.text("#tasks tr.stuck", "0_0.*async call for .*looks-up has not returned")
-        await here.seen.text("#topology .stuck", "looks-up.*stuck · 1 calls")
+        await here.seen.text("#topology .stuck", "looks-up.*stuck · 1 call$")
         assert await here.page.locator("#tasks tr.stuck").count() == 1
         color = await here.page.locator("#tasks tr.stuck td").first.evaluate("(cell) => getComputedStyle(cell).color")
         assert color == "rgb(179, 38, 30)"
@@ -209,7 +211,7 @@ class _SlowRestores:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def fetcher(self, *, client_id: str, isolation: IsolationLevel) -> Any:
+    def fetcher(self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> Any:
         inner = self._inner.fetcher(client_id=client_id, isolation=isolation)
         return _SlowFetcher(inner, self._gate) if "restore" in client_id else inner
 
@@ -261,17 +263,64 @@ async def test_a_page_without_a_token_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.extended
 async def test_an_instance_that_goes_away_is_told(tmp_path: Path) -> None:
-    """The page says that nobody answers, and shows the instance again when it is back at the same address."""
+    """The page says that nobody answers, shows the figures as old and takes no orders, until the instance is back at the same address."""
     log, visits = await fresh_log(), Visits()
     async with visiting(log, tmp_path, visits) as app, serve_page(app) as first, browsing(first.link) as seen:
         port = int(first.url.rstrip("/").rpartition(":")[2])
         await first.close()
         await seen.text("#health", "^no answer$")
-        await seen.text("#notice", "the instance does not answer")
+        await seen.text("#notice", r"^the instance does not answer; all below is of .*\d:\d\d:\d\d.*, its last answer")
+        for part in ("#figures", "#topology", "#tasks", "#members", "#lag"):
+            assert await seen.page.locator(part).evaluate("(part) => getComputedStyle(part).opacity") == "0.45"
+        assert await seen.page.locator("#pause").is_disabled()
         async with serve_page(app, port=port):
             await seen.text("#health", "^ready")
             assert not await seen.page.locator("#notice").is_visible()
+            assert await seen.page.locator("#figures").evaluate("(part) => getComputedStyle(part).opacity") == "1"
+            assert await seen.page.locator("#pause").is_enabled()
             seen.errors.clear()  # the browser notes each refused connection
+    await log.close()
+
+
+@pytest.mark.extended
+async def test_figures_of_a_frozen_instance_are_shown_as_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection stays, and no views come: after some seconds the page says so, until the next view."""
+    async with shown(tmp_path) as here:
+        await here.page.clock.install()
+        await here.page.reload()
+        await here.seen.views(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Sampler, "look", lambda _: 1 / 0)
+            await here.page.clock.fast_forward(6_000)
+            await here.seen.text("#notice", "^the instance does not answer; all below is of ")
+            assert await here.page.locator("#pause").is_disabled()
+        await here.seen.text("#health", "^ready")
+        assert await here.page.locator("#pause").is_enabled()
+
+
+class _Away:
+    """A log that does not answer while `gone`, by its own account."""
+
+    def __init__(self, inner: Log) -> None:
+        self._inner = inner
+        self.gone = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def outages(self) -> tuple[Outage, ...]:
+        return (Outage(9.0, "the broker does not answer"),) if self.gone else ()
+
+
+async def test_a_lag_that_is_not_known_is_a_question_mark_everywhere(tmp_path: Path) -> None:
+    """In the figures, on the topic and at the task, while the log does not answer; else it is a number."""
+    log, visits = await fresh_log(), Visits()
+    away: Any = _Away(log)
+    async with visiting(away, tmp_path, visits) as app, serve_page(app) as served, browsing(served.link) as seen:
+        for away.gone, lag in ((False, "0"), (True, r"\?"), (False, "0")):
+            await seen.text("#figures div", rf"^Lag here{lag}$")
+            await seen.text("#topology .topic", rf"visits.*lag {lag}$")
+            await seen.text("#tasks tbody tr td[data-label=Lag]", rf"^{lag}$")
     await log.close()
 
 

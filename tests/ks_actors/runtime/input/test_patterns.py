@@ -111,7 +111,7 @@ async def test_a_topic_that_the_state_does_not_fit_ends_the_app(harness: AppHarn
     await harness.log.create_topics([NewTopic("in-b", 2)])
     error = await harness.ended(3 * AGE_MS)
     assert isinstance(error, TopologyError)
-    assert "app-counts-changelog has 1 partitions and needs 2" in str(error)
+    assert "app-counts-changelog has 1 partition and needs 2" in str(error)
     assert [record.value for record in await harness.read("out")] == [1]
 
 
