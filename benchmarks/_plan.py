@@ -13,7 +13,7 @@ from benchmarks._bare import BOX, QUEUE
 Run: TypeAlias = Callable[[int], float | Coroutine[Any, Any, float]]
 
 CONTENDERS = {
-    "floor": "bare loop",
+    "floor": "plain loop",
     "actors": "actors",
     "queue": "asyncio.Queue",
     "pykka": "Pykka",

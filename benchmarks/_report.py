@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BEGIN = "<!-- actors:begin -->"
 END = "<!-- actors:end -->"
-HEADERS = ["", *CONTENDERS.values(), "actors ÷ bare loop"]
+HEADERS = ["", *CONTENDERS.values(), "actors ÷ plain loop"]
 
 TARGETS = {
     "tell_ratio": ("at most", 1.8),

@@ -1,4 +1,4 @@
-"""Compare the actors with the bare loop, asyncio.Queue, and other actor libraries, in one run.
+"""Compare the actors with the plain loop, asyncio.Queue, and other actor libraries, in one run.
 
 Tables go to stdout, progress to stderr; the last line of stdout is one JSON object. Look at the
 ratios: the machine may be slow, or shared.

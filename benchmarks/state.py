@@ -105,9 +105,7 @@ def _overlay(options: argparse.Namespace, report: Report) -> None:
     figures["flush_64mib_worst_stall_ms"] = round(max(flush for _, flush in stalls), 1)
     for name, what in (("commit", f"commit of {large_bytes >> 20} MiB"), ("flush", "writing it to RocksDB")):
         worst = figures[f"{name}_64mib_worst_stall_ms"]
-        report.add(
-            f"{what}: longest time that nobody else could do anything, of {rounds}, ms", f"{worst:.1f}", f"at most {STALL_MS}", met=worst <= STALL_MS
-        )
+        report.add(f"{what}: longest standstill of the event loop, of {rounds}, ms", f"{worst:.1f}", f"at most {STALL_MS}", met=worst <= STALL_MS)
 
 
 def _alternate(

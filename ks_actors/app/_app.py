@@ -392,7 +392,7 @@ class App(AppOrders):
         try:
             await self._close(leave_group=leave_group)
         except Exception as error:  # noqa: BLE001 - nobody awaits this task; the block raises it
-            _log.debug("the close that the app's own code has begun: %s", error)
+            _log.debug("a close that the app's own code began has failed: %s", error)
 
     async def _close(self, *, leave_group: bool) -> None:
         starting = self._starting

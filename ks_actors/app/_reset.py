@@ -259,7 +259,7 @@ class _Resetter:
                 try:
                     await log.delete_topics(plan.internal_topics)
                 except UnknownTopicOrPartition:
-                    _log.info("somebody else deleted internal topics of %s meanwhile", self._id)
+                    _log.info("another process deleted internal topics of %s meanwhile", self._id)
                 self.step = "to wait until the group has no offsets of the deleted topics"
                 await self._until_forgotten(groups, plan.internal_topics)
             self.step = "to set the offsets of the input topics"

@@ -70,5 +70,5 @@ def check_copartitioning(groups: Iterable[Collection[str]], partitions: Mapping[
                 raise TopologyError(f"{text}. {GROWN}")
             raise TopologyError(
                 f"topics that are joined need the same number of partitions, but {counted}; "
-                "repartition() one of the streams, or create the topics anew"
+                "repartition() one of the streams, or create the topics again with one number"
             )

@@ -46,7 +46,7 @@ class LoopCalls:
         """Return the coroutine's result. Raises GivenUp when the calls have been ended."""
         if self._ended.done():
             work.close()
-            raise GivenUp("the read was given up")
+            raise GivenUp("the read was cancelled")
         future = self._start(work)
         self._wait(future)
         if not future.done():
@@ -54,7 +54,7 @@ class LoopCalls:
         try:
             return future.result()
         except CancelledError:
-            raise GivenUp("the read was given up meanwhile") from None
+            raise GivenUp("the read was cancelled while it waited") from None
 
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
         """Run the coroutine to its end; do not wait for it when the calls have been ended.
@@ -80,7 +80,7 @@ class LoopCalls:
         except RuntimeError:
             # The loop is closed.
             work.close()
-            raise GivenUp("the read was given up: its event loop has ended") from None
+            raise GivenUp("the read was cancelled: its event loop has ended") from None
 
     def _wait(self, future: Future[Any]) -> None:
         """Wait until the future is done, the calls are ended, or the loop has stopped."""

@@ -112,7 +112,10 @@ def no_log(config: StreamsConfig, directory: Path) -> click.ClickException:
 def groups_of(log: Log) -> ManagesGroups:
     """Return the log as one with groups. Raises click.ClickException."""
     if not isinstance(log, ManagesGroups):
-        raise click.ClickException(f"{type(log).__name__} tells nothing about groups")
+        raise click.ClickException(
+            f"{type(log).__name__} cannot describe groups: it lacks the methods of "
+            "ks_actors.log.ManagesGroups"
+        )
     return log
 
 

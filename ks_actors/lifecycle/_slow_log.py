@@ -95,7 +95,7 @@ class LogRetries:
                 await call()
         except TimeoutError:
             _log.warning(
-                "the log did not answer in time when the app %s; the broker learns of it by a "
+                "the log did not answer in time when the app %s; the broker notices it by a "
                 "timeout",
                 what,
             )

@@ -46,7 +46,8 @@ class MetricValues:
         found = self.get(name)
         if found is None:
             raise KeyError(
-                f"{name} is no metric of the instance: use find, which has those of its parts"
+                f"{name} is not a metric of the instance: use find for those of its workers, "
+                "tasks and partitions"
             )
         return found
 

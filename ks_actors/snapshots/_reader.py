@@ -47,7 +47,10 @@ class SnapshotReader:
             )
         manifest = unseal(data, str(found))
         if manifest.name != found.name:
-            raise SnapshotRefused(f"{found} has the manifest of {manifest.name}")
+            raise SnapshotRefused(
+                f"{found} has the manifest of snapshot {manifest.name}: copy snapshots under their "
+                "own names"
+            )
         if application_id is not None and manifest.application_id != application_id:
             raise SnapshotRefused(
                 f"{found} is a snapshot of application {manifest.application_id}, not of "

@@ -243,9 +243,9 @@ class NodeWork:
         self._tell_at = now + _TELL_EACH_MS
         record = self.record_metadata()
         _log.warning(
-            "node %s of task %s has dropped a record%s: without a key or value that it needs, or "
-            "too late for it; further ones are counted in dropped-records-total, and not logged "
-            "for a minute",
+            "node %s of task %s has dropped a record%s: it lacks a key or value, or it is too "
+            "late; further drops are counted in dropped-records-total, and not logged for a "
+            "minute",
             self.node,
             self.task_id,
             ""

@@ -21,7 +21,7 @@ def uncaught(task: Task, raised: BaseException) -> ProcessingFailed:
     )
     cancelled = "" if not isinstance(raised, asyncio.CancelledError) else "a cancelled future"
     failure = ProcessingFailed(
-        f"a user's code raised {type(raised).__name__}: {str(raised) or cancelled}{near}",
+        f"user code raised {type(raised).__name__}: {str(raised) or cancelled}{near}",
         task=task.id,
     )
     failure.__cause__ = raised

@@ -27,7 +27,7 @@ ABSENT: dict[str, Callable[[], bool]] = {
 
 
 def test_defaults_named_in_prose_are_those_of_the_settings() -> None:
-    """A number in brackets behind a setting's name is its default, at least once or exactly once."""
+    """A number in brackets behind a setting's name is its default, under at-least-once or exactly once."""
     configs = [StreamsConfig(application_id="app", processing_guarantee=each) for each in ("at_least_once", "exactly_once_v2")]
     wrong, seen = [], 0
     for path in PROSE:

@@ -34,7 +34,7 @@ IN_WORDS = {
     "application_id": "required",
     "client_id": "`application_id`",
     "log": "the Kafka at `bootstrap_servers`; an app needs one of the two, or `App(log=…)`",
-    "replication_factor": "-1, what the brokers say",
+    "replication_factor": "-1, the brokers' default",
     "ssl_truststore_location": "the system's",
     "state_dir": "`ks-actors` in the directory for temporary files",
 }
@@ -55,14 +55,14 @@ def shown(name: str, value: Any) -> str:
 
 
 def test_configuration_has_exactly_the_settings_with_their_defaults() -> None:
-    """The page lists each setting there is, in order, with the default it has at least once, and exactly once where that differs."""
+    """The page lists each setting, in order, with its default under at-least-once, and under exactly once if that differs."""
     least, exactly = (StreamsConfig(application_id="app", processing_guarantee=each) for each in ("at_least_once", "exactly_once_v2"))
     assert least.state_dir == Path(tempfile.gettempdir()) / "ks-actors"
     expected = []
     for name in SETTINGS:
         default = shown(name, getattr(least, name))
         other = shown(name, getattr(exactly, name))
-        expected.append((f"`{name}`", default if other == default or name == "processing_guarantee" else f"{default}; exactly once {other}"))
+        expected.append((f"`{name}`", default if other == default or name == "processing_guarantee" else f"{default}; {other} under exactly once"))
     assert [(row[0], row[1]) for row in rows("configuration.md", "Settings")] == expected
 
 

@@ -210,9 +210,9 @@ class _Publisher:
             if marker.whole and more:
                 raise PublishRefused(
                     f"job {self._job!r} of {self._config.application_id} is not published: {where} "
-                    f"has all {marker.records:,} records of this job, and this run gives more "
-                    "after the same ones: its topics have grown. Nothing was written. Give `until` "
-                    "the ends of the run before; the started app reads what came later"
+                    f"has all {marker.records:,} records of this job, and this run gives further "
+                    "records after them: its topics have grown. Nothing was written. Give `until` "
+                    "the ends of the earlier run; the started app reads later records"
                 )
 
     def _refused(self, where: TopicPartition, why: str) -> PublishRefused:

@@ -50,7 +50,7 @@ class Reading:
             asked.cancel()
             raise TimeoutError(
                 f"the event loop of the app did not answer within {self._patience_s:g} s: a "
-                "function holds it up"
+                "function blocks it"
             ) from None
 
     def _has_ended(self) -> bool:

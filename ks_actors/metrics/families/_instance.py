@@ -27,7 +27,7 @@ _COUNTERS: Final = {
     "snapshot-restored-tasks-total": "Tasks that began with the state of a snapshot",
     "snapshot-refused-total": "Snapshots that did not fit a task, which restored its changelogs",
     "failed-workers": "Workers that have died",
-    "stalls-mended-total": "Fetches begun anew because they brought nothing for stall_warning_ms: "
+    "stalls-mended-total": "Fetches restarted because they brought nothing for stall_warning_ms: "
     "a fault of this library, please report it",
     "enforced-processing-total": "Times that a task went on without records of a partition, when "
     "max_task_idle_ms was over",

@@ -130,7 +130,7 @@ def check_promise(function: Callable[..., object], where: str) -> None:
     """Raise TopologyError if a plain function returns an awaitable, by its annotation."""
     if promises_awaitable(function):
         raise TopologyError(
-            f"{function!r} of {where} is no 'async def' and returns an awaitable, by its "
+            f"{function!r} of {where} is not an 'async def' and returns an awaitable, by its "
             "annotation, which nothing awaits: give the 'async def' itself"
         )
 

@@ -83,7 +83,7 @@ def buffered_records(
                 yield key, value
     except SerializationError as error:
         raise ProcessingFailed(
-            f"held-back records cannot be read, so none of them can be forwarded: {error}",
+            f"buffered records cannot be read, so none of them can be forwarded: {error}",
             task=context.task_id,
             node=context.node,
         ) from error

@@ -33,8 +33,9 @@ def for_old(context: NodeContext, function: Callable[..., Any]) -> Callable[...,
             if not told:
                 told = True
                 _log.warning(
-                    "node %s of task %s failed for a row's former value: it counts as none, as it "
-                    "must have failed when it was new; further ones are not logged: %r",
+                    "node %s of task %s failed for the former value of a row, which counts as "
+                    "missing: it must have failed when it was new, too; further failures are not "
+                    "logged: %r",
                     context.node,
                     context.task_id,
                     error,

@@ -226,7 +226,7 @@ def _without_marks(batch: Batch) -> Batch:
 def _checked(response: SubscriptionResponse | None) -> SubscriptionResponse:
     if response is None:
         raise ValueError(
-            "a response to a subscription has no value, and no response is without one: nothing "
-            "else may write to this topic"
+            "a response to a subscription has no value, but each response has one: let no other "
+            "program write to this topic"
         )
     return response

@@ -75,7 +75,7 @@ class SubscriptionResponseSerde(Serde[SubscriptionResponse]):
                 )
             if len(data) < begin:
                 raise SerializationError(
-                    f"a response to a subscription has {begin} bytes at least: {data!r}"
+                    f"a response to a subscription has at least {begin} bytes: {data!r}"
                 )
             return SubscriptionResponse(
                 None if flag & _WITHOUT_HASH else data[1:begin],

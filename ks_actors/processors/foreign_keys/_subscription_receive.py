@@ -82,8 +82,8 @@ class SubscriptionReceive(Inline):
         def keep(key: Any, subscription: Subscription, timestamp: int) -> bool:
             if subscription is None:
                 raise ValueError(
-                    f"a record of topic {self.topic} has no value, and no subscription is "
-                    "without one: nothing else may write to this topic"
+                    f"a record of topic {self.topic} has no value, but each subscription has "
+                    "one: let no other program write to this topic"
                 )
             instruction = subscription.instruction
             if key is None:

@@ -278,8 +278,8 @@ def _end(key: Any) -> int:
         return key.window.end  # type: ignore[no-any-return]
     except AttributeError:
         raise TypeError(
-            f"key {key!r} has no window, whose end to wait for: give rows of windowed aggregations "
-            "other keys of type Windowed only, or suppress before they lose their windows"
+            f"key {key!r} has no window, so no end to wait for: keep keys of type Windowed up to "
+            "suppress, or suppress before the keys lose their windows"
         ) from None
 
 

@@ -167,6 +167,6 @@ def test_a_row_that_has_lost_its_window_is_an_error_of_its_record() -> None:
     builder = StreamsBuilder()
     plain = changes(builder).select_key(lambda key, _: key.key).to_table(Materialized(key=STRING, value=LONG))
     plain.suppress(CLOSES.with_name("final"))
-    with pytest.raises(ProcessingFailed, match="key 'k' has no window, whose end to wait for") as caught:
+    with pytest.raises(ProcessingFailed, match="key 'k' has no window, so no end to wait for") as caught:
         results(builder, ("a", "k", 1))
     assert caught.value.node == "final"

@@ -287,5 +287,5 @@ async def test_a_provider_is_shut_down_on_the_loop_of_its_app_before_the_app(
     OtelMetrics(Tagged("one", 1), provider)
     provider.shutdown()
     assert [record.getMessage() for record in caplog.records] == [
-        "metrics of an app are missing in an export: the event loop of the app did not answer within 0.2 s: a function holds it up"
+        "metrics of an app are missing in an export: the event loop of the app did not answer within 0.2 s: a function blocks it"
     ]

@@ -111,7 +111,7 @@ def test_half_finished_or_foreign_snapshots_are_refused() -> None:
     content = writer.place.at("manifest.json").read()
     assert content is not None
     moved.at("manifest.json").write(content)
-    with pytest.raises(SnapshotRefused, match="has the manifest of"):
+    with pytest.raises(SnapshotRefused, match="has the manifest of snapshot"):
         SnapshotReader.open(moved)
     assert [str(error) for error in find_snapshots(uri, "app")[1]] != []
     writer.place.at("0_0", "counts-00000.rows").delete()

@@ -117,7 +117,7 @@ def test_after_a_restart_no_innocent_record_is_blamed(name: str, wipe: bool, imm
     """Whether it was restored from the changelog or found on disk; if nothing of the store can be read, the app ends by an error about the store."""
     reader = Reader(immutable=immutable)
     if immutable and (name == "suppress" or (wipe and name.startswith("a join"))):
-        with pytest.raises(ProcessingFailed, match="held-back records cannot be read") as raised:
+        with pytest.raises(ProcessingFailed, match="buffered records cannot be read") as raised:
             held(name, reader, restart=True, wipe=wipe)
         assert raised.value.offset is None
         return

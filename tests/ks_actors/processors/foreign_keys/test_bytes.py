@@ -106,7 +106,7 @@ def test_bytes_are_read_or_refused(any_bytes: bytes) -> None:
         (SubscriptionSerde(STRING), b"\x82\x02key", "has version 2, and 0 and 1 can be read: a newer app writes to this topic"),
         (SubscriptionSerde(STRING), b"\x81\x04\0\0\0\0", "the second byte of a subscription is its instruction, 0 to 3"),
         (SubscriptionSerde(STRING), b"\x81\x02\0\0\0", "a subscription of 5 bytes is too short"),
-        (SubscriptionResponseSerde(STRING), b"", "has 17 bytes at least"),
+        (SubscriptionResponseSerde(STRING), b"", "has at least 17 bytes"),
         (SubscriptionResponseSerde(STRING), b"\x81", "has version 1, and only 0 can be read"),
     ],
 )
