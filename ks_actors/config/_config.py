@@ -18,7 +18,7 @@ from ks_actors.config._settings import SETTINGS, contradictions
 from ks_actors.config._sources import Given, from_environment, from_file, from_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from ks_actors.config._exception_handlers import (
@@ -70,10 +70,11 @@ class StreamsConfig:
     """
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """The protocol of connections to Kafka. Default: `PLAINTEXT`."""
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
     """The login mechanism.
 
-    Required for SASL, with `sasl_username` and `sasl_password`, or `sasl_jaas_config`.
+    Required for SASL: with `sasl_username` and `sasl_password`, or `sasl_jaas_config`. OAUTHBEARER
+    takes a token endpoint or a callback.
     """
     sasl_username: str | None
     """The user name for SASL."""
@@ -83,6 +84,28 @@ class StreamsConfig:
     """User name and password, from a line as Kafka's Java clients have it. Never shown.
 
     Example: `…PlainLoginModule required username="alice" password="…";`.
+    """
+    sasl_login_callback_handler: Callable[[], Any] | None
+    """A function, plain or async, that returns a token for OAUTHBEARER, or its name.
+
+    The token is a `str`, or a `ks_actors.log.kafka.Token` with its end and extensions. The function
+    is called in a thread, at the first connection and when a token has used up 80 % of its life.
+    """
+    sasl_oauthbearer_token_endpoint_url: str | None
+    """The service that issues tokens for OAUTHBEARER (OpenID Connect, client credentials).
+
+    `https://host/path`, `http://` on this machine, or `file:///path` of a file with the token.
+    """
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    """The client's id at the token endpoint."""
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    """The client's secret at the token endpoint. Never shown."""
+    sasl_oauthbearer_scope: str | None
+    """The scope to ask for at the token endpoint."""
+    sasl_oauthbearer_extensions: tuple[tuple[str, str], ...]
+    """Names and values sent along with the token, as `name=value,name=value` or a mapping.
+
+    Example, of Confluent Cloud: `logicalCluster=lkc-1,identityPoolId=pool-1`.
     """
     ssl_truststore_location: Path | None
     """The trusted certificates, a PEM file. Default: the system's.

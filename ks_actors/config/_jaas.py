@@ -13,6 +13,10 @@ _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _EXPECTED: Final = (
     f'is not a known login: expected {" or ".join(LOGINS)} required username="…" password="…";'
 )
+_OTHER_SETTINGS: Final = (
+    "is a login by OAUTHBEARER: set sasl_oauthbearer_client_credentials_client_id and "
+    "…_client_secret, sasl_oauthbearer_scope and sasl_oauthbearer_extensions in its place"
+)
 # Java reads the line by its StreamTokenizer: both quotes, both kinds of comments.
 _TOKEN: Final = re.compile(
     r"(?P<blank>[\x00-\x20]+|//[^\r\n]*|/\*.*?\*/)"
@@ -43,6 +47,8 @@ def jaas(value: Any) -> tuple[str, str]:
     if tokens and tokens[-1] == (";", True):
         tokens.pop()
     head, options = tokens[:2], [tokens[at : at + 3] for at in range(2, len(tokens), 3)]
+    if head and head[0].text.rpartition(".")[2] == "OAuthBearerLoginModule":
+        raise ValueError(_OTHER_SETTINGS)
     if (
         [token.sign for token in head] != [False, False]
         or head[0].text.rpartition(".")[2] not in LOGINS

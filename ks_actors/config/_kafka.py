@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.log import check_token_endpoint
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -15,12 +17,20 @@ _SERVER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?)"
 )
 _LAST_PORT = 65_535
+# RFC 7628, 3.1.
+_EXTENSION = re.compile(r"[A-Za-z]+")
 CONNECTION = (
     "security_protocol",
     "sasl_mechanism",
     "sasl_username",
     "sasl_password",
     "sasl_jaas_config",
+    "sasl_login_callback_handler",
+    "sasl_oauthbearer_token_endpoint_url",
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+    "sasl_oauthbearer_scope",
+    "sasl_oauthbearer_extensions",
     "ssl_truststore_location",
     "ssl_truststore_type",
     "ssl_keystore_location",
@@ -53,7 +63,13 @@ CONNECTION = (
 LEVELS = ("gzip", "lz4", "zstd")
 """Compressions with a level."""
 
-_SASL = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
+_SASL = tuple(name for name in CONNECTION if name.startswith("sasl_"))
+_USERS = ("sasl_username", "sasl_password", "sasl_jaas_config")
+_TOKENS = tuple(name for name in _SASL if name not in {"sasl_mechanism", *_USERS})
+_CLIENTS = (
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+)
 _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 
 
@@ -128,7 +144,7 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
             if name in given
         ]
     else:
-        wrong += _login(given)
+        wrong += _login(values, given)
     if not protocol.endswith("SSL"):
         other = "SASL_SSL" if protocol.startswith("SASL") else "SSL"
         wrong += [
@@ -151,9 +167,18 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
     return wrong
 
 
-def _login(given: Collection[str]) -> list[str]:
-    if "sasl_mechanism" not in given:
-        return ["sasl_mechanism: is required for SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"]
+def _login(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
+    mechanism = values["sasl_mechanism"]
+    if mechanism is None:
+        known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+        return [f"sasl_mechanism: is required for SASL: {known}"]
+    others = _USERS if mechanism == "OAUTHBEARER" else _TOKENS
+    if wrong := [
+        f"{name}: does not belong to sasl_mechanism {mechanism}" for name in others if name in given
+    ]:
+        return wrong
+    if mechanism == "OAUTHBEARER":
+        return _tokens(values, given)
     pair = {"sasl_username", "sasl_password"} & set(given)
     if "sasl_jaas_config" in given:
         return [
@@ -164,3 +189,38 @@ def _login(given: Collection[str]) -> list[str]:
         for name in ("sasl_username", "sasl_password")
         if name not in pair
     ]
+
+
+def _tokens(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
+    url, callback = "sasl_oauthbearer_token_endpoint_url", "sasl_login_callback_handler"
+    if (url in given) == (callback in given):
+        return [f"{url}: one of it and {callback} is required for OAUTHBEARER"]
+    if url in given and not values[url].startswith("file:"):
+        return [f"{name}: is required by {url}" for name in _CLIENTS if name not in given]
+    return [
+        f"{name}: needs {url}, https://…"
+        for name in (*_CLIENTS, "sasl_oauthbearer_scope")
+        if name in given
+    ]
+
+
+def token_endpoint(value: Any) -> str:
+    """Accept `https://…`, `file:///…`, and `http://` of this machine."""
+    if not isinstance(value, str):
+        raise ValueError("is not a URL")  # noqa: TRY004 - one error type for bad values
+    return check_token_endpoint(value)
+
+
+def extensions(value: Any) -> tuple[tuple[str, str], ...]:
+    """Parse `name=value,name=value`, or a mapping of such."""
+    if isinstance(value, str):
+        pairs = [each.partition("=") for each in value.split(",") if each.strip()]
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if (
+        not isinstance(value, dict)
+        or not all(isinstance(each, str) and each for pair in value.items() for each in pair)
+        or not all(_EXTENSION.fullmatch(name) and name != "auth" for name in value)
+        or any("\1" in text for text in value.values())
+    ):
+        raise ValueError("is not name=value,name=value, with letters in the names")
+    return tuple(sorted(value.items()))

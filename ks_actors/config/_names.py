@@ -13,6 +13,7 @@ ALIASES: dict[str, str] = {
     "dsl_store": "default_dsl_store",
     "ssl_ca_location": "ssl_truststore_location",
     "ssl_certificate_location": "ssl_keystore_location",
+    "sasl_login_callback_handler_class": "sasl_login_callback_handler",
     "default_deserialization_exception_handler": "deserialization_exception_handler",
     "default_production_exception_handler": "production_exception_handler",
     "cache_max_bytes_buffering": "statestore_cache_max_bytes",
@@ -32,7 +33,8 @@ def canonical(name: str) -> str:
 
 def is_secret(name: str) -> bool:
     """Return whether a setting's value must not be shown."""
-    return any(word in name.lower() for word in SECRET)
+    name = name.lower()
+    return any(word in name for word in SECRET) and not name.endswith("endpoint_url")
 
 
 def shown(name: str, value: Any) -> str:

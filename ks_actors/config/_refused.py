@@ -134,7 +134,7 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "producer_": _CLIENTS,
     "admin_": _CLIENTS,
     "client_tag_": _RACKS,
-    "sasl_": "only PLAIN and SCRAM are known, with user and password",
+    "sasl_": "the logins are PLAIN, SCRAM and OAUTHBEARER, with the settings that are listed",
     "basic_auth_": _REGISTRY,
     "schema_registry_": _REGISTRY,
     "confluent_": "Java's clients have it of Confluent",

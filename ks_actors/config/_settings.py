@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Required, TypedDict
 
 from ks_actors.config._exception_handlers import log_and_fail
 from ks_actors.config._jaas import jaas
-from ks_actors.config._kafka import SCHEME, host_check, kafka_contradictions, pem, servers
+from ks_actors.config._kafka import (
+    SCHEME,
+    extensions,
+    host_check,
+    kafka_contradictions,
+    pem,
+    servers,
+    token_endpoint,
+)
 from ks_actors.config._parsers import (
     INT16,
     INT32,
@@ -19,6 +27,7 @@ from ks_actors.config._parsers import (
     always,
     directory,
     extractor,
+    function,
     handler,
     log_url,
     names,
@@ -51,7 +60,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreType, TimestampExtractor
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 # Longer than a task waits for the log: writes are retried as long as its other requests.
 _DELIVERY_MS = 300_000
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -74,6 +83,12 @@ class Options(TypedDict, total=False):
     sasl_username: str
     sasl_password: str
     sasl_jaas_config: str
+    sasl_login_callback_handler: Callable[[], Any] | str
+    sasl_oauthbearer_token_endpoint_url: str
+    sasl_oauthbearer_client_credentials_client_id: str
+    sasl_oauthbearer_client_credentials_client_secret: str
+    sasl_oauthbearer_scope: str
+    sasl_oauthbearer_extensions: Mapping[str, str] | str
     ssl_truststore_location: str | Path
     ssl_ca_location: str | Path
     ssl_truststore_type: str
@@ -207,6 +222,12 @@ SETTINGS: dict[str, Setting] = {
     "sasl_username": Setting(text, _is(None)),
     "sasl_password": Setting(text, _is(None)),
     "sasl_jaas_config": Setting(jaas, _is(None)),
+    "sasl_login_callback_handler": Setting(function, _is(None)),
+    "sasl_oauthbearer_token_endpoint_url": Setting(token_endpoint, _is(None)),
+    "sasl_oauthbearer_client_credentials_client_id": Setting(text, _is(None)),
+    "sasl_oauthbearer_client_credentials_client_secret": Setting(text, _is(None)),
+    "sasl_oauthbearer_scope": Setting(text, _is(None)),
+    "sasl_oauthbearer_extensions": Setting(extensions, _is(())),
     "ssl_truststore_location": Setting(directory, _is(None)),
     "ssl_truststore_type": Setting(pem, _is("PEM")),
     "ssl_keystore_location": Setting(directory, _is(None)),

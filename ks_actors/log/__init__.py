@@ -30,6 +30,7 @@ from ks_actors.log._request_figures import MeasuresRequests as MeasuresRequests
 from ks_actors.log._request_figures import RequestFigures as RequestFigures
 from ks_actors.log._retrying_log import PatientLog as PatientLog
 from ks_actors.log._retrying_log import patient as patient
+from ks_actors.log._token_endpoint import check_token_endpoint as check_token_endpoint
 from ks_actors.log._types import (
     Assigned,
     Fetched,

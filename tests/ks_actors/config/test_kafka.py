@@ -15,6 +15,8 @@ from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+TOKENS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="hunt\\"er 2";'
 
 
@@ -197,6 +199,34 @@ def test_other_logins_are_refused(line: Any) -> None:
             "ssl_key_password: is a setting of TLS, but security_protocol is SASL_PLAINTEXT: set it to SASL_SSL",
         ),
         ({"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.key.location": "x"}, "ssl_key_location: needs ssl_keystore_location"),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.username": "a", "sasl.password": "b", "sasl.oauthbearer.scope": "x"},
+            "sasl_oauthbearer_scope: does not belong to sasl_mechanism PLAIN",
+        ),
+        ({"bootstrap.servers": "a:1", **TOKENS, "sasl.username": "a"}, "sasl_username: does not belong to sasl_mechanism OAUTHBEARER"),
+        ({"bootstrap.servers": "a:1", **TOKENS}, "one of it and sasl_login_callback_handler is required for OAUTHBEARER"),
+        (
+            {"bootstrap.servers": "a:1", **TOKENS, ENDPOINT: "https://i/t", "sasl.login.callback.handler": "os.getcwd"},
+            "one of it and sasl_login_callback_handler is required",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **TOKENS, ENDPOINT: "https://i/t"},
+            "client_id: is required by sasl_oauthbearer_token_endpoint_url",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **TOKENS, ENDPOINT: "file:///t", "sasl.oauthbearer.scope": "x"},
+            "sasl_oauthbearer_scope: needs sasl_oauthbearer_token_endpoint_url, https://…",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **TOKENS, ENDPOINT: "http://issuer/t"},
+            "'http://issuer/t' would send the client's secret in the clear",
+        ),
+        ({"bootstrap.servers": "a:1", **TOKENS, ENDPOINT: "issuer"}, "'issuer' is neither https://host/path nor file:///path"),
+        ({"bootstrap.servers": "a:1", **TOKENS, "sasl.oauthbearer.extensions": "auth=x"}, "is not name=value,name=value"),
+        (
+            {"bootstrap.servers": "a:1", **TOKENS, "sasl.jaas.config": "a.OAuthBearerLoginModule required clientId='a';"},
+            "is a login by OAUTHBEARER: set sasl_oauthbearer_client_credentials_client_id",
+        ),
         ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is not one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
         ({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not one of plain, scram-sha-256, scram-sha-512"),
         (
@@ -218,6 +248,9 @@ VALUES = {
     "security_protocol": "SSL",
     "sasl_mechanism": "PLAIN",
     "sasl_jaas_config": JAAS,
+    "sasl_login_callback_handler": "os.getcwd",
+    "sasl_oauthbearer_token_endpoint_url": "https://issuer/token",
+    "sasl_oauthbearer_extensions": "logicalCluster=lkc-1",
     "ssl_truststore_type": "PEM",
     "ssl_keystore_type": "PEM",
     "ssl_endpoint_identification_algorithm": "https",
@@ -295,3 +328,21 @@ def test_a_placeholder_in_a_file_is_refused_whatever_the_name_of_the_file(name: 
     path.write_text('application_id = "${NAME}"\n')
     with pytest.raises(ConfigError, match="has a placeholder"):
         StreamsConfig.load(path, environ={})
+
+
+def test_tokens_come_from_an_endpoint_a_file_or_a_function() -> None:
+    """By Kafka's names; the secret is never shown, the endpoint is."""
+    clients = "sasl.oauthbearer.client.credentials.client"
+    endpoint = {ENDPOINT: "https://i/t", f"{clients}.id": "me", f"{clients}.secret": "hunter2", "sasl.oauthbearer.scope": "kafka"}
+    made = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **TOKENS, **endpoint, "sasl.oauthbearer.extensions": "a=b, c=d"})
+    found = options(made)
+    assert (found.sasl_mechanism, found.sasl_oauthbearer_client_id, found.sasl_oauthbearer_client_secret) == ("OAUTHBEARER", "me", "hunter2")
+    assert (found.sasl_oauthbearer_scope, found.sasl_oauthbearer_extensions) == ("kafka", {"a": "b", "c": "d"})
+    assert "hunter2" not in f"{made!r} {found!r}"
+    assert "https://i/t" in repr(made)
+    for given in (
+        {ENDPOINT: "file:///run/token"},
+        {"sasl.login.callback.handler.class": "os.getcwd"},
+        {**endpoint, ENDPOINT: "http://127.0.0.1:9/t"},
+    ):
+        options(StreamsConfig.of({"application.id": "app", "bootstrap.servers": "a:1", **TOKENS, **given}))

@@ -129,12 +129,14 @@ class KafkaClient:
     def begin_like(self, other: KafkaClient) -> None:
         """Copy the leaders that another client of the same cluster knows.
 
-        `start` then sends no request. Both share the list of brokers, outages, and TLS contexts.
+        `start` then sends no request. Both share the list of brokers, outages, TLS contexts, and
+        tokens.
         """
         self._cluster = self._connections.cluster = other._cluster
         self._topics.begin_like(other._topics)
         self.outages = self._connections.outages = other.outages
         self._connections.tls = other._connections.tls
+        self._connections.tokens = other._connections.tokens
 
     def share_coordinators(self, other: KafkaClient) -> None:
         """Share coordinators and the epochs of read records with a client on the same loop."""

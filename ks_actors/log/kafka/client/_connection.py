@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.log.kafka.client._tokens import Tokens
 
 # The part of a login's session after which a new connection is used, as in Kafka's clients.
 _RENEW: Final = 0.85
@@ -66,11 +67,13 @@ class Connection(asyncio.Protocol):
         address: tuple[str, int],
         client_id: str,
         options: KafkaOptions,
+        tokens: Tokens | None = None,
     ) -> None:
         self.host, self.port = address
         self._closing = closing
         self._client_id = client_id
         self._options = options
+        self._tokens = tokens
         self._loop = asyncio.get_running_loop()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
@@ -103,7 +106,7 @@ class Connection(asyncio.Protocol):
         try:
             await self._ask_versions()
             if self._options.sasl_mechanism is not None:
-                await log_in(self.send, self._options)
+                await log_in(self.send, self._options, self._tokens)
             if cluster:
                 await self._check_broker(cluster, node)
         except BaseException:

@@ -24,6 +24,7 @@ from ks_actors.log.kafka.client._tls import (
     client_certificate_remedy,
     tls_remedy,
 )
+from ks_actors.log.kafka.client._tokens import NoToken, Tokens
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Connections:
 
     Brokers answer the requests of a socket in order, so requests that may wait long have a channel
     of their own. Channels differ in nothing else. `lost` counts requests with an unknown outcome.
-    `outages`, which clients share, reports silent brokers; they share `tls` and `cluster` as well.
+    `outages`, which clients share, reports silent brokers; they share `tls`, `tokens` and `cluster`
+    as well.
     A new connection to a broker of another cluster is refused. `doubted` is called every two
     seconds while a broker does not answer; `leave` then gives up those that the cluster no longer
     lists.
@@ -98,6 +100,7 @@ class Connections:
         self.outages: Outages = outages
         self.cluster: Cluster = cluster
         self.tls: TlsFiles = TlsFiles(options)
+        self.tokens: Tokens | None = Tokens(options) if options.takes_token else None
         self._unanswered: Unanswered = Unanswered(
             lambda: self.outages, min(_SILENT_S, options.request_timeout_ms / 2000), doubted
         )
@@ -281,11 +284,17 @@ class Connections:
         where = name_of_server(node, address)
         line = self._line(address, channel)
         context = await self.tls.context()
+        if self.tokens is not None:
+            # Before there is a socket, as the broker does not wait long for a login.
+            try:
+                await self.tokens.current()
+            except NoToken as error:
+                raise Unavailable(f"no login at {where}: {error}", away=True) from error
         tried: dict[str, str] = {}
 
         async def begin(connected: socket.socket) -> Connection:
             name = self._named.get(channel, self._client_id)
-            connection = Connection(self._note_closing, address, name, options)
+            connection = Connection(self._note_closing, address, name, options, self.tokens)
             return await connection.take(connected, context, self.cluster.id, node)
 
         try:
@@ -300,9 +309,10 @@ class Connections:
                         unwanted=lambda late: late.close(),
                     )
         except _REFUSED as error:
+            whom = repr(options.sasl_username) if self.tokens is None else self.tokens.name
             raise NotAuthorized(
-                f"{where} refuses to authenticate {options.sasl_username!r} by "
-                f"{options.sasl_mechanism}: {error}; check the credentials"
+                f"{where} refuses to authenticate {whom} by {options.sasl_mechanism}: {error}; "
+                "check the credentials"
             ) from error
         except ssl.SSLCertVerificationError as error:
             raise NotAuthorized(

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.log.kafka.client._tokens import Token, Tokens
 
 _log = component_log(__name__)
 
 
-async def log_in(send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions) -> None:
+async def log_in(
+    send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions, tokens: Tokens | None
+) -> None:
     """Log in by the options' mechanism; `send` sends a request on the connection.
 
-    Raises the broker's error, such as SaslAuthenticationFailed, and UnsupportedSaslMechanismError.
+    `tokens` are for OAUTHBEARER. Raises the broker's error, such as SaslAuthenticationFailed, and
+    UnsupportedSaslMechanismError.
     """
     mechanism = options.sasl_mechanism
     answer = await send(SaslHandShakeRequest(mechanism))
@@ -37,7 +41,7 @@ async def log_in(send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptio
     _raise_for(answer.error_code)
     if mechanism == "PLAIN" and not options.tls:
         _warn_of_the_clear()
-    steps = _steps(options)
+    steps = _steps(options) if tokens is None else _token_steps(await tokens.current())
     challenge: bytes | None = None
     while (step := await steps(challenge)) is not None:
         answer = await send(SaslAuthenticateRequest(step))
@@ -62,6 +66,19 @@ def _steps(options: KafkaOptions) -> Callable[[bytes | None], Awaitable[bytes | 
     async def step(challenge: bytes | None) -> bytes | None:
         found = await scram.step(challenge)
         return None if found is None else found[0]
+
+    return step
+
+
+def _token_steps(token: Token) -> Callable[[bytes | None], Awaitable[bytes | None]]:
+    """Send a token (RFC 7628); a challenge tells why it is refused, and the broker then says so."""
+    pairs = {"auth": f"Bearer {token.value}", **token.extensions}
+    message = "n,,\1" + "".join(f"{name}={value}\1" for name, value in pairs.items()) + "\1"
+
+    async def step(challenge: bytes | None) -> bytes | None:
+        if challenge is None:
+            return message.encode()
+        return b"\1" if challenge else None
 
     return step
 

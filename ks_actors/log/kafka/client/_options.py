@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from ks_actors._errors import ConfigError
+from ks_actors.log._token_endpoint import check_token_endpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    from ks_actors.log.kafka.client._tokens import TokenProvider
+
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 # The names in errors: users set the fields here, or the settings of an app that have Kafka's names.
 TLS: Final = "tls (security_protocol)"
@@ -32,6 +36,13 @@ class KafkaOptions:
     `tls_ca_file` names the certificates to trust instead; `tls_cert_file` and `tls_key_file`
     (`tls_key_password`) authenticate the client. When one of these files changes, new connections
     use what it has then. `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
+
+    OAUTHBEARER logs in with tokens instead. `sasl_token_provider`, a function, plain or async,
+    returns one; it is called in a thread, again when a token has used up 80 % of its life. Or
+    `sasl_oauthbearer_token_endpoint_url` names a service that issues them to
+    `sasl_oauthbearer_client_id` with `sasl_oauthbearer_client_secret` (OpenID Connect, client
+    credentials; https, unless on this machine), or a file with one, `file:///path`.
+    `sasl_oauthbearer_extensions` are sent along.
 
     `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
     `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
@@ -61,6 +72,12 @@ class KafkaOptions:
     sasl_mechanism: Mechanism | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    sasl_token_provider: TokenProvider | None = None
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_id: str | None = None
+    sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_extensions: Mapping[str, str] = field(default_factory=dict, hash=False)
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
     delivery_timeout_ms: int = 300_000
@@ -88,13 +105,7 @@ class KafkaOptions:
                 f"sasl_mechanism is {self.sasl_mechanism!r}: use one of "
                 f"{', '.join(get_args(Mechanism))}"
             )
-        if (self.sasl_mechanism is None) != (self.sasl_username is None) or (
-            self.sasl_mechanism is None
-        ) != (self.sasl_password is None):
-            raise ConfigError(
-                "sasl_mechanism, sasl_username and sasl_password belong together: set all of "
-                "them, or none"
-            )
+        self._check_login()
         if self.compression not in get_args(Compression):
             raise ConfigError(
                 f"compression is {self.compression!r}: use one of "
@@ -131,6 +142,48 @@ class KafkaOptions:
         for name in (*backoffs, "missing_topic_wait_ms", "linger_ms"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}: give 0 or more")
+
+    def _check_login(self) -> None:
+        of_users = (self.sasl_username, self.sasl_password)
+        of_clients = (self.sasl_oauthbearer_client_id, self.sasl_oauthbearer_client_secret)
+        url = self.sasl_oauthbearer_token_endpoint_url
+        named = None not in of_users
+        if not self.takes_token:
+            if named != (self.sasl_mechanism is not None) or named != any(of_users):
+                raise ConfigError(
+                    "sasl_mechanism, sasl_username and sasl_password belong together: set all of "
+                    "them, or none"
+                )
+            if url or self.sasl_token_provider or any(of_clients):
+                raise ConfigError(
+                    f"settings of tokens need sasl_mechanism OAUTHBEARER, and it is "
+                    f"{self.sasl_mechanism}"
+                )
+            return
+        if any(of_users):
+            raise ConfigError(
+                "sasl_username and sasl_password are for PLAIN and SCRAM; OAUTHBEARER takes "
+                "sasl_oauthbearer_client_id and its secret"
+            )
+        if (url is None) == (self.sasl_token_provider is None):
+            raise ConfigError(
+                "OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url or a function that returns "
+                "tokens (sasl_token_provider, sasl_login_callback_handler), one of the two"
+            )
+        try:
+            serves = url is not None and check_token_endpoint(url).startswith("http")
+        except ValueError as error:
+            raise ConfigError(f"sasl_oauthbearer_token_endpoint_url {error}") from None
+        if (serves and not all(of_clients)) or (not serves and any(of_clients)):
+            raise ConfigError(
+                "sasl_oauthbearer_client_id and its secret are for a token endpoint, https://…: "
+                "set both with it, and none without"
+            )
+
+    @property
+    def takes_token(self) -> bool:
+        """Whether the login is by tokens."""
+        return self.sasl_mechanism == "OAUTHBEARER"
 
     @property
     def missing_topic_wait_s(self) -> float:

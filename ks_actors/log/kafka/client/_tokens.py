@@ -1,0 +1,194 @@
+"""Tokens for a login by OAUTHBEARER (KIP-255, KIP-768): where they come from, and how long."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from ks_actors._errors import NotAuthorized
+from ks_actors.lifecycle import component_log, in_thread
+
+if TYPE_CHECKING:
+    from ks_actors.log.kafka.client._options import KafkaOptions
+
+_log = component_log(__name__)
+# The part of a token's life after which the next one is fetched, as in Kafka's clients.
+_REFRESH: Final = 0.8
+# How long a token is used that does not tell its end.
+_UNKNOWN_LIFE_S: Final = 60.0
+_TIMEOUT_S: Final = 10.0
+_PATIENCE_S: Final = 15.0
+_FAULT_OF_CLIENT: Final = range(400, 500)
+_TOO_MANY: Final = 429
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token; its repr does not show it.
+
+    `expires_at` is in seconds since 1970; None: that of the token, if it is a JWT with `exp`, or
+    not known. `extensions` are sent along, as some clouds ask for (`logicalCluster`).
+    """
+
+    value: str = field(repr=False)
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+TokenProvider: TypeAlias = Callable[[], "str | Token | Awaitable[str | Token]"]
+"""Returns a token. It is called in a thread, an async one on a loop of that thread."""
+
+
+class TokenRefused(NotAuthorized):
+    """The service that issues tokens refuses the client."""
+
+
+class NoToken(OSError):
+    """No token could be fetched for now."""
+
+
+@final
+class Tokens:
+    """The current token of a login, shared by the connections of a client, on all their loops."""
+
+    def __init__(self, options: KafkaOptions) -> None:
+        self._extensions = options.sasl_oauthbearer_extensions
+        self._provider, self.source = _provider_of(options)
+        self._lock = threading.Lock()
+        self._token: Token | None = None
+        self._refresh_at = self._ends_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """The token in a message."""
+        return f"the token from {self.source}"
+
+    async def current(self) -> Token:
+        """Return a token that does not end soon.
+
+        Raises TokenRefused; NoToken if the source fails and the last token has ended.
+        """
+        token = self._token
+        if token is not None and time.time() < self._refresh_at:
+            return token
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await in_thread(self._refresh, name="ks-actors token")
+        except TimeoutError:
+            raise NoToken(f"{self.source} gave no token within {_PATIENCE_S:g} s") from None
+
+    def _refresh(self) -> Token:
+        # Another thread may be asking, for a connection on another loop.
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            raise NoToken(f"{self.source} gave no token within {_PATIENCE_S:g} s")
+        try:
+            now = time.time()
+            if self._token is not None and now < self._refresh_at:
+                return self._token
+            try:
+                token = self._fetch()
+            except Exception as error:
+                if self._token is not None and now < self._ends_at:
+                    _log.warning(
+                        "%s gave no new token, and the last one is used for another %.0f s: %s",
+                        self.source,
+                        self._ends_at - now,
+                        error,
+                    )
+                    return self._token
+                if isinstance(error, NotAuthorized):
+                    raise
+                raise NoToken(f"{self.source} gave no token: {error}") from error
+            life = max(0.0, (token.expires_at or now + _UNKNOWN_LIFE_S) - now)
+            self._refresh_at, self._ends_at = now + _REFRESH * life, now + life
+            self._token = token
+            return token
+        finally:
+            self._lock.release()
+
+    def _fetch(self) -> Token:
+        found: Any = self._provider()
+        if inspect.isawaitable(found):
+            found = asyncio.run(_awaited(found))
+        if isinstance(found, str):
+            found = Token(found)
+        if not isinstance(found, Token) or not found.value:
+            raise TypeError(f"it returned {type(found).__name__} in place of a token")
+        return Token(
+            found.value,
+            found.expires_at or _end_of(found.value),
+            {**self._extensions, **found.extensions},
+        )
+
+
+async def _awaited(found: Awaitable[Any]) -> Any:
+    return await found
+
+
+def _provider_of(options: KafkaOptions) -> tuple[TokenProvider, str]:
+    """Return the provider of the options, and its name in messages."""
+    provider, url = options.sasl_token_provider, options.sasl_oauthbearer_token_endpoint_url
+    if provider is not None:
+        return provider, f"the token provider {getattr(provider, '__qualname__', provider)}"
+    assert url is not None
+    if url.startswith("file:"):
+        path = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+        return lambda: path.read_text(encoding="utf-8").strip(), f"the file {path}"
+    identity = f"{options.sasl_oauthbearer_client_id}:{options.sasl_oauthbearer_client_secret}"
+    scope = options.sasl_oauthbearer_scope
+    return partial(_client_credentials, url, identity, scope), f"the token endpoint {url}"
+
+
+def _client_credentials(url: str, identity: str, scope: str | None) -> Token:
+    """Return a token of an OpenID provider by the grant `client_credentials` (RFC 6749, 4.4)."""
+    form = {"grant_type": "client_credentials", **({} if scope is None else {"scope": scope})}
+    request = urllib.request.Request(  # noqa: S310 - https, or this machine
+        url,
+        data=urllib.parse.urlencode(form).encode(),
+        headers={
+            "Accept": "application/json",
+            "Authorization": f"Basic {b64encode(identity.encode()).decode()}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        },
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+            found = json.loads(answer.read())
+        token, life = found["access_token"], found.get("expires_in")
+    except urllib.error.HTTPError as error:
+        with error:
+            told = error.read(_SHOWN).decode("utf-8", "replace")
+        if error.code in _FAULT_OF_CLIENT and error.code != _TOO_MANY:
+            raise TokenRefused(
+                f"the token endpoint {url} refuses the client: {error.code} {error.reason} {told}; "
+                "check sasl_oauthbearer_client_credentials_client_id, its secret and the scope"
+            ) from error
+        raise OSError(f"{error.code} {error.reason} {told}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError("its answer is no JSON object with an access_token") from error
+    return Token(token, None if life is None else time.time() + float(life))
+
+
+def _end_of(token: str) -> float | None:
+    """Return the end of a JWT, None for another token. The broker checks the signature."""
+    parts = token.split(".")
+    if len(parts) != 3:  # noqa: PLR2004 - header, claims, signature
+        return None
+    try:
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(claims["exp"])
+    except (ValueError, KeyError, TypeError):
+        return None
