@@ -7,7 +7,7 @@ import math
 import struct
 from collections import deque
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast, final
 
 from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka._aiokafka import (
@@ -186,8 +186,8 @@ class Connection(asyncio.Protocol):
         return answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's are not of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)

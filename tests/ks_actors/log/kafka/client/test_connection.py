@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +116,36 @@ def test_a_lost_connection_fails_the_requests_without_an_answer(cause: Exception
         await connection.close()
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_it_works_on_each_loop(loop: str) -> None:
+    """On a real socket: an answer in pieces, then the server's end."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        await reader.readexactly(size)
+        answer = frame(1, versions((18, 0, 4)))
+        for piece in (answer[:3], answer[3:]):
+            writer.write(piece)
+            await writer.drain()
+        await reader.readexactly(4)
+        writer.close()
+        await writer.wait_closed()
+
+    async def test() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            address = server.sockets[0].getsockname()
+            connected = socket.create_connection(address)
+            connected.setblocking(False)
+            connection = await Connection(lambda *_: None, address, "c", KafkaOptions()).take(connected, None, "", -1)
+            with pytest.raises(KafkaConnectionError, match="was closed"):
+                await connection.send(ApiVersionRequest())
+            assert not connection.connected
+
+    factory = importlib.import_module("uvloop").new_event_loop if loop == "uvloop" else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(test())
 
 
 def test_a_connection_that_is_not_used_closes_but_for_open_requests() -> None:
