@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._scan import Scan
-from ks_actors.records import Batch
 from ks_actors.state import (
     SUFFIXES,
     CustomReader,
@@ -15,12 +14,13 @@ from ks_actors.state import (
     VersionedReader,
     log_batch,
 )
-from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ks_actors.query._local import Part
+    from ks_actors.records import Batch
+    from ks_actors.topology import StoreKind
 
 _LATEST: Final = (1 << 63) - 1
 
@@ -75,19 +75,8 @@ def raw_batch(
 
     Of stores with windows only those of `keys`, if given.
     """
-    reader = part.reader
-    if isinstance(reader, SessionReader):
-        codec, pack = reader.store._codec, SUFFIXES[StoreKind.SESSION].pack
-        named = [
-            reader.key_bytes(key) + pack(window.end, window.start) for _, (key, window), _ in rows
-        ]
-        found = Batch(
-            named,
-            [codec.value(entry[0]) for _, _, entry in rows],
-            [entry[1] for _, _, entry in rows],
-        )
-    else:
-        found = log_batch(reader.store, rows)
+    reader: Any = part.reader
+    found = log_batch(reader.store, rows)
     if keys is None or kind not in SUFFIXES:
         return found
     cut = SUFFIXES[kind].size

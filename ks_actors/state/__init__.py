@@ -9,7 +9,18 @@ from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
 from ks_actors.state._positions import At as At
 from ks_actors.state._positions import merged as merged
 from ks_actors.state._task_stores import TaskStores
-from ks_actors.state.core import Rows, StoreIterator, headers_of
+from ks_actors.state.core import (
+    AGGREGATION_FORM,
+    HEADERS_FORM,
+    PLAIN_FORM,
+    TIMESTAMPED_FORM,
+    AggregationWithHeaders,
+    Rows,
+    StoreIterator,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    headers_of,
+)
 from ks_actors.state.disk import (
     SharedResources,
     TopicIds,
@@ -37,15 +48,8 @@ from ks_actors.state.key_value import (
     KeyValueStore,
     KeyValueStoreWithHeaders,
     TimestampedKeyValueStore,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
 )
-from ks_actors.state.session import (
-    AggregationWithHeaders,
-    SessionReader,
-    SessionStore,
-    SessionStoreWithHeaders,
-)
+from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
 from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
     DuplicatesReader,
@@ -56,8 +60,12 @@ from ks_actors.state.window import (
 )
 
 __all__ = [
+    "AGGREGATION_FORM",
+    "HEADERS_FORM",
+    "PLAIN_FORM",
     "SUFFIXES",
     "TIMESTAMPED",
+    "TIMESTAMPED_FORM",
     "AggregationWithHeaders",
     "AnyReader",
     "AnyStore",

@@ -5,11 +5,10 @@ Add a kind of store here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ks_actors.state._custom import CustomReader, CustomStore
-from ks_actors.state.core import Codec, CodecWithHeaders, Engine, StoreForTasks
+from ks_actors.state.core import Codec, CodecWithHeaders, StoreForTasks, StoreParts
 from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.key_value import (
     KeyValueBase,
@@ -19,43 +18,34 @@ from ks_actors.state.key_value import (
     TimestampedKeyValueStore,
 )
 from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
+from ks_actors.state.timed import TimedStore
 from ks_actors.state.versioned import VersionCodec, VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
-    ByStartTimestampedWindowStore,
-    ByStartWindowStore,
-    ByStartWindowStoreWithHeaders,
     DuplicatesReader,
-    DuplicatesTimestampedWindowStore,
-    DuplicatesWindowStore,
-    SingleTimestampedWindowStore,
-    SingleWindowStore,
-    SingleWindowStoreWithHeaders,
+    TimestampedWindowStore,
     WindowReader,
-    WindowsByKey,
-    WindowsByStart,
-    window_class,
+    WindowStore,
+    WindowStoreWithHeaders,
+    window_store,
 )
-from ks_actors.topology import HEADED, StoreKind, StoreSpec
+from ks_actors.topology import HEADED, StateStore, StoreKind, StoreSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ks_actors.records import Headers
 
 AnyStore: TypeAlias = (
     KeyValueStore[Any, Any]
     | TimestampedKeyValueStore[Any, Any]
     | KeyValueStoreWithHeaders[Any, Any]
-    | SingleWindowStore[Any, Any]
-    | SingleTimestampedWindowStore[Any, Any]
-    | ByStartWindowStore[Any, Any]
-    | ByStartTimestampedWindowStore[Any, Any]
-    | DuplicatesWindowStore[Any, Any]
-    | DuplicatesTimestampedWindowStore[Any, Any]
-    | SingleWindowStoreWithHeaders[Any, Any]
-    | ByStartWindowStoreWithHeaders[Any, Any]
+    | WindowStore[Any, Any]
+    | TimestampedWindowStore[Any, Any]
+    | WindowStoreWithHeaders[Any, Any]
     | SessionStore[Any, Any]
     | SessionStoreWithHeaders[Any, Any]
     | VersionedKeyValueStore[Any, Any]
-    | CustomStore
+    | StateStore
 )
 AnyReader: TypeAlias = (
     KeyValueReader
@@ -65,86 +55,17 @@ AnyReader: TypeAlias = (
     | VersionedReader
     | CustomReader
 )
-Make: TypeAlias = Callable[
-    [Codec, Engine | None, bytes, Callable[[], int], StoreSpec, Callable[[int], None]],
-    StoreForTasks,
-]
-"""A factory of stores.
 
-Its arguments are the codec, the engine, the prefix of the store's keys there, a function for the
-current record's time, the spec, and a counter of late puts.
-"""
-
-
-def _key_value(
-    codec: Codec,
-    engine: Engine | None,
-    prefix: bytes,
-    record_time: Callable[[], int],
-    spec: StoreSpec,
-    _: Callable[[int], None],
-) -> StoreForTasks:
-    return KeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
-
-
-def _timestamped_key_value(
-    codec: Codec,
-    engine: Engine | None,
-    prefix: bytes,
-    record_time: Callable[[], int],
-    spec: StoreSpec,
-    _: Callable[[int], None],
-) -> StoreForTasks:
-    return TimestampedKeyValueStore(codec, engine, prefix, record_time, logged=spec.logging)
-
-
-def _key_value_with_headers(
-    codec: Codec,
-    engine: Engine | None,
-    prefix: bytes,
-    record_time: Callable[[], int],
-    spec: StoreSpec,
-    _: Callable[[int], None],
-) -> StoreForTasks:
-    return KeyValueStoreWithHeaders(codec, engine, prefix, record_time, logged=spec.logging)
-
-
-def _window(
-    codec: Codec,
-    engine: Engine | None,
-    prefix: bytes,
-    record_time: Callable[[], int],
-    spec: StoreSpec,
-    expired: Callable[[int], None],
-) -> StoreForTasks:
-    return window_class(spec, timestamped=codec.timestamped, headed=codec.headed)(
-        codec, engine, prefix, record_time, spec, expired
-    )
-
-
-def _versioned(
-    codec: Codec,
-    engine: Engine | None,
-    prefix: bytes,
-    record_time: Callable[[], int],
-    spec: StoreSpec,
-    expired: Callable[[int], None],
-) -> StoreForTasks:
-    return VersionedKeyValueStore(
-        VersionCodec(spec, codec.topic), engine, prefix, record_time, spec, expired
-    )
-
-
-MAKERS: Final[dict[StoreKind, Make]] = {
-    StoreKind.KEY_VALUE: _key_value,
-    StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped_key_value,
-    StoreKind.WINDOW: _window,
-    StoreKind.TIMESTAMPED_WINDOW: _window,
+MAKERS: Final[dict[StoreKind, Callable[[StoreParts], StoreForTasks]]] = {
+    StoreKind.KEY_VALUE: KeyValueStore,
+    StoreKind.TIMESTAMPED_KEY_VALUE: TimestampedKeyValueStore,
+    StoreKind.KEY_VALUE_WITH_HEADERS: KeyValueStoreWithHeaders,
+    StoreKind.WINDOW: window_store,
+    StoreKind.TIMESTAMPED_WINDOW: window_store,
+    StoreKind.WINDOW_WITH_HEADERS: window_store,
     StoreKind.SESSION: SessionStore,
-    StoreKind.VERSIONED: _versioned,
-    StoreKind.KEY_VALUE_WITH_HEADERS: _key_value_with_headers,
-    StoreKind.WINDOW_WITH_HEADERS: _window,
     StoreKind.SESSION_WITH_HEADERS: SessionStoreWithHeaders,
+    StoreKind.VERSIONED: VersionedKeyValueStore,
 }
 TIMESTAMPED: Final = frozenset(
     {
@@ -158,10 +79,9 @@ TIMESTAMPED: Final = frozenset(
 
 READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
     KeyValueBase: KeyValueReader,
-    WindowsByKey: WindowReader,
-    WindowsByStart: WindowReader,
-    JoinWindowLookups: DuplicatesReader,
     SessionStore: SessionReader,
+    TimedStore: WindowReader,
+    JoinWindowLookups: DuplicatesReader,
     VersionedKeyValueStore: VersionedReader,
     CustomStore: CustomReader,
 }
@@ -169,7 +89,9 @@ READERS: Final[dict[type[Any], Callable[[Any], AnyReader]]] = {
 
 
 def codec_of(spec: StoreSpec, topic: str, record_headers: Callable[[], Headers]) -> Codec:
-    """Return the codec of a store of any kind but versioned and custom ones."""
+    """Return the codec of a store of any kind but custom ones."""
+    if spec.kind is StoreKind.VERSIONED:
+        return VersionCodec(spec, topic)
     timestamped = spec.kind in TIMESTAMPED
     if spec.kind not in HEADED:
         return Codec(spec, topic, timestamped=timestamped)

@@ -19,7 +19,7 @@ from ks_actors.state._store_set import StoreSet
 from ks_actors.state._supplied_engines import SuppliedEngines, by_engine
 from ks_actors.state._unlogged import write_frozen
 from ks_actors.state._wipe import wipe
-from ks_actors.state.core import SLICE, TaskMemory, no_record
+from ks_actors.state.core import SLICE, StoreParts, TaskMemory, no_record
 from ks_actors.state.disk import (
     BEHIND,
     CheckpointFile,
@@ -166,7 +166,7 @@ class TaskStores(StoreSet):
 
     def _make(self, spec: StoreSpec, engine: Engine | None) -> StoreForTasks:
         codec = codec_of(spec, self._topics.get(spec.name, spec.name), self._record_headers)
-        return MAKERS[spec.kind](codec, engine, b"", self._record_time, spec, self._expired)
+        return MAKERS[spec.kind](StoreParts(spec, codec, engine, self._record_time, self._expired))
 
     def close(self, *, clean: bool) -> None:
         """Release everything; with `clean`, first write the committed state. Blocks.
