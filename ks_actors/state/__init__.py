@@ -5,7 +5,7 @@ from __future__ import annotations
 from ks_actors.state._commit_token import Token
 from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state._discard import give_up, logged_on_disk, without_copy
-from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
+from ks_actors.state._kinds import TIMESTAMPED, AnyReader, reader_of
 from ks_actors.state._positions import At as At
 from ks_actors.state._positions import merged as merged
 from ks_actors.state._task_stores import TaskStores
@@ -68,7 +68,6 @@ __all__ = [
     "TIMESTAMPED_FORM",
     "AggregationWithHeaders",
     "AnyReader",
-    "AnyStore",
     "CheckpointRows",
     "CustomReader",
     "CustomStore",

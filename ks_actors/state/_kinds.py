@@ -22,31 +22,16 @@ from ks_actors.state.timed import TimedStore
 from ks_actors.state.versioned import VersionCodec, VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
     DuplicatesReader,
-    TimestampedWindowStore,
     WindowReader,
-    WindowStore,
-    WindowStoreWithHeaders,
     window_store,
 )
-from ks_actors.topology import HEADED, StateStore, StoreKind, StoreSpec
+from ks_actors.topology import HEADED, StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.records import Headers
 
-AnyStore: TypeAlias = (
-    KeyValueStore[Any, Any]
-    | TimestampedKeyValueStore[Any, Any]
-    | KeyValueStoreWithHeaders[Any, Any]
-    | WindowStore[Any, Any]
-    | TimestampedWindowStore[Any, Any]
-    | WindowStoreWithHeaders[Any, Any]
-    | SessionStore[Any, Any]
-    | SessionStoreWithHeaders[Any, Any]
-    | VersionedKeyValueStore[Any, Any]
-    | StateStore
-)
 AnyReader: TypeAlias = (
     KeyValueReader
     | WindowReader

@@ -46,7 +46,7 @@ class StoreSet:
         self._changed_at: At = {}
 
     def store(self, name: str) -> Any:
-        """Return a store, of its kind's class (see `AnyStore`).
+        """Return a store as processors see it, of its kind's class.
 
         Raises StateError when the task has no store of that name or is not open.
         """

@@ -25,15 +25,13 @@ from ks_actors.state.core._forms import (
     ValueTimestampHeaders,
 )
 from ks_actors.state.core._iterators import StoreIterator
-from ks_actors.state.core._key_ranges import after
+from ks_actors.state.core._key_ranges import Bounds, after, within
 from ks_actors.state.core._memory_budget import NO_LIMIT, MemoryBudget, TaskMemory
-from ks_actors.state.core._reader import MANY, STEP, Bounds, Reader, step
+from ks_actors.state.core._reader import MANY, STEP, Reader, step
 from ks_actors.state.core._row_scan import Row, Rows
 from ks_actors.state.core._row_weight import RowWeight
-from ks_actors.state.core._segment_span import span_of
 from ks_actors.state.core._size_estimate import TEXTS, average, size, weigh
-from ks_actors.state.core._store_for_tasks import StoreForTasks
-from ks_actors.state.core._store_parts import StoreParts
+from ks_actors.state.core._store_for_tasks import StoreForTasks, StoreParts
 from ks_actors.state.core._transactional import (
     BY_KEY,
     BY_KEY_AND_START,
@@ -96,9 +94,9 @@ __all__ = [
     "pack_time",
     "pack_times",
     "size",
-    "span_of",
     "step",
     "unpack_time",
     "weigh",
     "with_value",
+    "within",
 ]

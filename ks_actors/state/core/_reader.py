@@ -12,12 +12,11 @@ from ks_actors.state.core._row_scan import Row, Rows
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from ks_actors.state.core._key_ranges import Bounds
     from ks_actors.state.core._transactional import Transactional
     from ks_actors.state.join_window import JoinWindowRows
 
 S = TypeVar("S", bound="Transactional[Any] | JoinWindowRows")
-Bounds = tuple[bytes, bytes]
-"""The first key bytes of a range, and its end, which is exclusive; an empty end is no bound."""
 MANY: Final = 2000
 """The most keys to sort in one go."""
 STEP: Final = 500
@@ -48,9 +47,7 @@ class Reader(Generic[S]):
 
     def bounds(self, low: Any, high: Any) -> Bounds:
         """Return the range of the keys from `low` to `high`, both included; None is no bound."""
-        first = b"" if low is None else self.key_bytes(low)
-        end = b"" if high is None else self.key_bytes(high) + b"\0"
-        return first, first if end and end <= first else end
+        return self.store.codec.bounds(low, high)
 
     def _index(self, key: Any) -> Any:
         encoded = self.key_bytes(key)

@@ -1,16 +1,32 @@
-"""The contract between a task and each of its stores."""
+"""The contract between a task and each of its stores, and the arguments of new ones."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ks_actors.records import Batch
+    from ks_actors.state.core._codec import Codec
     from ks_actors.state.core._engine import Engine, EngineRow
     from ks_actors.state.core._row_weight import RowWeight
+    from ks_actors.topology import StoreSpec
+
+
+class StoreParts(NamedTuple):
+    """The arguments of a new store of any kind but custom ones.
+
+    `record_time` returns the timestamp (ms) of the current record. `expired` is called with the
+    number of puts that came too late. `engine` is None for a store in memory.
+    """
+
+    spec: StoreSpec
+    codec: Codec
+    engine: Engine | None
+    record_time: Callable[[], int]
+    expired: Callable[[int], None]
 
 
 class StoreForTasks(Protocol):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ks_actors.state.core._entry import Entry
     from ks_actors.state.core._iterators import StoreIterator
     from ks_actors.state.core._row_scan import Rows
-    from ks_actors.state.core._store_parts import StoreParts
+    from ks_actors.state.core._store_for_tasks import StoreParts
 
 MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """No value is known in memory; it may be on disk."""

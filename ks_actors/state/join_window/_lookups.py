@@ -159,17 +159,12 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
             for slot, raw in self._cold_of(index):
                 if first <= slot >> SEQUENCE_BITS <= time_to:
                     found[slot] = self.codec.entry(raw)
-        for segment in self._within(first, time_to):
-            starts, sequences = segment.starts, segment.sequences
-            for place in segment.places(index, first, time_to):
-                slot, entry = (
-                    starts[place] << SEQUENCE_BITS | sequences[place],
-                    self._entry_at(segment, place),
-                )
-                if entry[0] is None:
-                    found.pop(slot, None)  # it was deleted
-                else:
-                    found[slot] = entry
+        for slot, value in self.rows_of(index, first, time_to, committed=False).items():
+            entry = self.shown((index, slot), value)
+            if entry is None:
+                found.pop(slot, None)  # it was deleted
+            else:
+                found[slot] = entry
         return sorted(found.items(), key=_slot)
 
     def entries_between(self, first: int, last: int) -> list[Found]:
@@ -185,17 +180,15 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
                 max(first, 0), min(last + 1, self.resident_from)
             )
         }
-        for segment in self._within(first, last) if first <= last else ():
-            for place, (index, start, sequence) in enumerate(
-                zip(segment.keys, segment.starts, segment.sequences, strict=True)
-            ):
-                if not first <= start <= last:
-                    continue
-                row = encode(index), start << SEQUENCE_BITS | sequence
-                if segment.values[place] is None:
-                    found.pop(row, None)
-                else:
-                    found[row] = self._entry_at(segment, place)
+        for segment in self.columns(first, last, committed=False) if first <= last else ():
+            for index, start, sequence, value, time in zip(*segment, strict=True):
+                if first <= start <= last:
+                    row = encode(index), start << SEQUENCE_BITS | sequence
+                    entry = self.shown(row, (value, time))
+                    if entry is None:
+                        found.pop(row, None)  # it was deleted
+                    else:
+                        found[row] = entry
         return [(encoded, slot, entry) for (encoded, slot), entry in found.items()]
 
     # Rows in memory, for queries.

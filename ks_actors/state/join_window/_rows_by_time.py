@@ -411,7 +411,9 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
             if self._cold_rows > self.resident_records // 2:
                 self._cold, self._cold_rows = {}, 0
             first = max(0, self._committed - self._retention + 1)
-            rows = self._cold[index] = list(self.stored_of(index, first, self.resident_from))
+            convert = self.codec.from_engine
+            stored = self.stored_of(index, first, self.resident_from)
+            rows = self._cold[index] = [(slot, convert(data)) for slot, data in stored]
             self._cold_rows += len(rows) + 1
         return rows
 

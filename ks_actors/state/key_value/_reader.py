@@ -43,16 +43,10 @@ class KeyValueReader(Reader[KeyValueBase[Any, Any]]):
         store = self.store
         order = store.arranged()
         order.place(order.missing)
-        nothing = bool(high) and high <= low
-        layers = [{} if committed or nothing else store.uncommitted_within(low, high)]
+        layers = [{} if committed else store.uncommitted_within(low, high)]
         # The order never loses a key: current keys are met, and newer keys had no value.
         pairs = order.walk(low, high, reverse=reverse)
-        prefix = store.prefix
-        stored: Iterator[tuple[bytes, bytes]] = iter(())
-        if store.engine is not None and not nothing:
-            stored = store.engine.scan(
-                prefix + low, prefix + high if high else after(prefix), reverse=reverse
-            )
+        stored = store.stored(low, high, reverse=reverse)
         return self._started(layers, iter(()), self._rows(pairs, stored, layers, reverse=reverse))
 
     def _rows(
@@ -63,22 +57,19 @@ class KeyValueReader(Reader[KeyValueBase[Any, Any]]):
         *,
         reverse: bool,
     ) -> Generator[Row, None, None]:
-        store = self.store
-        codec, cut = store.codec, len(store.prefix)
+        shown, read_as_of = self.store.shown, self.store.read_as_of
+        codec = self.store.codec
         read_key, faithful = codec.object_key, codec.faithful
         row = next(stored, None)
         for encoded, index in pairs:
-            while row is not None and (
-                (name := row[0][cut:]) > encoded if reverse else (name := row[0][cut:]) < encoded
-            ):
-                yield name, read_key(name), codec.entry(codec.from_engine(row[1]))
+            while row is not None and (row[0] > encoded if reverse else row[0] < encoded):
+                yield row[0], read_key(row[0]), codec.entry(codec.from_engine(row[1]))
                 row = next(stored, None)
-            if row is not None and row[0][cut:] == encoded:
+            if row is not None and row[0] == encoded:
                 row = next(stored, None)
-            entry = store.shown(index, store.read_as_of(index, layers))
+            entry = shown(index, read_as_of(index, layers))
             if entry is not None:
                 yield encoded, index if faithful else read_key(encoded), entry
         while row is not None:
-            name = row[0][cut:]
-            yield name, read_key(name), codec.entry(codec.from_engine(row[1]))
+            yield row[0], read_key(row[0]), codec.entry(codec.from_engine(row[1]))
             row = next(stored, None)

@@ -120,12 +120,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         return self._range(low, high, reverse=True)
 
     def _range(self, low: K | None, high: K | None, *, reverse: bool) -> StoreIterator[tuple[K, P]]:
-        encode = self.codec.key_bytes
-        first = b"" if low is None else encode(low)
-        end = b"" if high is None else encode(high) + b"\0"
-        if end and end <= first:
-            end = first  # an empty range, as in Kafka Streams
-        return self.scan(first, end, self._show, reverse=reverse)
+        return self.scan(*self.codec.bounds(low, high), self._show, reverse=reverse)
 
     def all(self) -> StoreIterator[tuple[K, P]]:
         """Iterate over all keys in byte order."""

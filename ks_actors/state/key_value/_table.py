@@ -26,7 +26,6 @@ from ks_actors.state.core import (
     weigh,
     with_value,
 )
-from ks_actors.state.key_value._read_through import View
 from ks_actors.state.key_value._restored_rows import ARRANGED, RESTORED, RestoredRows
 from ks_actors.state.key_value._sorted_keys import Order
 
@@ -42,6 +41,22 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]
 """A key's bytes, the key (MISSING until it is decoded), and its entry or the entry's bytes."""
+
+
+class View(dict[Any, Any]):
+    """Values by key; a missing key is loaded from below.
+
+    So a read of a key in memory stays in C from beginning to end.
+    """
+
+    __slots__ = ("below",)
+
+    def __init__(self, below: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.below: Callable[[Any], Any] = below
+
+    def __missing__(self, key: Any) -> Any:
+        return self.below(key)
 
 
 class Table(Transactional[Any], Generic[K]):
@@ -499,6 +514,15 @@ class Table(Transactional[Any], Generic[K]):
                 found.append((encoded, key, value))
         return found
 
+    def stored(self, low: bytes, high: bytes, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return key bytes and the engine's values of the rows on disk in a range, as of now."""
+        prefix, cut = self.prefix, len(self.prefix)
+        if self.engine is None or (high and high <= low):
+            return iter(())
+        end = prefix + high if high else after(prefix)
+        rows = self.engine.scan(prefix + low, end, reverse=reverse)
+        return ((name[cut:], data) for name, data in rows)
+
     def scan(
         self,
         low: bytes,
@@ -519,14 +543,11 @@ class Table(Transactional[Any], Generic[K]):
         ]
         rows: Iterable[Found] = live
         if self.engine is not None:
-            prefix, cut, convert = self.prefix, len(self.prefix), self.codec.from_engine
-            stored = self.engine.scan(
-                prefix + low, prefix + high if high else after(prefix), reverse=reverse
-            )
+            convert = self.codec.from_engine
             below = (
-                (key[cut:], MISSING, convert(value))
-                for key, value in stored
-                if key[cut:] not in known
+                (encoded, MISSING, convert(data))
+                for encoded, data in self.stored(low, high, reverse=reverse)
+                if encoded not in known
             )
             rows = heapq.merge(live, below, key=itemgetter(0), reverse=reverse) if live else below
         return StoreIterator(self._shown(rows, show, read or self.codec.entry), self._iterators)

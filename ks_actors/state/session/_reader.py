@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.state.core import within
 from ks_actors.state.timed import LATEST, SHIFT, TimedReader
 
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ class SessionReader(TimedReader):
 
         The order is that of the store's `find_sessions_range`, forward or in reverse.
         """
-        low, high = keys
-
-        def admits(encoded: bytes, slot: int) -> bool:
-            within = low <= encoded and (not high or encoded < high)
-            return within and slot & LATEST <= latest_start
-
         return self._of_all(
-            earliest_end, LATEST, committed=committed, reverse=reverse, admits=admits
+            earliest_end,
+            LATEST,
+            committed=committed,
+            reverse=reverse,
+            admits=lambda encoded, slot: slot & LATEST <= latest_start and within(encoded, keys),
         )

@@ -11,6 +11,7 @@ from ks_actors.state.core import (
     MISSING,
     AggregationWithHeaders,
     StoreIterator,
+    within,
 )
 from ks_actors.state.timed import LATEST, SESSIONS, SHIFT, TimedStore, take_out
 
@@ -416,16 +417,10 @@ class SessionStore(TimedStore, Generic[K, V]):
     def _in_range(
         self, low: K | None, high: K | None, earliest_end: int, latest_start: int
     ) -> list[Found]:
-        encode = self.codec.key_bytes
-        first, last = None if low is None else encode(low), None if high is None else encode(high)
-        found = [
-            row
-            for row in self.entries_between(earliest_end, LATEST)
-            if row[1] & LATEST <= latest_start
-            and (first is None or row[0] >= first)
-            and (last is None or row[0] <= last)
-        ]
-        return self.in_order(found)
+        bounds, found = self.codec.bounds(low, high), self.entries_between(earliest_end, LATEST)
+        return self.in_order(
+            [row for row in found if row[1] & LATEST <= latest_start and within(row[0], bounds)]
+        )
 
     def _by_end(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         encoded, slot = row[0], row[1]

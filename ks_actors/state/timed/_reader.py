@@ -57,14 +57,15 @@ class SegmentedReader(Reader[W], Generic[W]):
         Those on disk have times within the `span`, to before its end.
         """
         store, form = self.store, self.store.slot_form
+        from_engine = store.codec.from_engine
         # Only of sessions in memory do Kafka Streams' stores have another order than on disk.
         other = form.of_sessions and not store.segmented
         order: Callable[[int], Any] = partial(form.in_memory, b"") if other else int
         memory = [(order(slot), slot, value) for slot, value in found.items()]
         memory.sort(key=_first, reverse=reverse)
         below = (
-            (order(slot), slot, raw)
-            for slot, raw in store.stored_of(index, *span, reverse=reverse)
+            (order(slot), slot, from_engine(data))
+            for slot, data in store.stored_of(index, *span, reverse=reverse)
             if slot not in found and (admits is None or admits(b"", slot))
         )
         rows = self._started([], iter(()), self._in_order_of(key, index, memory, below, reverse))

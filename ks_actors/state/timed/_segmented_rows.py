@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ks_actors.state.core import PLAIN_FORM, span_of
+from ks_actors.state.core import PLAIN_FORM
 from ks_actors.state.timed._slot_form import SEGMENT
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Codec, Engine, Entry, Form, StoreIterator, StoreParts, Take
     from ks_actors.state.timed._slot_form import SlotForm
 
+LONG_MS: Final = 3_600_000
+LONGEST_MS: Final = 86_400_000
 FACTS: Final = struct.Struct(">qi")
 Found = tuple[bytes, int, "Entry"]
 """Key bytes, slot and entry of a row."""
@@ -47,7 +49,7 @@ class SegmentedRows(ABC):
         self.segmented: bool = not spec.in_memory
         self._expired: Callable[[int], None] = parts.expired
         self._retention: int = spec.seen_ms
-        self._span: int = span_of(spec.retention_ms)
+        self._span: int = _span_of(spec.retention_ms)
         self._observed: int = -1
         self._limit: int = -1 - spec.seen_ms
         self._committed: int = -1  # the latest time observed up to the last commit
@@ -118,11 +120,11 @@ class SegmentedRows(ABC):
     def stored_of(
         self, index: Any, first: int, stop: int, *, reverse: bool = False
     ) -> Iterator[tuple[int, bytes]]:
-        """Return slot and entry bytes of a key's rows, with times from `first` to before `stop`."""
-        engine, form, codec = self.engine, self.slot_form, self.codec
+        """Return slot and engine's value of a key's rows, from time `first` to before `stop`."""
+        engine, form = self.engine, self.slot_form
         if engine is None or first >= stop:
             return iter(())
-        encoded, segment_ms, pack = codec.index_bytes(index), self.segment_ms, form.struct.pack
+        encoded, segment_ms, pack = self.codec.index_bytes(index), self.segment_ms, form.struct.pack
         scans = []
         # One scan per segment: keys on disk begin with the segment, so a key's rows lie apart.
         for segment in range(first // segment_ms, (stop - 1) // segment_ms + 1):
@@ -134,7 +136,7 @@ class SegmentedRows(ABC):
         size = len(self.prefix) + SEGMENT.size + len(encoded)
         unpack, whole = form.struct.unpack_from, size + form.size
         return (
-            (form.slot(*unpack(name, size)), codec.from_engine(data))
+            (form.slot(*unpack(name, size)), data)
             for name, data in chain.from_iterable(scans)
             if len(name) == whole  # otherwise the row belongs to a longer key
         )
@@ -178,3 +180,11 @@ class SegmentedRows(ABC):
         self._observed, self._sequence = FACTS.unpack(facts)
         self._committed = self._frozen_observed = self._observed
         self._limit = self._observed - self._retention
+
+
+def _span_of(retention_ms: int) -> int:
+    """Return the length of a segment (ms).
+
+    It is short enough to free expired rows soon, and long enough for joins to search few segments.
+    """
+    return min(retention_ms // (6 if retention_ms <= LONG_MS else 12) + 1, LONGEST_MS)

@@ -212,18 +212,17 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
             self._orders.pop(index, None)
             self._resident -= 1
 
-    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._frozen_in(self._tracks, handles, by_start=False)
+    def _dicts(self) -> tuple[dict[Any, dict[Any, Any]], bool]:
+        """Return the nested dicts of the values, and whether the outer ones are by slot."""
+        return self._tracks, False
 
-    def _frozen_in(
-        self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool
-    ) -> list[Any]:
-        dirty = self._dirty
+    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        dirty, (dicts, by_slot) = self._dirty, self._dicts()
         if HAS_KERNEL:
-            values = _kernel.window_values(dicts, dirty, handles, by_start)
+            values = _kernel.window_values(dicts, dirty, handles, by_slot)
             if values is not None:
                 return values
-        outer, inner = (1, 0) if by_start else (0, 1)
+        outer, inner = (1, 0) if by_slot else (0, 1)
         try:
             return [
                 dirty[handle] if handle in dirty else dicts[handle[outer]][handle[inner]]
@@ -425,13 +424,9 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         return [handle for handle in handles if handle[1] >= alive]
 
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._committed_in(self._tracks, handles, by_start=False)
-
-    def _committed_in(
-        self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool
-    ) -> list[Any]:
         if HAS_KERNEL and (not self._frozen or self._frozen.keys().isdisjoint(handles)):
-            values = _kernel.window_values(dicts, self._dirty, handles, by_start)
+            dicts, by_slot = self._dicts()
+            values = _kernel.window_values(dicts, self._dirty, handles, by_slot)
             if values is not None:
                 return values
         return list(map(self._committed_value, handles))
@@ -472,18 +467,18 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
             self._set(index, slot, value)
         return self._entry_of(index, slot, value)
 
-    def _found(self, index: Any, slot: int, raw: bytes) -> None:
-        """Keep a row that was read from disk, unless memory has a newer entry."""
+    def _found(self, index: Any, slot: int, data: bytes) -> None:
+        """Load a row from disk, unless memory has a newer entry."""
         if self._now((index, slot)) is MISSING:
-            self._set(index, slot, raw)
+            self._set(index, slot, self.codec.from_engine(data))
 
     def _load(self, index: Any) -> None:
         """Load the slots of a key that may be on disk only."""
         # Load from the committed limit: queries of committed state see windows that have expired
         # since.
         first = max(0, self._committed - self._retention + 1)
-        for slot, raw in self.stored_of(index, first, self._low):
-            self._found(index, slot, raw)
+        for slot, data in self.stored_of(index, first, self._low):
+            self._found(index, slot, data)
         self._loaded.add(index)
 
     def _load_all(self, first: int, last: int) -> None:
@@ -492,7 +487,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         for _, encoded, slot, data in self.stored(first, last + 1):
             index = self.codec.index_key(encoded)
             if index not in self._loaded:
-                self._found(index, slot, self.codec.from_engine(data))
+                self._found(index, slot, data)
         self._due = due
 
     # Many rows.

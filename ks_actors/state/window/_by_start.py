@@ -219,11 +219,8 @@ class WindowsByStart(TimedStore, Generic[K]):
     def _entries(self) -> tuple[dict[Any, Any], int] | None:
         return self._panes, BY_START_AND_KEY
 
-    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._frozen_in(self._panes, handles, by_start=True)
-
-    def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._committed_in(self._panes, handles, by_start=True)
+    def _dicts(self) -> tuple[dict[Any, dict[Any, Any]], bool]:
+        return self._panes, True
 
     # Memory and disk.
 

@@ -12,6 +12,7 @@ from ks_actors.state.core import (
     StoreIterator,
     ValueAndTimestamp,
     ValueTimestampHeaders,
+    within,
 )
 from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.timed import SegmentedRows
@@ -106,13 +107,9 @@ class WindowBase(SegmentedRows, Generic[K, P]):
 
         Keys are compared by their bytes; None is no bound.
         """
-        encode = self.codec.key_bytes
-        first, last = None if low is None else encode(low), None if high is None else encode(high)
-        return self._shown(
-            found
-            for found in self._in_order(time_from, time_to)
-            if (first is None or found[0] >= first) and (last is None or found[0] <= last)
-        )
+        bounds = self.codec.bounds(low, high)
+        found = self._in_order(time_from, time_to)
+        return self._shown(row for row in found if within(row[0], bounds))
 
     def fetch_all(self, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate over key, start and value of the windows in a time range.
