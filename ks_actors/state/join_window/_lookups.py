@@ -173,12 +173,11 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         The range is from `first` to `last`, both included.
         """
         first = max(first, self._limit + 1)
-        encode, from_engine = self.codec.index_bytes, self.codec.from_engine
-        found: dict[tuple[bytes, int], Entry] = {
-            (encoded, slot): self.codec.entry(from_engine(data))
-            for _, encoded, slot, data in self.stored(
-                max(first, 0), min(last + 1, self.resident_from)
-            )
+        codec, stop = self.codec, min(last + 1, self.resident_from)
+        encode = codec.index_bytes
+        found = {
+            (encoded, slot): codec.entry(codec.from_engine(data))
+            for _, encoded, slot, data in self.stored(max(first, 0), stop)
         }
         for segment in self.columns(first, last, committed=False) if first <= last else ():
             for index, start, sequence, value, time in zip(*segment, strict=True):

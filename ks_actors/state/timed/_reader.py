@@ -28,13 +28,13 @@ _first: Final = itemgetter(0)
 class SegmentedReader(Reader[W], Generic[W]):
     """The base of readers of stores with times.
 
-    Rows that have expired as of the last commit, or as of now, are invisible.
+    Rows that have expired as of the last commit, or as of now, are invisible. `shown` returns the
+    entry of a dict key and slot and of their value in memory, or its bytes; a mutable one is a
+    copy.
     """
 
     def __init__(self, store: W, shown: Callable[[Any, Any], Entry | None]) -> None:
         super().__init__(store)
-        # Return the entry of a handle and its value in memory, or its bytes; a mutable one is a
-        # copy.
         self._shown: Callable[[Any, Any], Entry | None] = shown
 
     def _visible_from(self, time: int, *, committed: bool) -> int:
@@ -152,10 +152,8 @@ class TimedReader(SegmentedReader[TimedStore]):
     ) -> Rows:
         """Iterate over a key's rows with times from `first` to `last`, both included."""
         store, index, bits = self.store, self._index(key), self.store.slot_form.bits
-        first, view = (
-            self._visible_from(first, committed=committed),
-            store.view(committed=committed),
-        )
+        first = self._visible_from(first, committed=committed)
+        view = store.view(committed=committed)
         found = {
             slot: value
             for slot in store.slots_of(index)

@@ -187,17 +187,25 @@ def window_store(parts: StoreParts) -> Any:
     spec, codec = parts.spec, parts.codec
     data: type[SegmentedRows] = (
         JoinWindowLookups
-        if spec.retain_duplicates
+        if spec.retain_duplicates and not codec.headed
         else WindowsByStart
         if has_panes(spec)
         else WindowsByKey
     )
-    if codec.headed:
-        return _joined(data, WindowStoreWithHeaders)(parts)
-    return _joined(data, TimestampedWindowStore if codec.timestamped else WindowStore)(parts)
+    interface: type[WindowBase[Any, Any]] = (
+        WindowStoreWithHeaders
+        if codec.headed
+        else TimestampedWindowStore
+        if codec.timestamped
+        else WindowStore
+    )
+    return _joined(data, interface)(parts)
 
 
 @cache
 def _joined(data: type[SegmentedRows], interface: type[WindowBase[Any, Any]]) -> Any:
-    """Return the class of stores with this data and this interface."""
+    """Return the class of stores with this data and this interface.
+
+    One object is both, so that operators and users reach the data without a call in between.
+    """
     return type(interface.__name__, (data, interface), {"__module__": __name__})
