@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from ks_actors.state._commit_token import Token
-from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state._discard import give_up, logged_on_disk, without_copy
-from ks_actors.state._kinds import TIMESTAMPED, AnyReader, reader_of
-from ks_actors.state._positions import At as At
-from ks_actors.state._positions import merged as merged
-from ks_actors.state._task_stores import TaskStores
 from ks_actors.state.core import (
     AGGREGATION_FORM,
     HEADERS_FORM,
@@ -21,6 +15,7 @@ from ks_actors.state.core import (
     ValueTimestampHeaders,
     headers_of,
 )
+from ks_actors.state.custom import CustomReader, CustomStore
 from ks_actors.state.disk import (
     SharedResources,
     TopicIds,
@@ -50,6 +45,9 @@ from ks_actors.state.key_value import (
     TimestampedKeyValueStore,
 )
 from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
+from ks_actors.state.task_stores import TIMESTAMPED, AnyReader, TaskStores, Token, reader_of
+from ks_actors.state.task_stores import At as At
+from ks_actors.state.task_stores import merged as merged
 from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
     DuplicatesReader,

@@ -14,8 +14,8 @@ from ks_actors.state.versioned import TOMBSTONE, VersionedKeyValueStore, Version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ks_actors.state._task_stores import TaskStores
     from ks_actors.state.core import Entry, Rows, StoreForTasks
+    from ks_actors.state.task_stores import TaskStores
     from ks_actors.state.versioned import VersionCodec
 
 NOTHING: Final = Batch([], [], [])

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state.core import Codec, CodecWithHeaders, StoreForTasks, StoreParts
+from ks_actors.state.custom import CustomReader, CustomStore
 from ks_actors.state.join_window import JoinWindowLookups
 from ks_actors.state.key_value import (
     KeyValueBase,

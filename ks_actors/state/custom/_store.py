@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
 from ks_actors.records import Batch
-from ks_actors.state._custom_directory import OPEN, directory_of, marker_of
 from ks_actors.state._discard import give_up
 from ks_actors.state.core import NO_LIMIT, RECORD_BYTES, SLICE, RowWeight, StoreForTasks
+from ks_actors.state.custom._directory import OPEN, directory_of, marker_of
 from ks_actors.topology import StateStore, StateStoreContext
 
 if TYPE_CHECKING:
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log import TopicPartition
-    from ks_actors.state._commit_times import CommitTimes
-    from ks_actors.state._open_stores import Opened
     from ks_actors.state.core import Engine
     from ks_actors.state.disk import CheckpointFile
+    from ks_actors.state.task_stores import CommitTimes, Opened
     from ks_actors.topology import StoreSpec
 
 Change = tuple[bytes | None, int]
