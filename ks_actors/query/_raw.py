@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors.query._scan import Scan
@@ -10,7 +10,6 @@ from ks_actors.state import (
     SUFFIXES,
     CustomReader,
     KeyValueReader,
-    SessionReader,
     VersionedReader,
     log_batch,
 )
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ks_actors.query._local import Part
     from ks_actors.records import Batch
     from ks_actors.topology import StoreKind
-
-_LATEST: Final = (1 << 63) - 1
 
 
 def _whole(row: Any) -> Any:
@@ -49,23 +46,9 @@ def raw_scans(
             store=reader.name,
             partition=part.partition,
         )
-    if isinstance(reader, KeyValueReader):
-        bounds = [(b"", b"")] if keys is None else [(key, key + b"\0") for key in sorted(set(keys))]
-        return [_key_scan(low, high, committed=committed) for low, high in bounds]
-    if isinstance(reader, SessionReader):
-        return [
-            Scan(
-                lambda reader: reader.find_range(
-                    (b"", b""), 0, _LATEST, committed=committed, reverse=False
-                ),
-                _whole,
-            )
-        ]
-    return [
-        Scan(
-            lambda reader: reader.fetch_all(0, _LATEST, committed=committed, reverse=False), _whole
-        )
-    ]
+    if keys is not None and isinstance(reader, KeyValueReader):
+        return [_key_scan(key, key + b"\0", committed=committed) for key in sorted(set(keys))]
+    return [Scan(lambda reader: reader.all(committed=committed), _whole)]
 
 
 def raw_batch(

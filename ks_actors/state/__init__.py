@@ -36,7 +36,6 @@ from ks_actors.state.export import (
     fill,
     has_rows,
     log_batch,
-    prepare_rows,
 )
 from ks_actors.state.key_value import (
     KeyValueReader,
@@ -104,7 +103,6 @@ __all__ = [
     "log_batch",
     "logged_on_disk",
     "only_copies",
-    "prepare_rows",
     "read_checkpoint",
     "reader_of",
     "stored_offsets",

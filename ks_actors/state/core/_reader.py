@@ -49,6 +49,10 @@ class Reader(Generic[S]):
         """Return the range of the keys from `low` to `high`, both included; None is no bound."""
         return self.store.codec.bounds(low, high)
 
+    def prepare(self) -> Iterator[None]:
+        """Return the steps to take before a scan of rows begins; most stores need none."""
+        return iter(())
+
     def _index(self, key: Any) -> Any:
         encoded = self.key_bytes(key)
         return key if self.store.codec.faithful else encoded

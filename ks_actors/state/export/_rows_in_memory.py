@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.records import Batch
 from ks_actors.state.core import headers_of, pack_time
-from ks_actors.state.key_value import KeyValueReader
-from ks_actors.state.session import SessionReader
-from ks_actors.state.timed import FACTS, LATEST, SEGMENT, SegmentedRows
+from ks_actors.state.timed import FACTS, SEGMENT, SegmentedRows
 from ks_actors.state.versioned import TOMBSTONE, VersionedKeyValueStore, VersionedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ks_actors.state.core import Entry, Rows, StoreForTasks
     from ks_actors.state.task_stores import TaskStores
@@ -21,20 +19,11 @@ if TYPE_CHECKING:
 NOTHING: Final = Batch([], [], [])
 
 
-def prepare_rows(reader: Any) -> Iterator[None]:
-    """Prepare `committed_rows`, a step at a time."""
-    return reader.prepare() if isinstance(reader, KeyValueReader) else iter(())
-
-
 def committed_rows(reader: Any) -> Rows:
     """Return all rows committed as of now; later commits do not show."""
-    if isinstance(reader, KeyValueReader):
-        return reader.scan(b"", b"", committed=True, reverse=False)
-    if isinstance(reader, VersionedReader):
-        return reader.all_versions()
-    if isinstance(reader, SessionReader):
-        return reader.find_range((b"", b""), 0, LATEST, committed=True, reverse=False)
-    rows: Rows = reader.fetch_all(0, LATEST, committed=True, reverse=False)
+    rows: Rows = (
+        reader.all_versions() if isinstance(reader, VersionedReader) else reader.all(committed=True)
+    )
     return rows
 
 

@@ -30,6 +30,10 @@ class KeyValueReader(Reader[KeyValueBase[Any, Any]]):
             order.place(STEP)
             yield
 
+    def all(self, *, committed: bool) -> Rows:
+        """Iterate over all entries, in the order of the keys' bytes."""
+        return self.scan(b"", b"", committed=committed, reverse=False)
+
     def prefix_bounds(self, prefix: Any, serializer: Callable[[Any], bytes] | None) -> Bounds:
         """Return the byte range of the keys with a prefix; its end is exclusive."""
         first = (serializer or self.key_bytes)(prefix)

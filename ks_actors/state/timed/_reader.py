@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from ks_actors.state.core import MISSING, Reader, step
+from ks_actors.state.timed._slot_form import LATEST
 from ks_actors.state.timed._timed_store import TimedStore
 
 if TYPE_CHECKING:
@@ -139,6 +140,10 @@ class TimedReader(SegmentedReader[TimedStore]):
         if time <= self.store.limit(committed=committed):
             return None
         return self._shown(handle, self.store.view(committed=committed)(handle))
+
+    def all(self, *, committed: bool) -> Rows:
+        """Iterate over all rows, in the store's order."""
+        return self._of_all(0, LATEST, committed=committed, reverse=False)
 
     def _of_key(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.state.join_window import JoinWindowLookups
-from ks_actors.state.timed import SegmentedReader, TimedReader
+from ks_actors.state.timed import LATEST, SegmentedReader, TimedReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +48,10 @@ class DuplicatesReader(SegmentedReader[JoinWindowLookups[Any]]):
         latest = self.store.latest_slot(start)
         rows = self.fetch(key, start, start, committed=committed, reverse=False)
         return next((entry for slot, _, entry in rows if slot == latest), None)
+
+    def all(self, *, committed: bool) -> Rows:
+        """Iterate over all values, in the store's order."""
+        return self.fetch_all(0, LATEST, committed=committed, reverse=False)
 
     def fetch(
         self, key: Any, time_from: int, time_to: int, *, committed: bool, reverse: bool
