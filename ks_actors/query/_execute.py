@@ -34,15 +34,12 @@ from ks_actors.query._store import (
     SESSIONS,
     VERSIONED,
     WINDOWS,
-    plain,
     prefix_scan,
     range_scan,
     window_key_scan,
     window_scan,
-    with_headers,
-    with_time,
 )
-from ks_actors.state import TIMESTAMPED
+from ks_actors.state import HEADERS_FORM, PLAIN_FORM, TIMESTAMPED, TIMESTAMPED_FORM
 from ks_actors.task import Role
 from ks_actors.topology import HEADED, StoreKind
 
@@ -211,8 +208,8 @@ def _how(query: object, kind: StoreKind, *, committed: bool) -> How | None:
     headed = isinstance(query, WITH_HEADERS) and kind is not StoreKind.CUSTOM
     if (timed and kind not in TIMESTAMPED) or (headed and kind not in HEADED):
         return None
-    entry = with_headers if headed else with_time if timed else plain
-    return ANSWERS[kind](query, committed=committed, entry=entry)
+    form = HEADERS_FORM if headed else TIMESTAMPED_FORM if timed else PLAIN_FORM
+    return ANSWERS[kind](query, committed=committed, entry=form.show)
 
 
 def _how_key_value(query: object, *, committed: bool, entry: Callable[[Any], Any]) -> How | None:

@@ -8,7 +8,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from ks_actors._errors import FailureReason, QueryFailed, StoreClosed
-from ks_actors.state import KeyValueReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
@@ -86,7 +85,7 @@ async def slices(
         merged = heapq.merge(*collected, key=_first, reverse=scan.reverse)
     else:
         for part in parts:
-            await _take(local, part, prepared(part.reader))
+            await _take(local, part, part.reader.prepare())
         begun = [_begin(part, scan) for part in parts]  # at one moment
         for part, rows in zip(parts, begun, strict=True):
             await _take(local, part, rows.steps)
@@ -158,7 +157,7 @@ async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) 
     found: list[Any] = []
 
     def collect() -> Iterator[None]:
-        yield from prepared(part.reader)
+        yield from part.reader.prepare()
         begun = scan.begin(part.reader)
         yield from begun.steps
         for row in _telling(part, begun):
@@ -169,8 +168,3 @@ async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) 
     while await part.at(lambda _: _step(local, steps), timeout_ms):  # noqa: ASYNC110 - not a wait
         await asyncio.sleep(0)
     return found
-
-
-def prepared(reader: Any) -> Iterator[None]:
-    """Return the steps to take before a scan begins."""
-    return reader.prepare() if isinstance(reader, KeyValueReader) else iter(())

@@ -28,22 +28,21 @@ from ks_actors.query._wire import (
     decode_request,
     encode,
 )
-from ks_actors.records import Batch
 from ks_actors.state import (
     SUFFIXES,
     CustomReader,
     KeyValueReader,
-    SessionReader,
     VersionedReader,
     log_batch,
 )
-from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from ks_actors.query._local import LocalStores, Part
     from ks_actors.query._wire import Reply, Request
+    from ks_actors.records import Batch
+    from ks_actors.topology import StoreKind
 
 _AT_ONCE: Final = 1_000
 _ENCODED_AT_ONCE: Final = 100
@@ -56,7 +55,6 @@ _SIGN_SECONDS: Final = 10.0
 _QUERY_TIMEOUT_MS: Final = 60_000
 _TOKEN_BYTES: Final = 32
 _log = component_log(__name__)
-_LATEST: Final = (1 << 63) - 1
 
 
 @final
@@ -335,23 +333,9 @@ def raw_scans(
             store=reader.name,
             partition=part.partition,
         )
-    if isinstance(reader, KeyValueReader):
-        bounds = [(b"", b"")] if keys is None else [(key, key + b"\0") for key in sorted(set(keys))]
-        return [_key_scan(low, high, committed=committed) for low, high in bounds]
-    if isinstance(reader, SessionReader):
-        return [
-            Scan(
-                lambda reader: reader.find_range(
-                    (b"", b""), 0, _LATEST, committed=committed, reverse=False
-                ),
-                _whole,
-            )
-        ]
-    return [
-        Scan(
-            lambda reader: reader.fetch_all(0, _LATEST, committed=committed, reverse=False), _whole
-        )
-    ]
+    if keys is not None and isinstance(reader, KeyValueReader):
+        return [_key_scan(key, key + b"\0", committed=committed) for key in sorted(set(keys))]
+    return [Scan(lambda reader: reader.all(committed=committed), _whole)]
 
 
 def raw_batch(
@@ -361,19 +345,8 @@ def raw_batch(
 
     Of stores with windows only those of `keys`, if given.
     """
-    reader = part.reader
-    if isinstance(reader, SessionReader):
-        codec, pack = reader.store._codec, SUFFIXES[StoreKind.SESSION].pack
-        named = [
-            reader.key_bytes(key) + pack(window.end, window.start) for _, (key, window), _ in rows
-        ]
-        found = Batch(
-            named,
-            [codec.value(entry[0]) for _, _, entry in rows],
-            [entry[1] for _, _, entry in rows],
-        )
-    else:
-        found = log_batch(reader.store, rows)
+    reader: Any = part.reader
+    found = log_batch(reader.store, rows)
     if keys is None or kind not in SUFFIXES:
         return found
     cut = SUFFIXES[kind].size

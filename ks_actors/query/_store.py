@@ -9,15 +9,15 @@ from ks_actors.query._scan import Scan, StoreScan, slices
 from ks_actors.query._sessions import session_key_scan, session_scan
 from ks_actors.records import partition as partition_of
 from ks_actors.state import (
+    AGGREGATION_FORM,
+    HEADERS_FORM,
+    PLAIN_FORM,
     TIMESTAMPED,
-    AggregationWithHeaders,
+    TIMESTAMPED_FORM,
     KeyValueReader,
     SessionReader,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
     VersionedReader,
     WindowReader,
-    headers_of,
 )
 from ks_actors.topology import HEADED, StoreKind
 
@@ -41,29 +41,9 @@ WINDOWS: Final = frozenset(
 LATEST: Final = (1 << 63) - 1
 
 
-def plain(entry: tuple[Any, int]) -> Any:
-    """Return the value of an entry."""
-    return entry[0]
-
-
 def as_it_is(record: Any) -> Any:
     """Return the record that a reader has made."""
     return record
-
-
-def with_time(entry: tuple[Any, int]) -> ValueAndTimestamp[Any]:
-    """Return the value of an entry with its timestamp."""
-    return ValueAndTimestamp(entry[0], entry[1])
-
-
-def with_headers(entry: tuple[Any, int]) -> ValueTimestampHeaders[Any]:
-    """Return the value of an entry with its timestamp and headers."""
-    return ValueTimestampHeaders(entry[0], entry[1], headers_of(entry))
-
-
-def aggregation(entry: tuple[Any, int]) -> AggregationWithHeaders[Any]:
-    """Return the aggregate of a session with its headers."""
-    return AggregationWithHeaders(entry[0], headers_of(entry))
 
 
 @final
@@ -102,15 +82,15 @@ class StoreQueries(Generic[K, V]):
         self._committed: bool = local.committed(isolation)
         self._stale = stale
         self._timeout_ms = timeout_ms
-        self._entry: Callable[[Any], Any] = (
-            as_it_is if self._spec.kind in VERSIONED else with_time if timestamped else plain
-        )
+        form = TIMESTAMPED_FORM if timestamped else PLAIN_FORM
+        self._entry: Callable[[Any], Any] = as_it_is if self._spec.kind in VERSIONED else form.show
         if timestamped and self._spec.kind not in TIMESTAMPED:
             raise self._unknown("with timestamps, because it has none")
         if headers and self._spec.kind not in HEADED:
             raise self._unknown("with headers, because it keeps none")
         if headers:
-            self._entry = aggregation if self._spec.kind in SESSIONS else with_headers
+            form = AGGREGATION_FORM if self._spec.kind in SESSIONS else HEADERS_FORM
+            self._entry = form.show
 
     @property
     def name(self) -> str:

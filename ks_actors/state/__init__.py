@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from ks_actors.state._commit_token import Token
-from ks_actors.state._custom import CustomReader, CustomStore
 from ks_actors.state._discard import give_up, logged_on_disk, without_copy
-from ks_actors.state._kinds import TIMESTAMPED, AnyReader, AnyStore, reader_of
-from ks_actors.state._positions import At as At
-from ks_actors.state._positions import merged as merged
-from ks_actors.state._task_stores import TaskStores
-from ks_actors.state.core import Rows, StoreIterator, headers_of
+from ks_actors.state.core import (
+    AGGREGATION_FORM,
+    HEADERS_FORM,
+    PLAIN_FORM,
+    TIMESTAMPED_FORM,
+    AggregationWithHeaders,
+    Rows,
+    StoreIterator,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    headers_of,
+)
+from ks_actors.state.custom import CustomReader, CustomStore
 from ks_actors.state.disk import (
     SharedResources,
     TopicIds,
@@ -30,22 +36,17 @@ from ks_actors.state.export import (
     fill,
     has_rows,
     log_batch,
-    prepare_rows,
 )
 from ks_actors.state.key_value import (
     KeyValueReader,
     KeyValueStore,
     KeyValueStoreWithHeaders,
     TimestampedKeyValueStore,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
 )
-from ks_actors.state.session import (
-    AggregationWithHeaders,
-    SessionReader,
-    SessionStore,
-    SessionStoreWithHeaders,
-)
+from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
+from ks_actors.state.task_stores import TIMESTAMPED, AnyReader, TaskStores, Token, reader_of
+from ks_actors.state.task_stores import At as At
+from ks_actors.state.task_stores import merged as merged
 from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
 from ks_actors.state.window import (
     DuplicatesReader,
@@ -56,11 +57,14 @@ from ks_actors.state.window import (
 )
 
 __all__ = [
+    "AGGREGATION_FORM",
+    "HEADERS_FORM",
+    "PLAIN_FORM",
     "SUFFIXES",
     "TIMESTAMPED",
+    "TIMESTAMPED_FORM",
     "AggregationWithHeaders",
     "AnyReader",
-    "AnyStore",
     "CheckpointRows",
     "CustomReader",
     "CustomStore",
@@ -99,7 +103,6 @@ __all__ = [
     "log_batch",
     "logged_on_disk",
     "only_copies",
-    "prepare_rows",
     "read_checkpoint",
     "reader_of",
     "stored_offsets",

@@ -46,7 +46,7 @@ def give_up(
 ) -> None:
     """Log that a task's local state is given up, and why; the caller then deletes it.
 
-    `fate` says what happens to the stores. `others` are stores without changelog that go with them,
+    The log says `fate` of the stores. `others` are stores without changelog that go with them,
     though the topology does not have them. Raises StateError when there are any, or when one of the
     stores has no changelog: there is no other copy, so the user decides.
     """

@@ -119,6 +119,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "dsl/graph",
         "dsl/windows",
         "processors/aggregates",
+        "state/custom",
         "state/join_window",
         "state/session",
         "state/versioned",
@@ -130,6 +131,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "state/export",
         "state/window",
     ),
+    ("state/task_stores",),
     (
         "log/kafka",
         "processors",

@@ -12,7 +12,6 @@ from ks_actors.state import (
     committed_rows,
     has_rows,
     log_batch,
-    prepare_rows,
     reader_of,
 )
 from ks_actors.state.disk import DATABASE
@@ -61,9 +60,9 @@ def write_memory(
 
 
 def _rows(store: Any) -> Rows:
-    reader = reader_of(store)
+    reader: Any = reader_of(store)
     # All steps at once: in a backfill nobody else waits for this thread.
-    for _ in prepare_rows(reader):
+    for _ in reader.prepare():
         pass
     rows = committed_rows(reader)
     for _ in rows.steps:

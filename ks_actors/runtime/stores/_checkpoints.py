@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.runtime import messages as m
-from ks_actors.state import committed_facts, committed_rows, has_rows, prepare_rows, reader_of
+from ks_actors.state import committed_facts, committed_rows, has_rows, reader_of
 from ks_actors.task import Role
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Checkpoints:
         began = await self._turn(None)
         readers = self._readers(stores, registered)
         for reader in readers.values():
-            for _ in prepare_rows(reader):
+            for _ in reader.prepare():
                 began = await self._turn(began)
         steps = stores.point_steps()
         await self._store_registry.quiet(order.task)
@@ -117,7 +117,7 @@ class Checkpoints:
             order.task, stores, directory, next_offsets, positions, metadata, rows, facts
         )
 
-    def _readers(self, stores: TaskStores, registered: RegisteredStores) -> dict[str, object]:
+    def _readers(self, stores: TaskStores, registered: RegisteredStores) -> dict[str, Any]:
         task = registered.processing
         if task is None or task.blocking:
             return {}

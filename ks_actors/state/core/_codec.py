@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch, Headers
     from ks_actors.serdes import AsRead
     from ks_actors.state.core._entry import Entry
+    from ks_actors.state.core._key_ranges import Bounds
     from ks_actors.topology import StoreSpec
 
 pack_time: Final = struct.Struct(">q").pack
@@ -173,6 +174,15 @@ class Codec:
             raise SerializationError(
                 f"store {self.name}: the serde cannot write key {key!r:.200}: {error!r}"
             ) from error
+
+    def bounds(self, low: Any, high: Any) -> Bounds:
+        """Return the range of the keys from `low` to `high`, both included; None is no bound.
+
+        Keys are compared by their bytes. Raises SerializationError.
+        """
+        first = b"" if low is None else self.key_bytes(low)
+        end = b"" if high is None else self.key_bytes(high) + b"\0"
+        return first, first if end and end <= first else end
 
     def raw(self, entry: Entry) -> bytes:
         """Return the bytes of an entry."""

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TypeAlias
+
+Bounds: TypeAlias = tuple[bytes, bytes]
+"""The first key bytes of a range, and its end, which is exclusive; an empty end is no bound."""
+
+
+def within(encoded: bytes, bounds: Bounds) -> bool:
+    """Return whether key bytes are in a range."""
+    first, end = bounds
+    return first <= encoded and (not end or encoded < end)
 
 
 def after(prefix: bytes) -> bytes:

@@ -1,15 +1,32 @@
-"""The contract between a task and each of its stores."""
+"""The contract between a task and each of its stores, and the arguments of new ones."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ks_actors.records import Batch
+    from ks_actors.state.core._codec import Codec
     from ks_actors.state.core._engine import Engine, EngineRow
     from ks_actors.state.core._row_weight import RowWeight
+    from ks_actors.topology import StoreSpec
+
+
+class StoreParts(NamedTuple):
+    """The arguments of a new store of any kind but custom ones.
+
+    `record_time` returns the timestamp (ms) of the current record. `expired` is called with the
+    number of puts that came too late. `engine` is None for a store in memory.
+    """
+
+    spec: StoreSpec
+    codec: Codec
+    engine: Engine | None
+    record_time: Callable[[], int]
+    expired: Callable[[int], None]
 
 
 class StoreForTasks(Protocol):
@@ -19,8 +36,10 @@ class StoreForTasks(Protocol):
     begins the next one; then `publish` takes the frozen one as committed, or `drop` rolls back all
     that is not committed. Committed changes wait in memory, commit by commit: `compact` makes one
     set of rows of them, and `begin_write` and `write_slices` bring these to disk. All of it belongs
-    to one thread at a time. A custom store is behind the same contract, in a wrapper that has no
-    rows of its own.
+    to one thread at a time.
+
+    A custom store is behind the same contract, in a wrapper that has no rows of its own: the
+    methods that are not abstract do what such a store does.
     """
 
     name: str
@@ -41,28 +60,32 @@ class StoreForTasks(Protocol):
 
     # Memory.
 
+    @abstractmethod
     def resident_rows(self) -> int:
         """Return the number of rows in memory, in O(1)."""
         ...
 
     def waiting_rows(self) -> int:
         """Return the number of rows to write or to compact."""
-        ...
+        return 0
 
     def memory_bytes(self) -> int:
         """Return the store's approximate size in memory (bytes)."""
-        ...
+        return self.row_weight.total(self.resident_rows(), self.waiting_rows())
 
+    @abstractmethod
     def uncommitted_bytes(self) -> int:
         """Return the approximate bytes of the open transaction, in O(1)."""
         ...
 
     # Commit.
 
+    @abstractmethod
     def freeze(self) -> None:
         """Begin a new transaction and freeze the open one for commit, in O(1)."""
         ...
 
+    @abstractmethod
     def changelog(self, *, batch_bytes: int = 0, marked: bool = False) -> Iterator[Batch]:
         """Return the frozen changes for the changelog, the last value of each key, in slices.
 
@@ -74,8 +97,9 @@ class StoreForTasks(Protocol):
 
     def frozen_rows(self) -> list[EngineRow]:
         """Return the database's rows of all frozen changes."""
-        ...
+        return []
 
+    @abstractmethod
     def publish(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records.
 
@@ -83,12 +107,14 @@ class StoreForTasks(Protocol):
         """
         ...
 
+    @abstractmethod
     def drop(self) -> None:
         """Roll back to the last commit: forget the frozen transaction and all later puts."""
         ...
 
     # Restoring.
 
+    @abstractmethod
     def restore(self, batch: Batch) -> None:
         """Apply records of the changelog as committed.
 
@@ -96,56 +122,57 @@ class StoreForTasks(Protocol):
         """
         ...
 
-    def facts(self, *, frozen: bool = False) -> bytes | None:
+    def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - there are no rows
         """Return the facts to persist besides rows and offset; None for a store without times.
 
         They include the frozen transaction if `frozen` is set.
         """
-        ...
+        return None
 
-    def recall(self, facts: bytes) -> None:
+    def recall(self, facts: bytes) -> None:  # noqa: ARG002 - there are no rows
         """Restore the state that `facts` returned before the close."""
-        ...
+        return  # not abstract
 
     # Writing to disk.
 
     def uncompacted(self) -> int:
         """Return the number of committed changes that are not yet compacted."""
-        ...
+        return 0
 
-    def compact(self, count: int) -> bool:
+    def compact(self, count: int) -> bool:  # noqa: ARG002 - there are no rows
         """Compact about `count` committed changes; return whether that was all."""
-        ...
+        return True
 
     def has_unwritten(self) -> bool:
         """Return whether committed rows are missing in the database."""
-        ...
+        return False
 
     def begin_write(self) -> None:
         """Take the compacted changes as the ones to write."""
-        ...
+        return  # not abstract
 
-    def write_slices(self, engine: Engine) -> Iterator[None]:
+    def write_slices(self, engine: Engine) -> Iterator[None]:  # noqa: ARG002 - there are no rows
         """Write the changes, one slice per step; a slice that fails stays to be written.
 
         Raises StateFull.
         """
-        ...
+        return iter(())
 
-    def wants_eviction(self, *, idle: bool) -> bool:
+    def wants_eviction(self, *, idle: bool) -> bool:  # noqa: ARG002 - there are no rows
         """Return whether memory needs work: much of it, or, while `idle`, any."""
-        ...
+        return False
 
     def evict(self) -> Iterator[None]:
         """Evict rows that exceed `resident_records` or have expired, a slice per step."""
-        ...
+        return iter(())
 
     # The end.
 
-    def end_reading(self, reason: str) -> None:
+    def end_reading(self, reason: str) -> None:  # noqa: ARG002 - there are none
         """End all queries of this store: further reads raise StoreClosed."""
-        ...
+        return  # not abstract
 
+    @abstractmethod
     def close(self) -> None:
         """Release the memory; every later use raises StoreClosed."""
         ...

@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ks_actors.state.core._engine import Engine, EngineRow
+    from ks_actors.state.core._entry import Entry
     from ks_actors.state.core._iterators import StoreIterator
     from ks_actors.state.core._row_scan import Rows
+    from ks_actors.state.core._store_for_tasks import StoreParts
 
 MISSING: Final[Any] = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """No value is known in memory; it may be on disk."""
@@ -96,26 +98,26 @@ Handle = TypeVar("Handle")
 class Transactional(ABC, Generic[Handle]):
     """The life cycle of one store's data. Its public members are for TaskStores alone."""
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        *,
-        logged: bool,
-    ) -> None:
+    def __init__(self, parts: StoreParts) -> None:
+        codec = parts.codec
         self.name: str = codec.name
-        self.logged: bool = logged
-        self.engine: Engine | None = engine
-        self.prefix: bytes = prefix
+        self.logged: bool = parts.spec.logging
+        self.engine: Engine | None = parts.engine
+        self.prefix: bytes = b""  # set when the store is opened
         self.bare: bool = False  # nothing was ever written to the engine, so reads skip it
         self.segment_ms: int = 0  # no segments
         self.row_weight: RowWeight = RowWeight()
         self.resident_records: int = NO_LIMIT
-        self._codec: Codec = codec
-        self._time: Callable[[], int] = record_time
-        self._mutable: bool = codec.mutable
+        self.codec: Codec = codec
+        self._time: Callable[[], int] = parts.record_time
+        # Each read of a mutable value makes a new object.
+        self.mutable: bool = codec.mutable
+        # whole numbers from `_least` up to below this are read as they are
+        self.bound: int = codec.bound
+        self._least: int = -codec.bound
+        self._text: type | None = codec.text_type
+        self._sized_keys: bool = codec.sized_keys
+        self._ticks: int = 0
         self._dirty: dict[Handle, Any] = {}
         self._frozen: dict[Handle, Any] = {}
         self._deleted: dict[Handle, int] = {}
@@ -131,6 +133,13 @@ class Transactional(ABC, Generic[Handle]):
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
         # queries in progress: commits note replaced values for them
         self.readers: WeakSet[Rows] = WeakSet()
+
+    def admit(self, key: Any, value: Any) -> Any:
+        """Return an immutable value as a read after the put returns it.
+
+        For operators. Raises SerializationError.
+        """
+        return self.codec.admit(key, value)
 
     # The hooks of each kind of store.
 
@@ -192,7 +201,7 @@ class Transactional(ABC, Generic[Handle]):
 
     def _note_headers_of_delete(self, handle: Handle) -> None:
         """Note the current record's headers with the delete that it has just made, if any."""
-        headers, time = self._codec.record_headers(), self._deleted.get(handle)
+        headers, time = self.codec.record_headers(), self._deleted.get(handle)
         if headers and time is not None:
             self._deleted[handle] = TimeWithHeaders(time, headers)
 
@@ -202,7 +211,7 @@ class Transactional(ABC, Generic[Handle]):
 
     def _raw(self, handle: Handle, value: Any) -> bytes:
         """Return the bytes of an entry, encoded or not; raises SerializationError."""
-        return value if type(value) is bytes else self._codec.written(handle, value)
+        return value if type(value) is bytes else self.codec.written(handle, value)
 
     def publish(self, *, written: bool) -> int:
         """Take the frozen transaction as committed; return its number of records.
@@ -252,6 +261,35 @@ class Transactional(ABC, Generic[Handle]):
         frozen = self._frozen
         return frozen[handle] if handle in frozen else self._frozen_value(handle)
 
+    # Reads of queries: of the latest view, or of the committed one.
+
+    def view(self, *, committed: bool) -> Callable[[Handle], Any]:
+        """Return a function that returns a value: an entry, its bytes, None, or MISSING."""
+        return self._committed_value if committed else self._now
+
+    def shown(self, handle: Handle, value: Any) -> Entry | None:
+        """Return the entry of a value that was read; a mutable one is a copy."""
+        if value is MISSING:
+            value = self.below(handle)
+        if value is None:
+            return None
+        return self.codec.entry(value) if type(value) is bytes else value
+
+    def uncommitted_values(self) -> dict[Handle, Any]:
+        """Return the latest values of all puts since the last commit."""
+        now = self._now
+        return {handle: now(handle) for notes in (self._frozen, self._dirty) for handle in notes}
+
+    def read_as_of(self, handle: Handle, layers: list[dict[Any, Any]]) -> Any:
+        """Return a value as of the start of a query, which has noted later changes in `layers`.
+
+        The first layer of a query of latest state is `uncommitted_values`.
+        """
+        for layer in layers:
+            if handle in layer:
+                return layer[handle]
+        return self._committed_value(handle)
+
     # The changelog.
 
     def changelog(self, *, batch_bytes: int = 0, marked: bool = False) -> Iterator[Batch]:
@@ -285,8 +323,8 @@ class Transactional(ABC, Generic[Handle]):
 
         Return None when the kernel does not know one of them.
         """
-        found, keys, values = self._entries(), self._codec.key_form, self._codec.value_form
-        if not HAS_KERNEL or self._mutable or found is None or keys is None or values is None:
+        found, keys, values = self._entries(), self.codec.key_form, self.codec.value_form
+        if not HAS_KERNEL or self.mutable or found is None or keys is None or values is None:
             return None
         entries, shape = found
         return entries, (shape, keys, values)
@@ -297,13 +335,13 @@ class Transactional(ABC, Generic[Handle]):
 
     def _slice_of_columns(self, handles: list[Handle]) -> Batch:
         keys = self._log_keys(handles)
-        if isinstance(self._codec, CodecWithHeaders):
+        if isinstance(self.codec, CodecWithHeaders):
             values = self._frozen_values(handles)
-            return self._codec.logged(keys, handles, values, self._frozen_deleted.__getitem__)
-        columns = None if self._mutable else self._frozen_columns(handles)
+            return self.codec.logged(keys, handles, values, self._frozen_deleted.__getitem__)
+        columns = None if self.mutable else self._frozen_columns(handles)
         try:
             contents: list[bytes | None] | None = (
-                None if columns is None else [*self._codec.values(columns[0])]
+                None if columns is None else [*self.codec.values(columns[0])]
             )
         except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
             contents = None
@@ -346,7 +384,7 @@ class Transactional(ABC, Generic[Handle]):
         data = (
             None
             if value is None or value is MISSING
-            else self._codec.to_engine(self._raw(handle, value))
+            else self.codec.to_engine(self._raw(handle, value))
         )
         return (self._engine_key(handle), data)
 
@@ -482,7 +520,7 @@ class Transactional(ABC, Generic[Handle]):
         if known is None:
             return None
         entries, forms = known
-        timed = self._codec.timestamped
+        timed = self.codec.timestamped
         return _kernel.engine_rows(
             (entries, self._frozen, self._dirty),
             handles,

@@ -5,7 +5,6 @@ from ks_actors.state.export._rows_in_memory import (
     committed_rows,
     fill,
     log_batch,
-    prepare_rows,
 )
 from ks_actors.state.export._rows_on_disk import (
     SUFFIXES,
@@ -27,5 +26,4 @@ __all__ = [
     "fill",
     "has_rows",
     "log_batch",
-    "prepare_rows",
 ]

@@ -6,36 +6,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.records import Batch
 from ks_actors.state.core import headers_of, pack_time
-from ks_actors.state.join_window import JoinWindowRows
-from ks_actors.state.key_value import KeyValueReader
-from ks_actors.state.session import SessionReader, SessionStore
-from ks_actors.state.timed import ENDS, FACTS, LATEST, SEGMENT, SUFFIX, TimedStore
+from ks_actors.state.timed import FACTS, SEGMENT, SegmentedRows
 from ks_actors.state.versioned import TOMBSTONE, VersionedKeyValueStore, VersionedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from ks_actors.state._task_stores import TaskStores
     from ks_actors.state.core import Entry, Rows, StoreForTasks
+    from ks_actors.state.task_stores import TaskStores
     from ks_actors.state.versioned import VersionCodec
 
 NOTHING: Final = Batch([], [], [])
 
 
-def prepare_rows(reader: Any) -> Iterator[None]:
-    """Prepare `committed_rows`, a step at a time."""
-    return reader.prepare() if isinstance(reader, KeyValueReader) else iter(())
-
-
 def committed_rows(reader: Any) -> Rows:
     """Return all rows committed as of now; later commits do not show."""
-    if isinstance(reader, KeyValueReader):
-        return reader.scan(b"", b"", committed=True, reverse=False)
-    if isinstance(reader, VersionedReader):
-        return reader.all_versions()
-    if isinstance(reader, SessionReader):
-        return reader.find_range((b"", b""), 0, LATEST, committed=True, reverse=False)
-    rows: Rows = reader.fetch_all(0, LATEST, committed=True, reverse=False)
+    rows: Rows = (
+        reader.all_versions() if isinstance(reader, VersionedReader) else reader.all(committed=True)
+    )
     return rows
 
 
@@ -52,21 +40,21 @@ def committed_facts(store: StoreForTasks) -> tuple[int, int]:
 def log_batch(store: Any, rows: Sequence[tuple[Any, Any, Entry]]) -> Batch:
     """Return rows of `committed_rows` as a batch in the snapshot's format."""
     if isinstance(store, VersionedKeyValueStore):
-        return _versions(store._versions, rows)
-    codec = store._codec
+        return _versions(store.codec, rows)
+    codec = store.codec
     values, times = (
         [codec.value(entry[0]) for _, _, entry in rows],
         [entry[1] for _, _, entry in rows],
     )
     headers = [headers_of(entry) for _, _, entry in rows] if codec.headed else None
-    if not isinstance(store, TimedStore | JoinWindowRows):
+    if not isinstance(store, SegmentedRows):
         keys = [encoded for encoded, _, _ in rows]
-    elif store._segmented:
+    elif store.segmented:
         keys = [place[SEGMENT.size :] for place, _, _ in rows]
-    elif isinstance(store, SessionStore):
-        keys = [encoded + ENDS.pack(end, -start) for (end, encoded, start), _, _ in rows]
     else:
-        keys = [encoded + SUFFIX.pack(start, sequence) for (start, encoded, sequence), _, _ in rows]
+        # The place of a session has its start as a negative number.
+        pack = store.slot_form.struct.pack
+        keys = [encoded + pack(time, abs(other)) for (time, encoded, other), _, _ in rows]
     return Batch(keys, values, times, headers)
 
 
@@ -87,7 +75,7 @@ def _versions(codec: VersionCodec, rows: Sequence[tuple[Any, Any, Entry]]) -> Ba
 
 def fill(stores: TaskStores, name: str, batch: Batch, next_offset: int) -> None:
     """Load rows of a snapshot into an in-memory store, after `TaskStores.begin_with`."""
-    store = stores._stores[name]
+    store = stores.kept(name)
     if isinstance(store, VersionedKeyValueStore):
         store.fill(batch)
         batch = NOTHING

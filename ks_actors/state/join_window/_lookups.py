@@ -7,43 +7,32 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
+from ks_actors.state.core import pack_time
 from ks_actors.state.join_window._packed_segment import PackedSegment
 from ks_actors.state.join_window._rows_by_time import JoinWindowRows
 from ks_actors.state.join_window._segment import Raw
-from ks_actors.state.timed import SEGMENT, SEQUENCE_BITS, SEQUENCE_MASK, SUFFIX
+from ks_actors.state.timed import SEQUENCE_BITS, SEQUENCE_MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from ks_actors.state.core import Codec, Engine, Entry
+    from ks_actors.state.core import Entry, StoreParts
     from ks_actors.state.join_window._packed_segment import AnySegment
-    from ks_actors.topology import StoreSpec
+    from ks_actors.state.timed import Found
 
 K = TypeVar("K")
 SIZED: Final = frozenset((str, bytes, Raw))
 Met = tuple[int, int, Any]
 """Index of the probing record, row start, row value."""
-Found = tuple[bytes, int, int, "Entry"]
-"""Key bytes, start, sequence number and entry."""
 
 
 class JoinWindowLookups(JoinWindowRows, Generic[K]):
     """Entries by key and start (ms), as many as were put. Expiry is that of `WindowsByKey`."""
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        spec: StoreSpec,
-        expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, spec)
-        self.window_size_ms: int = spec.window_size_ms
-        self._expired: Callable[[int], None] = expired
-        self._faithful: bool = codec.faithful
-        self._text: type | None = codec.text_type
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts)
+        self._faithful: bool = parts.codec.faithful
+        self._text: type | None = parts.codec.text_type
 
     @property
     def observed(self) -> int:
@@ -56,7 +45,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         None is ignored in a segmented store; in memory it only advances time and adds a changelog
         record. Raises SerializationError, with nothing changed, when the entry cannot be written.
         """
-        if entry is None and self._segmented:
+        if entry is None and self.segmented:
             return
         value, time = (
             (None, self._time()) if entry is None else (self.kept(key, entry[0]), entry[1])
@@ -65,15 +54,11 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
             self._observed = start
             self._limit = start - self._retention
         if start <= self._limit:
-            if (
-                not self._segmented
-                or start // self.segment_ms < max(0, self._limit) // self.segment_ms
-            ):
-                self._expired(1)
+            self._late(start)
             return
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         if not self._packed:
-            self._codec.check_key(index)
+            self.codec.check_key(index)
         number = start // self._span
         segment = self._segment(number)
         if self._gone:
@@ -87,11 +72,6 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         if value is not None and type(value) in SIZED:
             self._size += len(value)
 
-    @property
-    def mutable(self) -> bool:
-        """Whether values are mutable, so that each read makes a new object."""
-        return self._mutable
-
     def kept(self, key: K, value: Any) -> Any:
         """Return a value in the form in which the store keeps it.
 
@@ -100,20 +80,24 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         """
         if type(value) is Raw:
             return value
-        if self._mutable:
-            return Raw(self._codec.content(key, value))
+        if self.mutable:
+            return Raw(self.codec.content(key, value))
         if type(value) is self._text and (
             type(value) is bytes or (type(value) is str and value.isascii())
         ):
             return value
-        return self._codec.admit(key, value)
+        return self.codec.admit(key, value)
 
     def get_entry(self, key: K, start: int) -> Entry | None:
         """Return the entry of the very last put, if it was for this window."""
-        slot = start << SEQUENCE_BITS | self._sequence
+        latest = self.latest_slot(start)
         return next(
-            (entry for found, entry in self._slots(key, start, start) if found == slot), None
+            (entry for slot, entry in self._slots(key, start, start) if slot == latest), None
         )
+
+    def latest_slot(self, start: int) -> int:
+        """Return the slot of the very last put, if it was for this window."""
+        return start << SEQUENCE_BITS | self._sequence
 
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         """Return start and entry of the rows of `key` in a time range.
@@ -124,13 +108,13 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         first = max(time_from, self._limit + 1)
         if time_to < first:
             return []
-        span, segments = self._span, self._segments
-        if first // span < self._low and self.engine is not None:
+        segments = self._segments
+        if first < self.resident_from and self.engine is not None:
             return [
                 (slot >> SEQUENCE_BITS, entry)
                 for slot, entry in self._slots(key, time_from, time_to)
             ]
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         found: list[tuple[int, Entry]] = []
         for segment in self._within(first, time_to) if len(segments) > 1 else segments.values():
             if type(segment) is PackedSegment:
@@ -166,72 +150,83 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
 
     def _slots(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         """Return slot and entry of the rows in memory and on disk."""
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         first = max(time_from, self._limit + 1)
         if time_to < first:
             return []
         found: dict[int, Entry] = {}
-        if first // self._span < self._low and self.engine is not None:
-            for slot, raw in self._cold_of(self.engine, index):
+        if first < self.resident_from and self.engine is not None:
+            for slot, raw in self._cold_of(index):
                 if first <= slot >> SEQUENCE_BITS <= time_to:
-                    found[slot] = self._codec.entry(raw)
-        for segment in self._within(first, time_to):
-            starts, sequences = segment.starts, segment.sequences
-            for place in segment.places(index, first, time_to):
-                slot, entry = (
-                    starts[place] << SEQUENCE_BITS | sequences[place],
-                    self._entry_at(segment, place),
-                )
-                if entry[0] is None:
-                    found.pop(slot, None)  # it was deleted
-                else:
-                    found[slot] = entry
+                    found[slot] = self.codec.entry(raw)
+        for slot, value in self.rows_of(index, first, time_to, committed=False).items():
+            entry = self.shown((index, slot), value)
+            if entry is None:
+                found.pop(slot, None)  # it was deleted
+            else:
+                found[slot] = entry
         return sorted(found.items(), key=_slot)
 
-    def _fetched(self, time_from: int, time_to: int, *, by_time: bool) -> list[Found]:
-        """Return all rows that start in a time range, in order."""
-        first = max(time_from, self._limit + 1)
-        if time_to < first:
-            return []
-        found: dict[tuple[bytes, int, int], Entry] = {}
-        if first // self._span < self._low and self.engine is not None:
-            found.update(
-                self._all_stored(self.engine, first, min(time_to, self._low * self._span - 1))
-            )
-        encode = self._codec.index_bytes
-        for segment in self._within(first, time_to):
-            for place, (index, start, sequence) in enumerate(
-                zip(segment.keys, segment.starts, segment.sequences, strict=True)
-            ):
-                if not first <= start <= time_to:
-                    continue
-                if segment.values[place] is None:
-                    found.pop((encode(index), start, sequence), None)
-                else:
-                    found[encode(index), start, sequence] = self._entry_at(segment, place)
-        rows = [
-            (encoded, start, sequence, entry) for (encoded, start, sequence), entry in found.items()
-        ]
-        if by_time:
-            rows.sort(key=lambda row: (row[1], row[0], row[2]))
-        else:
-            rows.sort(
-                key=lambda row: (row[1] // self.segment_ms, row[0] + SUFFIX.pack(row[1], row[2]))
-            )
-        return rows
+    def entries_between(self, first: int, last: int) -> list[Found]:
+        """Return key bytes, slot and entry of all visible rows with times in a range, in no order.
 
-    def _all_stored(
-        self, engine: Engine, first: int, last: int
-    ) -> Iterable[tuple[tuple[bytes, int, int], Entry]]:
-        cut = len(self.prefix) + SEGMENT.size
-        low, high = self._base(first), self.prefix + SEGMENT.pack(last // self.segment_ms + 1)
-        for name, data in engine.scan(low, high):
-            start, sequence = SUFFIX.unpack_from(name, len(name) - SUFFIX.size)
-            if first <= start <= last:
-                yield (
-                    (name[cut : -SUFFIX.size], start, sequence),
-                    self._codec.entry(self._codec.from_engine(data)),
-                )
+        The range is from `first` to `last`, both included.
+        """
+        first = max(first, self._limit + 1)
+        codec, stop = self.codec, min(last + 1, self.resident_from)
+        encode = codec.index_bytes
+        found = {
+            (encoded, slot): codec.entry(codec.from_engine(data))
+            for _, encoded, slot, data in self.stored(max(first, 0), stop)
+        }
+        for segment in self.columns(first, last, committed=False) if first <= last else ():
+            for index, start, sequence, value, time in zip(*segment, strict=True):
+                if first <= start <= last:
+                    row = encode(index), start << SEQUENCE_BITS | sequence
+                    entry = self.shown(row, (value, time))
+                    if entry is None:
+                        found.pop(row, None)  # it was deleted
+                    else:
+                        found[row] = entry
+        return [(encoded, slot, entry) for (encoded, slot), entry in found.items()]
+
+    # Rows in memory, for queries.
+
+    def rows_of(self, index: Any, first: int, last: int, *, committed: bool) -> dict[int, Any]:
+        """Return value and time of a key's rows in memory by slot.
+
+        They have times from `first` to `last`, both included.
+        """
+        found = {}
+        for segment in self._within(first, last):
+            end = segment.committed if committed else len(segment)
+            starts, sequences = segment.starts, segment.sequences
+            for place in segment.places(index, first, last):
+                if place < end:
+                    slot = starts[place] << SEQUENCE_BITS | sequences[place]
+                    found[slot] = segment.values[place], segment.times[place]
+        return found
+
+    def shown(self, _: tuple[Any, int], value: Any) -> Entry | None:
+        """Return the entry of a value with its time, or of its bytes; a mutable one is a copy."""
+        if type(value) is bytes:
+            return self.codec.entry(value)
+        content, time = value
+        if content is None:
+            return None
+        if type(content) is not Raw:
+            return (content, time)
+        return self.codec.entry(pack_time(time) + content)
+
+    def columns(self, first: int, last: int, *, committed: bool) -> list[tuple[Iterable[Any], ...]]:
+        """Return keys, starts, sequence numbers, values and times of the rows in memory.
+
+        They are those of all segments that have times from `first` to `last`, for a later read.
+        """
+        return [
+            segment.columns(segment.committed if committed else len(segment))
+            for segment in self._within(first, last)
+        ]
 
     # Many rows at once, for batch operators. Parameters called `indexes` are dict keys: the keys
     # themselves or their bytes. The loops run in C as long as nothing is found.
@@ -246,7 +241,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
 
     def indexes(self, keys: list[K]) -> list[Any]:
         """Return the dict keys of keys; raises any error of the key serde."""
-        return keys if self._faithful else list(map(self._codec.key, keys))
+        return keys if self._faithful else list(map(self.codec.key, keys))
 
     def takes(self, indexes: list[Any], starts: list[int], values: list[Any]) -> list[Any] | None:
         """Return the values of rows in the form in which the store keeps them.
@@ -263,11 +258,11 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
             return None
         if self._packed:
             return values if _kernel.Rows(0, *self._texts).take(indexes, values) else None
-        codec = self._codec
+        codec = self.codec
         try:
             if codec.faithful:
                 codec.keys(indexes)
-            if self._mutable:
+            if self.mutable:
                 return list(map(Raw, codec.values(values)))
         except Exception:  # noqa: BLE001 - which one cannot be written is found when its turn comes
             return None
@@ -275,7 +270,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
 
     def read(self, kept: Any) -> Any:
         """Return the value of a row that the store `takes`, a new object when it is mutable."""
-        return self._codec.read_value(kept) if type(kept) is Raw else kept
+        return self.codec.read_value(kept) if type(kept) is Raw else kept
 
     def limit_after(self, last: int) -> int:
         """Return the latest expired start after a put of a row that starts at `last`."""
@@ -294,7 +289,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         self._sequence += count
         self._rows += count
         self._resident += count
-        if self._codec.text or self._mutable:
+        if self.codec.text or self.mutable:
             self._size += sum(map(len, values))
         if self._gone:
             self.release(2 * count)
@@ -331,7 +326,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         """
         met: list[Met] = []
         add = met.append
-        simple = not self._mutable
+        simple = not self.mutable
         for segment in self._within(max(0, min(times) - before), max(0, max(times) + after)):
             if type(segment) is PackedSegment:
                 segment.rows.meet(indexes, times, before, after, limits, met)

@@ -23,18 +23,17 @@ from ks_actors.state.core import (
     Codec,
     Entry,
     RowWeight,
+    StoreForTasks,
     pack_time,
-    span_of,
 )
 from ks_actors.state.join_window._packed_segment import START, AnySegment, PackedSegment
 from ks_actors.state.join_window._segment import Raw, Segment
-from ks_actors.state.timed import FACTS, SEGMENT, SEQUENCE_BITS, SUFFIX
+from ks_actors.state.timed import DUPLICATES, SUFFIX, SegmentedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.state.core import Engine, EngineRow, Rows, StoreIterator
-    from ks_actors.topology import StoreSpec
+    from ks_actors.state.core import Engine, EngineRow, Rows, StoreIterator, StoreParts
 
 ROW_BYTES: Final = 600
 """The heap of an uncommitted row besides its value.
@@ -46,7 +45,7 @@ BACKLOG: Final = 2_000
 """Expired rows in memory, from which on their release is overdue."""
 
 
-class JoinWindowRows:
+class JoinWindowRows(SegmentedRows, StoreForTasks):
     """Rows by time, key and order of puts.
 
     A put never changes existing rows: it appends one to the segment of its time. So a transaction
@@ -59,39 +58,26 @@ class JoinWindowRows:
     until they expire. The public members are for TaskStores.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        spec: StoreSpec,
-    ) -> None:
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts, DUPLICATES)
+        spec, codec = parts.spec, parts.codec
         self.name: str = codec.name
         self.logged: bool = spec.logging
-        self.engine: Engine | None = engine
-        self.prefix: bytes = prefix
+        self.engine: Engine | None = parts.engine
+        self.prefix: bytes = b""  # set when the store is opened
         self.unwritten_bytes: int = 0
         self.row_weight: RowWeight = RowWeight()
         self.resident_records: int = NO_LIMIT
-        self.segment_ms: int = spec.segment_ms
-        self._codec: Codec = codec
-        self._time: Callable[[], int] = record_time
-        self._retention: int = spec.seen_ms
-        self._span: int = span_of(spec.retention_ms)
-        self._segmented: bool = not spec.in_memory
-        self._mutable: bool = codec.mutable
+        self.codec: Codec = codec
+        self._time: Callable[[], int] = parts.record_time
+        # Each read of a mutable value makes a new object.
+        self.mutable: bool = codec.mutable
         self._plain: bool = spec.value is serdes.BYTES  # the bytes are the objects
         self._packed: bool = HAS_KERNEL and codec.text and codec.plain_keys
         self._texts: tuple[bool, bool] = (spec.key is serdes.STRING, spec.value is serdes.STRING)
         self._segments: dict[int, AnySegment] = {}
         self._touched: dict[int, AnySegment] = {}  # by the open transaction
         self._frozen: dict[int, AnySegment] = {}  # by the transaction that is being committed
-        self._observed: int = -1
-        self._limit: int = -1 - spec.seen_ms
-        self._committed: int = -1  # the latest start observed up to the last commit
-        self._frozen_observed: int = -1
-        self._sequence: int = 0
         self._resident: int = 0
         self._rows: int = 0  # of the open transaction
         self._size: int = 0
@@ -101,9 +87,13 @@ class JoinWindowRows:
         self._low: int = 0
         self._cold: dict[Any, list[tuple[int, bytes]]] = {}
         self._cold_rows: int = 0
-        self._cleared: int = 0
         self._iterators: WeakSet[StoreIterator[Any]] = WeakSet()
         self.readers: WeakSet[Rows] = WeakSet()  # of queries
+
+    @property
+    def resident_from(self) -> int:
+        """The time from which on all rows are in memory; older ones may be on disk only."""
+        return self._low * self._span
 
     def _segment(self, number: int) -> AnySegment:
         segment = self._segments.get(number)
@@ -117,7 +107,7 @@ class JoinWindowRows:
 
     def _add(self, segment: AnySegment, row: tuple[Any, int, int, Any, int]) -> None:
         if type(segment) is PackedSegment:
-            segment.add(self._codec, row)
+            segment.add(self.codec, row)
         else:
             segment.add(*row)
 
@@ -221,12 +211,12 @@ class JoinWindowRows:
 
     def _log_keys(self, segment: Segment, first: int, last: int) -> list[bytes]:
         keys = segment.keys[first:last]
-        if HAS_KERNEL and self._codec.plain_keys:
+        if HAS_KERNEL and self.codec.plain_keys:
             with suppress(TypeError):  # a subclass of str or bytes
                 starts = segment.starts[first:last].tolist()
                 sequences = segment.sequences[first:last].tolist()
                 return _kernel.window_keys(keys, starts, sequences)
-        encoded = map(self._codec.key, keys) if self._codec.faithful else keys
+        encoded = map(self.codec.key, keys) if self.codec.faithful else keys
         return list(
             map(
                 add,
@@ -239,13 +229,13 @@ class JoinWindowRows:
         values = segment.values[first:last]
         if self._plain and None not in values:
             return values
-        if self._mutable or None in values or Raw in map(type, values):
+        if self.mutable or None in values or Raw in map(type, values):
             return [
                 None if value is None else self._encoded(segment, place)
                 for place, value in enumerate(values, first)
             ]
         try:
-            return list(map(self._codec.value, values))
+            return list(map(self.codec.value, values))
         except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
             return [self._encoded(segment, place) for place in range(first, last)]
 
@@ -253,7 +243,7 @@ class JoinWindowRows:
         """Return a value as plain bytes, never a subclass: a log accepts nothing else."""
         value = segment.values[place]
         return (
-            bytes(value) if type(value) is Raw else self._codec.content(segment.keys[place], value)
+            bytes(value) if type(value) is Raw else self.codec.content(segment.keys[place], value)
         )
 
     def _entry_at(self, segment: AnySegment, place: int) -> Entry:
@@ -261,8 +251,8 @@ class JoinWindowRows:
         value, time = segment.values[place], segment.times[place]
         if type(value) is not Raw or type(segment) is PackedSegment:
             return (value, time)
-        entry = self._codec.entry(pack_time(time) + value)
-        if not self._mutable and type(segment) is Segment:
+        entry = self.codec.entry(pack_time(time) + value)
+        if not self.mutable and type(segment) is Segment:
             segment.values[place] = entry[0]
         return entry
 
@@ -287,7 +277,7 @@ class JoinWindowRows:
             self._sequence = max(self._sequence, sequence)
             if start > self._limit:
                 self._restore_row(
-                    self._codec.index_key(key[: -SUFFIX.size]), start, sequence, value, time
+                    self.codec.index_key(key[: -SUFFIX.size]), start, sequence, value, time
                 )
         self._expire()
 
@@ -297,7 +287,7 @@ class JoinWindowRows:
         segment = self._segment(start // self._span)
         stored: Any = value
         if value is not None and not self._plain:
-            stored = self._codec.entry(pack_time(time) + value)[0] if self._packed else Raw(value)
+            stored = self.codec.entry(pack_time(time) + value)[0] if self._packed else Raw(value)
         for place in segment.places(index, start, start):
             if segment.sequences[place] == sequence:
                 segment.replace(place, stored, time)
@@ -319,29 +309,26 @@ class JoinWindowRows:
                 self._row(segment, place) for place in range(first, last) if starts[place] > limit
             )
             return
-        timestamped = self._codec.timestamped
+        timestamped = self.codec.timestamped
         for start, name, value, time in zip(
             segment.rows.column(START, first, last), *segment.contents(first, last), strict=True
         ):
             if start > limit:
                 yield (
-                    self._base(start) + name,
+                    self.prefix + self._segment_prefix(start) + name,
                     pack_time(time) + value if timestamped and value is not None else value,
                 )
 
     def _row(self, segment: Segment, place: int) -> EngineRow:
         start, sequence = segment.starts[place], segment.sequences[place]
-        name = self._codec.index_bytes(segment.keys[place]) + SUFFIX.pack(start, sequence)
+        name = self.codec.index_bytes(segment.keys[place]) + SUFFIX.pack(start, sequence)
         if segment.values[place] is None:
-            return (self._base(start) + name, None)
+            return (self.prefix + self._segment_prefix(start) + name, None)
         data = self._encoded(segment, place)
         return (
-            self._base(start) + name,
-            pack_time(segment.times[place]) + data if self._codec.timestamped else data,
+            self.prefix + self._segment_prefix(start) + name,
+            pack_time(segment.times[place]) + data if self.codec.timestamped else data,
         )
-
-    def _base(self, start: int) -> bytes:
-        return self.prefix + SEGMENT.pack(start // self.segment_ms)
 
     def frozen_rows(self) -> list[EngineRow]:
         """Return the engine's form of all frozen rows."""
@@ -355,14 +342,9 @@ class JoinWindowRows:
         """Return the number of expired rows still in memory."""
         return self._gone_rows
 
-    @property
-    def overdue(self) -> bool:
-        """Whether many expired rows wait for `compact`."""
-        return self._gone_rows >= BACKLOG
-
     def wants_eviction(self, *, idle: bool) -> bool:
         """Return whether memory needs work: much of it, or, while `idle`, any."""
-        return bool(self.uncompacted()) if idle else self.overdue
+        return self._gone_rows >= (1 if idle else BACKLOG)
 
     def compact(self, count: int) -> bool:
         """Release about `count` expired rows; return whether that was all."""
@@ -386,14 +368,7 @@ class JoinWindowRows:
 
         A slice that fails stays to be written.
         """
-        expired = max(0, self._committed - self._retention) // self.segment_ms
-        if expired > self._cleared:
-            engine.write(
-                (),
-                [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(expired))],
-            )
-            self._cleared = expired
-            yield
+        yield from self._clear_expired(engine)
         for number in sorted(self._segments):
             segment = self._segments.get(number)
             while segment is not None and segment.written < segment.goal:
@@ -408,14 +383,6 @@ class JoinWindowRows:
     def resident_rows(self) -> int:
         """Return the number of rows in memory."""
         return self._resident + self._cold_rows
-
-    def waiting_rows(self) -> int:
-        """Return 0: segments count their written rows, so no row needs a note."""
-        return 0
-
-    def memory_bytes(self) -> int:
-        """Return the store's approximate size in memory (bytes)."""
-        return self.row_weight.total(self.resident_rows(), self.waiting_rows())
 
     def evict(self) -> Iterator[None]:
         """Evict the oldest written segments when memory is over its limit, and expired rows."""
@@ -437,41 +404,22 @@ class JoinWindowRows:
 
     # Rows on disk.
 
-    def _cold_of(self, engine: Engine, index: Any) -> list[tuple[int, bytes]]:
+    def _cold_of(self, index: Any) -> list[tuple[int, bytes]]:
         """Return slots and bytes of a key's rows that may be on disk only, in order."""
         rows = self._cold.get(index)
         if rows is None:
             if self._cold_rows > self.resident_records // 2:
                 self._cold, self._cold_rows = {}, 0
-            rows = self._cold[index] = list(self._stored(engine, self._codec.index_bytes(index)))
+            first = max(0, self._committed - self._retention + 1)
+            convert = self.codec.from_engine
+            stored = self.stored_of(index, first, self.resident_from)
+            rows = self._cold[index] = [(slot, convert(data)) for slot, data in stored]
             self._cold_rows += len(rows) + 1
         return rows
 
-    def _stored(self, engine: Engine, encoded: bytes) -> Iterator[tuple[int, bytes]]:
-        first, end = max(0, self._committed - self._retention + 1), self._low * self._span
-        for segment in range(first // self.segment_ms, (end - 1) // self.segment_ms + 1):
-            base = self.prefix + SEGMENT.pack(segment) + encoded
-            since, until = (
-                max(first, segment * self.segment_ms),
-                min(end, (segment + 1) * self.segment_ms),
-            )
-            for name, data in engine.scan(
-                base + SUFFIX.pack(since, 0), base + SUFFIX.pack(until, 0)
-            ):
-                # otherwise the row belongs to a longer key
-                if len(name) == len(base) + SUFFIX.size:
-                    start, sequence = SUFFIX.unpack_from(name, len(base))
-                    yield start << SEQUENCE_BITS | sequence, self._codec.from_engine(data)
-
-    def facts(self, *, frozen: bool = False) -> bytes | None:
-        """Return the latest committed (or frozen) start and the sequence number."""
-        return FACTS.pack(self._frozen_observed if frozen else self._committed, self._sequence)
-
     def recall(self, facts: bytes) -> None:
         """Restore the state that `facts` returned before the close: all older rows are on disk."""
-        self._observed, self._sequence = FACTS.unpack(facts)
-        self._committed = self._frozen_observed = self._observed
-        self._limit = self._observed - self._retention
+        super().recall(facts)
         self._low = self._observed // self._span + 1
 
     def end_reading(self, reason: str) -> None:

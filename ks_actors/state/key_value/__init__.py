@@ -6,9 +6,6 @@ from ks_actors.state.key_value._store import (
     KeyValueStore,
     KeyValueStoreWithHeaders,
     TimestampedKeyValueStore,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-    entry_of,
 )
 from ks_actors.state.key_value._table import Table
 
@@ -19,7 +16,4 @@ __all__ = [
     "KeyValueStoreWithHeaders",
     "Table",
     "TimestampedKeyValueStore",
-    "ValueAndTimestamp",
-    "ValueTimestampHeaders",
-    "entry_of",
 ]

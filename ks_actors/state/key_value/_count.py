@@ -64,7 +64,7 @@ def count_up(
 
 def _fetch(table: Table[Any], keys: list[Any]) -> list[Any]:
     """Load absent keys into the view from below; return the keys without entry."""
-    engine, codec = table.engine, table._codec
+    engine, codec = table.engine, table.codec
     try:
         if engine is None or table.bare or table._restored or table._restored_writing:
             codec.keys(keys)

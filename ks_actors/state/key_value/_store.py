@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ks_actors._errors import SerializationError
 from ks_actors.kernel import HAS_KERNEL
-from ks_actors.state.core import after, checked_headers, entry_with, headers_of
+from ks_actors.state.core import (
+    HEADERS_FORM,
+    PLAIN_FORM,
+    TIMESTAMPED_FORM,
+    Form,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    after,
+)
 from ks_actors.state.key_value._count import count_up
 from ks_actors.state.key_value._table import Table
 
@@ -15,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors.processors.api import CountUp
-    from ks_actors.records import Headers
-    from ks_actors.state.core import Codec, Engine, Entry, StoreIterator
+    from ks_actors.state.core import Entry, StoreIterator, StoreParts, Take
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,44 +31,18 @@ P = TypeVar("P")
 """The type that users put and get: a value, or a value with its timestamp."""
 
 
-class ValueAndTimestamp(NamedTuple, Generic[V]):
-    """A value and its timestamp (ms)."""
-
-    value: V
-    timestamp: int
-
-
-class ValueTimestampHeaders(NamedTuple, Generic[V]):
-    """A value, its timestamp (ms) and its headers, as in Kafka Streams (KIP-1271)."""
-
-    value: V
-    timestamp: int
-    headers: Headers = ()
-
-
 class KeyValueBase(Table[K], Generic[K, P]):
     """Values by key; ranges are in the order of the keys' bytes."""
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        *,
-        logged: bool,
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, logged=logged)
+    form: ClassVar[Form] = PLAIN_FORM
+
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts)
+        codec = parts.codec
+        self._show: Callable[[Entry], Any] = self.form.show
+        self._take: Take = self.form.taker(codec, parts.record_time)
         if codec.faithful and codec.fixed and not codec.mutable and HAS_KERNEL:
             self.count_up: CountUp | None = partial(count_up, self)
-
-    def _show(self, entry: Entry) -> Any:
-        """Return the user's form of an entry."""
-        return entry[0]
-
-    def _entry(self, value: Any) -> Entry | None:
-        """Return the entry of a user's value."""
-        return None if value is None else (value, self._time())
 
     def get(self, key: K) -> P | None:
         """Return the value of `key`, or None.
@@ -82,32 +63,32 @@ class KeyValueBase(Table[K], Generic[K, P]):
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
-        self.put_entry(key, self._entry(value))
+        self.put_entry(key, self._take(value))
 
     def key_bytes(self, key: K) -> bytes:
         """Return the bytes of a key, by which keys are ordered."""
-        return self._codec.key_bytes(key)
+        return self.codec.key_bytes(key)
 
     def index(self, key: K) -> Any:
         """Return the dict key of a key: itself when equal keys have equal bytes, else its bytes."""
-        return key if self._codec.faithful else self._codec.key(key)
+        return key if self.codec.faithful else self.codec.key(key)
 
     def value_bytes(self, key: K) -> bytes | None:
         """Return the bytes of a key's value as they were written. For operators."""
         index = self.index(key)
         value = self._view[index]
-        return None if value is None else self._codec.value_bytes(self._raw(index, value))
+        return None if value is None else self.codec.value_bytes(self._raw(index, value))
 
     def own_key(self, key: K) -> tuple[bytes, K]:
         """Return the bytes of a key, and the key itself, copied if it is mutable."""
         # By way of its bytes: the user may change a mutable key later.
-        encoded: bytes = self._codec.key(key)
-        return encoded, self._codec.object_key(encoded) if self._codec.mutable_keys else key
+        encoded: bytes = self.codec.key(key)
+        return encoded, self.codec.object_key(encoded) if self.codec.mutable_keys else key
 
     def entry_bytes(self, key: K, value: P) -> int:
         """Return the written size of a key and its value (bytes), time included."""
-        entry = self._entry(value)
-        return len(self._codec.key(key)) + (0 if entry is None else len(self._codec.raw(entry)))
+        entry = self._take(value)
+        return len(self.codec.key(key)) + (0 if entry is None else len(self.codec.raw(entry)))
 
     def delete(self, key: K) -> P | None:
         """Delete `key` and return its old value."""
@@ -139,12 +120,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         return self._range(low, high, reverse=True)
 
     def _range(self, low: K | None, high: K | None, *, reverse: bool) -> StoreIterator[tuple[K, P]]:
-        encode = self._codec.key_bytes
-        first = b"" if low is None else encode(low)
-        end = b"" if high is None else encode(high) + b"\0"
-        if end and end <= first:
-            end = first  # an empty range, as in Kafka Streams
-        return self.scan(first, end, self._show, reverse=reverse)
+        return self.scan(*self.codec.bounds(low, high), self._show, reverse=reverse)
 
     def all(self) -> StoreIterator[tuple[K, P]]:
         """Iterate over all keys in byte order."""
@@ -158,7 +134,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
 
         def read(raw: bytes) -> Any:
             try:
-                return self._codec.entry(raw)
+                return self.codec.entry(raw)
             except SerializationError as error:
                 return (error, 0)
 
@@ -194,22 +170,7 @@ class TimestampedKeyValueStore(KeyValueBase[K, ValueAndTimestamp[V]], Generic[K,
     and timestamp.
     """
 
-    def _show(self, entry: Entry) -> Any:
-        return ValueAndTimestamp(entry[0], entry[1])
-
-    def _entry(self, value: Any) -> Entry | None:
-        if value is not None and not (
-            isinstance(value, tuple) and len(value) == len(ValueAndTimestamp._fields)
-        ):
-            raise TypeError(
-                f"store {self.name}: a value is put with its timestamp, got {value!r}: give "
-                "ValueAndTimestamp(value, timestamp_ms)"
-            )
-        return (
-            None
-            if value is None or value[0] is None
-            else (value[0], self._codec.checked_time(value[1]))
-        )
+    form = TIMESTAMPED_FORM
 
 
 class KeyValueStoreWithHeaders(KeyValueBase[K, ValueTimestampHeaders[V]], Generic[K, V]):
@@ -219,6 +180,8 @@ class KeyValueStoreWithHeaders(KeyValueBase[K, ValueTimestampHeaders[V]], Generi
     have no headers.
     """
 
+    form = HEADERS_FORM
+
     def put(self, key: K, value: ValueTimestampHeaders[V] | None) -> None:
         """Set the value of `key` with its timestamp and headers; None deletes it.
 
@@ -227,24 +190,3 @@ class KeyValueStoreWithHeaders(KeyValueBase[K, ValueTimestampHeaders[V]], Generi
         super().put(key, value)
         if value is None or value[0] is None:
             self._note_headers_of_delete(self.index(key))
-
-    def _show(self, entry: Entry) -> Any:
-        return ValueTimestampHeaders(entry[0], entry[1], headers_of(entry))
-
-    def _entry(self, value: Any) -> Entry | None:
-        return entry_of(self._codec, value)
-
-
-def entry_of(codec: Codec, value: Any) -> Entry | None:
-    """Return the entry of a user's value with timestamp and headers; None without a value."""
-    if value is None:
-        return None
-    if not (isinstance(value, tuple) and len(value) == len(ValueTimestampHeaders._fields)):
-        raise TypeError(
-            f"store {codec.name}: a value is put with its timestamp and headers, got {value!r}: "
-            "give ValueTimestampHeaders(value, timestamp_ms, headers)"
-        )
-    content, time, headers = value
-    if content is None:
-        return None
-    return entry_with(content, codec.checked_time(time), checked_headers(headers, codec.name))

@@ -18,7 +18,6 @@ from ks_actors.state.core import (
     TEXTS,
     TIME_BYTES,
     Closed,
-    Codec,
     Entry,
     StoreIterator,
     Transactional,
@@ -27,7 +26,6 @@ from ks_actors.state.core import (
     weigh,
     with_value,
 )
-from ks_actors.state.key_value._read_through import View
 from ks_actors.state.key_value._restored_rows import ARRANGED, RESTORED, RestoredRows
 from ks_actors.state.key_value._sorted_keys import Order
 
@@ -37,12 +35,28 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import CountUp
     from ks_actors.records import Batch
     from ks_actors.serdes import AsRead
-    from ks_actors.state.core import Engine, EngineRow
+    from ks_actors.state.core import Engine, EngineRow, StoreParts
     from ks_actors.state.key_value._restored_rows import AnyRestoredRows
 
 K = TypeVar("K")
 Found = tuple[bytes, Any, Any]
 """A key's bytes, the key (MISSING until it is decoded), and its entry or the entry's bytes."""
+
+
+class View(dict[Any, Any]):
+    """Values by key; a missing key is loaded from below.
+
+    So a read of a key in memory stays in C from beginning to end.
+    """
+
+    __slots__ = ("below",)
+
+    def __init__(self, below: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.below: Callable[[Any], Any] = below
+
+    def __missing__(self, key: Any) -> Any:
+        return self.below(key)
 
 
 class Table(Transactional[Any], Generic[K]):
@@ -61,29 +75,16 @@ class Table(Transactional[Any], Generic[K]):
     put_entry: Callable[[K, Entry | None], None]
     count_up: CountUp | None = None
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        *,
-        logged: bool,
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, logged=logged)
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts)
+        codec, engine = parts.codec, parts.engine
         self._view: dict[Any, Any] = View(self._load)
         # The keys of the view in order, maintained from the first scan on; some may have left the
         # view.
         self._order: Order | None = None
         # the keys in the order in which they entered the view
         self._entered: deque[Any] | None = None if engine is None else deque()
-        self._sized_keys: bool = codec.sized_keys
-        # whole numbers from `_least` up to below this are read as they are
-        self.bound: int = codec.bound
-        self._least: int = -codec.bound
-        self._text: type | None = codec.text_type
         self._as_read: AsRead = codec.as_read
-        self._ticks: int = 0
         self._restored: AnyRestoredRows = RestoredRows()
         self._restored_writing: AnyRestoredRows = RestoredRows()
         self._stale: int = 0
@@ -111,7 +112,7 @@ class Table(Transactional[Any], Generic[K]):
         engine = self.engine
         raw: bytes | None
         # Here, and not at a hit: a key of another type than the store's would never be found.
-        encoded = self._codec.index_bytes(key)
+        encoded = self.codec.index_bytes(key)
         if self._restored or self._restored_writing:
             raw = self._restored.get(encoded, MISSING)
             if raw is MISSING:
@@ -123,26 +124,26 @@ class Table(Transactional[Any], Generic[K]):
         if engine is None or self.bare:
             return None
         raw = engine.get(self.prefix + encoded)
-        return None if raw is None else self._remember(key, self._codec.from_engine(raw))
+        return None if raw is None else self._remember(key, self.codec.from_engine(raw))
 
     def below(self, handle: Any) -> bytes | None:
         """Return the bytes of the entry below memory, without caching them."""
-        encoded = self._codec.index_bytes(handle)
+        encoded = self.codec.index_bytes(handle)
         for source in (self._restored, self._restored_writing):
             found: bytes | None = source.get(encoded, MISSING)
             if found is not MISSING:
                 return found
         raw = None if self.engine is None else self.engine.get(self.prefix + encoded)
-        return None if raw is None else self._codec.from_engine(raw)
+        return None if raw is None else self.codec.from_engine(raw)
 
     def _remember(self, key: Any, raw: bytes) -> Any:
-        value = self._view[key] = raw if self._mutable else self._codec.entry(raw)
+        value = self._view[key] = raw if self.mutable else self.codec.entry(raw)
         self._enter(key)
         return value
 
     def _get_mutable(self, key: Any) -> Entry | None:
         raw = self._view[key]
-        return None if raw is None else self._codec.entry(raw)
+        return None if raw is None else self.codec.entry(raw)
 
     # Puts.
 
@@ -161,31 +162,19 @@ class Table(Transactional[Any], Generic[K]):
 
     def _admitted(self, key: Any, entry: Entry) -> Entry:
         """Return an entry as a later read returns it; raises SerializationError."""
-        value = self._codec.admit(key, entry[0])
+        value = self.codec.admit(key, entry[0])
         return entry if value is entry[0] else with_value(entry, value)
 
     def check_key(self, key: Any) -> None:
         """Raise SerializationError for a new dict key that cannot be written. For operators."""
         if key not in self._view:
-            self._codec.check_key(key)
-
-    def admit(self, key: Any, value: Any) -> Any:
-        """Return an immutable value as a read after the put returns it.
-
-        For operators. Raises SerializationError.
-        """
-        return self._codec.admit(key, value)
-
-    @property
-    def mutable(self) -> bool:
-        """Whether values are mutable, so that each read makes a new object."""
-        return self._mutable
+            self.codec.check_key(key)
 
     def _first(self, key: Any) -> None:
         """Note the value of a key before the first put of this transaction."""
         value = self._view.get(key, MISSING)
         if value is MISSING:
-            self._codec.check_key(key)
+            self.codec.check_key(key)
             self._enter(key)
         self._dirty[key] = value
         if self._sized_keys:
@@ -194,7 +183,7 @@ class Table(Transactional[Any], Generic[K]):
     def _put_bytes(self, key: Any, entry: Entry | None) -> None:
         """Put an entry as bytes: the caller may keep the object and change it."""
         view = self._view
-        raw = None if entry is None else self._codec.written(key, entry)
+        raw = None if entry is None else self.codec.written(key, entry)
         if key in self._dirty:
             old = view[key]
             size = self._size if old is None else self._size - len(old)
@@ -218,7 +207,7 @@ class Table(Transactional[Any], Generic[K]):
         if key not in dirty:  # as `_first` does
             old = view.get(key, MISSING)
             if old is MISSING:
-                self._codec.check_key(key)
+                self.codec.check_key(key)
                 self._enter(key)
             dirty[key] = old
             if self._sized_keys:
@@ -287,7 +276,7 @@ class Table(Transactional[Any], Generic[K]):
         admitted already. Raises SerializationError, with nothing put, when a key cannot be written.
         """
         # Sizes or keys differ row by row here, so each put has to look at its own.
-        if not (self._codec.fixed and self._codec.faithful):
+        if not (self.codec.fixed and self.codec.faithful):
             put = self.put_entry
             for key, entry in entries.items():
                 put(key, entry)
@@ -344,21 +333,21 @@ class Table(Transactional[Any], Generic[K]):
         )
 
     def _log_keys(self, handles: list[Any]) -> list[bytes]:
-        return self._codec.keys(handles) if self._codec.faithful else handles
+        return self.codec.keys(handles) if self.codec.faithful else handles
 
     def _forget(self, pairs: Iterator[tuple[Any, Any]]) -> None:
         if self._restored:
             for key, _ in pairs:
                 if self.readers:
                     self._preserve((key,))
-                self._restored.discard(self._codec.index_bytes(key))
+                self._restored.discard(self.codec.index_bytes(key))
         super()._forget(pairs)
 
     def _engine_key(self, handle: Any) -> bytes:
-        return self.prefix + self._codec.index_bytes(handle)
+        return self.prefix + self.codec.index_bytes(handle)
 
     def _rows(self, handles: list[Any], values: list[Any]) -> list[EngineRow]:
-        codec = self._codec
+        codec = self.codec
         data = codec.column(values)
         if data is not None:
             # The row-by-row path below raises the error again and names the bad row.
@@ -379,7 +368,7 @@ class Table(Transactional[Any], Generic[K]):
             if self.readers:
                 self._preserve((handle,))
             # it is older than the deletion and must not reappear
-            self._restored.discard(self._codec.index_bytes(handle))
+            self._restored.discard(self.codec.index_bytes(handle))
         if (
             self._view.get(handle, MISSING) is None
             and handle not in self._dirty
@@ -390,10 +379,10 @@ class Table(Transactional[Any], Generic[K]):
 
     def restore(self, batch: Batch) -> None:
         """Apply records of the changelog as committed; the last one of a key counts."""
-        batch = self._codec.restored(batch)
+        batch = self.codec.restored(batch)
         keys = batch.keys
-        if keys and self._codec.tells_keys:
-            self._codec.read_key(keys[0])
+        if keys and self.codec.tells_keys:
+            self.codec.read_key(keys[0])
         restored = self._restored
         restored.put(keys, batch.values, batch.timestamps)
         # Without a disk below, there is nothing that a deletion would have to hide.
@@ -406,7 +395,7 @@ class Table(Transactional[Any], Generic[K]):
         # The restored records are newer than the values in the view.
         if self._view:
             for key in keys:
-                self._put_back(self._codec.index_key(key), MISSING)
+                self._put_back(self.codec.index_key(key), MISSING)
 
     def has_unwritten(self) -> bool:
         """Return whether committed changes are missing in the engine."""
@@ -426,7 +415,7 @@ class Table(Transactional[Any], Generic[K]):
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Write the restored rows first, because later puts are newer."""
         writing = self._restored_writing
-        codec = self._codec
+        codec = self.codec
         cut = 0 if codec.timestamped or codec.headed else TIME_BYTES
         while not writing.arranged(ARRANGED):
             yield
@@ -478,11 +467,11 @@ class Table(Transactional[Any], Generic[K]):
 
     # Ranges.
 
-    def _arranged(self) -> Order:
+    def arranged(self) -> Order:
         """Return the order of the keys; pending ones are still to be inserted."""
         order = self._order
         if order is None or self._stale > len(order) // 4 + 64:
-            order = self._order = Order(self._codec.index_bytes, self._codec.index_key, self._view)
+            order = self._order = Order(self.codec.index_bytes, self.codec.index_key, self._view)
             order.pending_bytes += [
                 key
                 for source in (self._restored, self._restored_writing)
@@ -491,15 +480,26 @@ class Table(Transactional[Any], Generic[K]):
             self._stale = 0
         return order
 
+    def uncommitted_within(self, low: bytes, high: bytes) -> dict[Any, Any]:
+        """Return the latest values of the uncommitted puts in a range of keys, or of all puts."""
+        dirty, frozen, order = self._dirty, self._frozen, self.arranged()
+        if order.about(low, high) >= len(dirty) + len(frozen):
+            return self.uncommitted_values()
+        return {
+            key: self._now(key)
+            for _, key in order.within(low, high)
+            if key in dirty or key in frozen
+        }
+
     def _promote(self) -> None:
         """Move restored rows into the view, so that they are in the order too."""
-        view, codec, in_memory = self._view, self._codec, self.engine is None
+        view, codec, in_memory = self._view, self.codec, self.engine is None
         for source in (self._restored, self._restored_writing):
             for encoded, raw in source.items():
                 key = codec.index_key(encoded)
                 # otherwise the restored row stays: the put above it may be rolled back
                 if key not in view:
-                    view[key] = raw if raw is None or self._mutable else codec.entry(raw)
+                    view[key] = raw if raw is None or self.mutable else codec.entry(raw)
                     self._enter(key)
                     if in_memory:
                         source.discard(encoded)
@@ -507,7 +507,7 @@ class Table(Transactional[Any], Generic[K]):
     def _in_memory(self, low: bytes, high: bytes) -> list[Found]:
         if self._restored or self._restored_writing:
             self._promote()
-        order, view = self._arranged(), self._view
+        order, view = self.arranged(), self._view
         order.place_all()
         found: list[Found] = []
         for encoded, key in order.within(low, high):
@@ -515,6 +515,15 @@ class Table(Transactional[Any], Generic[K]):
             if value is not MISSING:
                 found.append((encoded, key, value))
         return found
+
+    def stored(self, low: bytes, high: bytes, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return key bytes and the engine's values of the rows on disk in a range, as of now."""
+        prefix, cut = self.prefix, len(self.prefix)
+        if self.engine is None or (high and high <= low):
+            return iter(())
+        end = prefix + high if high else after(prefix)
+        rows = self.engine.scan(prefix + low, end, reverse=reverse)
+        return ((name[cut:], data) for name, data in rows)
 
     def scan(
         self,
@@ -536,17 +545,14 @@ class Table(Transactional[Any], Generic[K]):
         ]
         rows: Iterable[Found] = live
         if self.engine is not None:
-            prefix, cut, convert = self.prefix, len(self.prefix), self._codec.from_engine
-            stored = self.engine.scan(
-                prefix + low, prefix + high if high else after(prefix), reverse=reverse
-            )
+            convert = self.codec.from_engine
             below = (
-                (key[cut:], MISSING, convert(value))
-                for key, value in stored
-                if key[cut:] not in known
+                (encoded, MISSING, convert(data))
+                for encoded, data in self.stored(low, high, reverse=reverse)
+                if encoded not in known
             )
             rows = heapq.merge(live, below, key=itemgetter(0), reverse=reverse) if live else below
-        return StoreIterator(self._shown(rows, show, read or self._codec.entry), self._iterators)
+        return StoreIterator(self._shown(rows, show, read or self.codec.entry), self._iterators)
 
     def _shown(
         self,
@@ -554,7 +560,7 @@ class Table(Transactional[Any], Generic[K]):
         show: Callable[[Entry], Any],
         read_entry: Callable[[bytes], Entry],
     ) -> Generator[Any, None, None]:
-        read_key, faithful = self._codec.object_key, self._codec.faithful
+        read_key, faithful = self.codec.object_key, self.codec.faithful
         for encoded, index, value in rows:
             key = index if faithful and index is not MISSING else read_key(encoded)
             yield key, show(read_entry(value) if type(value) is bytes else value)

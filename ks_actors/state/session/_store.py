@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from ks_actors.records import Window, Windowed
-from ks_actors.state.core import MISSING, StoreIterator, check_ms
-from ks_actors.state.timed import (
-    ENDS,
-    LATEST,
-    SESSIONS,
-    SHIFT,
-    TimedStore,
-    load,
-    load_all,
-    take_out,
+from ks_actors.state.core import (
+    AGGREGATION_FORM,
+    MISSING,
+    AggregationWithHeaders,
+    StoreIterator,
+    check_ms,
+    within,
 )
+from ks_actors.state.timed import LATEST, SESSIONS, SHIFT, TimedStore, take_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Iterator
 
-    from ks_actors.state.core import Codec, Engine, Entry
-    from ks_actors.topology import StoreSpec
+    from ks_actors.state.core import Entry, StoreParts
+    from ks_actors.state.timed import Found
 
 K = TypeVar("K")
 V = TypeVar("V")
 _FEW: Final = 8
-_Row = tuple[bytes, int, int, "Entry"]
-
-Found = tuple[int, int, "Entry"]
+Session = tuple[int, int, "Entry"]
 """A session's start and end, both included, and its entry."""
 
 
@@ -50,16 +46,8 @@ class SessionStore(TimedStore, Generic[K, V]):
     one number, so slots sort like Kafka Streams' sessions on disk.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        spec: StoreSpec,
-        expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, spec, expired, SESSIONS)
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts, SESSIONS)
         # The handle with the latest end if it was deleted without a trace, and the time of the
         # delete.
         self._untraced: tuple[tuple[Any, int], int] | None = None
@@ -73,29 +61,21 @@ class SessionStore(TimedStore, Generic[K, V]):
         the latest put end.
         """
         key, (start, end) = self._checked(session)
-        self.put_entry(key, start, end, self._entry(aggregate))
-
-    def _show(self, entry: Entry) -> Any:
-        """Return the user's form of an entry."""
-        return entry[0]
-
-    def _entry(self, aggregate: Any) -> Entry | None:
-        """Return the entry of a user's aggregate."""
-        return None if aggregate is None else (aggregate, self._time())
+        self.put_entry(key, start, end, self._take(aggregate))
 
     def remove(self, session: Windowed[K]) -> None:
         """Delete a session; do nothing if it has expired or does not exist."""
         key, (start, end) = self._checked(session)
-        self._codec.key_bytes(key)
+        self.codec.key_bytes(key)
         self.remove_entry(key, start, end)
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
         """Return the aggregate of the session of `key` from `start` to `end`, or None."""
-        self._check_key(key)
         check_ms(self.name, start, end)
+        self._check_key(key)
         entry = self.get_entry(key, start, end)
         if entry is None:  # A key of another type than the store's would never be found.
-            self._codec.key_bytes(key)
+            self.codec.key_bytes(key)
         return None if entry is None else self._show(entry)
 
     def fetch(self, key: K) -> StoreIterator[tuple[Windowed[K], V]]:
@@ -158,7 +138,8 @@ class SessionStore(TimedStore, Generic[K, V]):
         are in the order of Kafka Streams: in memory by key bytes, then the latest start first; with
         segments by start, then key bytes.
         """
-        return self._shown(self._ended(earliest_end, latest_end))
+        check_ms(self.name, earliest_end, latest_end)
+        return self._shown(sorted(self.entries_between(earliest_end, latest_end), key=self._by_end))
 
     # One session.
 
@@ -166,7 +147,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         """Return the entry of one session."""
         if end <= self._limit:
             return None
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         slot = end << SHIFT | start
         track = self._tracks.get(index)
         value = MISSING if track is None else track.get(slot, MISSING)
@@ -177,7 +158,7 @@ class SessionStore(TimedStore, Generic[K, V]):
             raw = self.engine.get(self._engine_key((index, slot)))
             if raw is None:
                 return None
-            value = self._codec.from_engine(raw)
+            value = self.codec.from_engine(raw)
             self._set(index, slot, value)
         return self._entry_of(index, slot, value)
 
@@ -191,7 +172,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         if end <= self._limit:
             self._late(end)
             return
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         handle = (index, end << SHIFT | start)
         if entry is None:
             self._delete(handle, end)
@@ -201,7 +182,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         slot = handle[1]
         track = self._tracks.get(index)
         if track is None:
-            self._codec.check_key(index)
+            self.codec.check_key(index)
             track = self._track(index)
         if handle not in self._dirty:
             old = self._dirty[handle] = track.get(slot, MISSING)
@@ -230,11 +211,11 @@ class SessionStore(TimedStore, Generic[K, V]):
 
     def remove_entry(self, key: K, start: int, end: int) -> None:
         """Delete one session; it is never counted as late."""
-        if self._segmented:  # as in Kafka Streams' stores on disk; those in memory do not
+        if self.segmented:  # as in Kafka Streams' stores on disk; those in memory do not
             self._observe(end)
         if end > self._limit:
             self._delete(
-                (key if self._faithful else self._codec.key(key), end << SHIFT | start), end
+                (key if self._faithful else self.codec.key(key), end << SHIFT | start), end
             )
 
     def _delete(self, handle: tuple[Any, int], end: int) -> None:
@@ -297,15 +278,15 @@ class SessionStore(TimedStore, Generic[K, V]):
 
     # Sessions of one key.
 
-    def find_entries(self, key: K, earliest_end: int, latest_start: int) -> list[Found]:
+    def find_entries(self, key: K, earliest_end: int, latest_start: int) -> list[Session]:
         """Return the sessions of `key` that overlap with a span, in the store's order.
 
         They end at `earliest_end` or later and start at `latest_start` or earlier.
         """
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         first = max(earliest_end, self._limit + 1)
         if first < self._low and self.engine is not None and index not in self._loaded:
-            load(self, self.engine, index)
+            self._load(index)
         track = self._tracks.get(index)
         if not track:
             return []
@@ -319,8 +300,8 @@ class SessionStore(TimedStore, Generic[K, V]):
             if order is None:
                 order = self._orders[index] = sorted(track)
             slots = order[bisect_left(order, low) :] if order[-1] >= low else []
-        simple = not self._mutable
-        found: list[Found] = []
+        simple = not self.mutable
+        found: list[Session] = []
         for slot in slots:
             start = slot & LATEST
             if start > latest_start:
@@ -332,50 +313,18 @@ class SessionStore(TimedStore, Generic[K, V]):
                     continue
             found.append((start, slot >> SHIFT, entry))
         # Kafka Streams' stores in memory have the latest start first, where ends are equal.
-        if len(found) > 1 and not self._segmented:
+        if len(found) > 1 and not self.segmented:
             found.sort(key=lambda row: (row[1], -row[0]))
         return found
 
     # All keys.
 
-    def _fetched(
-        self, earliest_end: int, latest_start: int, latest_end: int = LATEST
-    ) -> list[tuple[bytes, int, int, Entry]]:
-        """Return key bytes, start, end and entry of each overlapping session, in no order."""
-        found = []
-        for index, encoded, slot, value in self._overlapping(
-            earliest_end, latest_start, latest_end
-        ):
-            entry = self._entry_of(index, slot, value)
-            if entry is not None:
-                found.append((encoded, slot & LATEST, slot >> SHIFT, entry))
-        return found
-
-    def _known(
-        self, earliest_end: int, latest_start: int, latest_end: int = LATEST
-    ) -> list[tuple[bytes, int, int]]:
-        """Return key bytes, start and end of each overlapping session, in no order."""
-        found = self._overlapping(earliest_end, latest_start, latest_end)
-        return [
-            (encoded, slot & LATEST, slot >> SHIFT)
-            for _, encoded, slot, value in found
-            if value is not None
-        ]
-
-    def _overlapping(
-        self, earliest_end: int, latest_start: int, latest_end: int
-    ) -> list[tuple[Any, bytes, int, Any]]:
-        """Return dict key, key bytes, slot and value of each overlapping session."""
-        first = max(earliest_end, self._limit + 1, 0)
-        if first < self._low and self.engine is not None:
-            load_all(self, self.engine, first, self._low - 1)
-        encode, low, high = self._codec.index_bytes, first << SHIFT, (latest_end + 1) << SHIFT
-        found = []
-        for index, track in list(self._tracks.items()):
-            slots = [slot for slot in track if low <= slot < high and slot & LATEST <= latest_start]
-            encoded = encode(index) if slots else b""
-            found += [(index, encoded, slot, track[slot]) for slot in slots]
-        return found
+    def _rows_between(self, first: int, last: int) -> Iterator[tuple[Any, int, Any]]:
+        low, high = first << SHIFT, (last + 1) << SHIFT
+        for index, track in self._tracks.items():
+            for slot, value in track.items():
+                if low <= slot < high:
+                    yield index, slot, value
 
     # The hooks of Transactional, and the changelog.
 
@@ -411,20 +360,25 @@ class SessionStore(TimedStore, Generic[K, V]):
 
         For operators. The aggregates need not be readable.
         """
-        key = self._codec.object_key
-        found = self._known(earliest_end, LATEST, latest_end)
+        key, encode = self.codec.object_key, self.codec.index_bytes
+        found: list[tuple[bytes, int]] = []
+        before, encoded = MISSING, b""
+        for index, slot, value in self._values_between(earliest_end, latest_end):
+            if value is not None:
+                if index is not before:
+                    before, encoded = index, encode(index)
+                found.append((encoded, slot))
         found.sort(key=self._by_end)
-        return [(key(encoded), start, end) for encoded, start, end in found]
+        return [(key(encoded), slot & LATEST, slot >> SHIFT) for encoded, slot in found]
 
     def own_key(self, key: K) -> K:
         """Return a key, copied if it is mutable. For operators."""
-        codec = self._codec
+        codec = self.codec
         return codec.object_key(codec.key(key)) if codec.mutable_keys else key
 
     def end_order(self, key: K, start: int, end: int) -> tuple[Any, Any, Any]:
         """Return the sort key of a session in `find_ended_sessions`. For operators."""
-        encoded = self._codec.key(key)
-        return (end, start, encoded) if self._segmented else (end, encoded, -start)
+        return self._by_end((self.codec.key(key), end << SHIFT | start))
 
     def _checked(self, session: Windowed[K]) -> Windowed[K]:
         try:
@@ -435,8 +389,8 @@ class SessionStore(TimedStore, Generic[K, V]):
                 "give Windowed(key, Window(start_ms, end_ms))"
             ) from None
         self._check_key(key)
-        self._codec.checked_time(start)
-        self._codec.checked_time(end)
+        self.codec.checked_time(start)
+        self.codec.checked_time(end)
         if not 0 <= start <= end:
             raise ValueError(
                 f"store {self.name}: a session starts at 0 or later and does not end before it "
@@ -451,55 +405,63 @@ class SessionStore(TimedStore, Generic[K, V]):
     def _of_key(
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool
     ) -> StoreIterator[tuple[Windowed[K], V]]:
-        self._check_key(key)
         check_ms(self.name, earliest_end, latest_start)
+        self._check_key(key)
         found = self.find_entries(key, earliest_end, latest_start)
         if not found:
-            self._codec.key_bytes(key)
+            self.codec.key_bytes(key)
         if reverse:
             found.reverse()
+        show = self._show
         return StoreIterator(
-            ((Windowed(key, Window(start, end)), self._show(entry)) for start, end, entry in found),
+            ((Windowed(key, Window(start, end)), show(entry)) for start, end, entry in found),
             self._iterators,
         )
 
     def _in_range(
         self, low: K | None, high: K | None, earliest_end: int, latest_start: int
-    ) -> list[_Row]:
+    ) -> list[Found]:
         check_ms(self.name, earliest_end, latest_start)
-        encode = self._codec.key_bytes
-        first, last = None if low is None else encode(low), None if high is None else encode(high)
-        found = [
-            row
-            for row in self._fetched(earliest_end, latest_start)
-            if (first is None or row[0] >= first) and (last is None or row[0] <= last)
-        ]
-        found.sort(key=self.row_order)
-        return found
-
-    def row_order(self, row: tuple[bytes, int, int, Any]) -> tuple[Any, ...]:
-        """Return the sort key of a session among those of many keys. For readers."""
-        encoded, start, end, _ = row
-        return (
-            (end // self.segment_ms, encoded + ENDS.pack(end, start))
-            if self._segmented
-            else (end, encoded, -start)
+        bounds, found = self.codec.bounds(low, high), self.entries_between(earliest_end, LATEST)
+        return self.in_order(
+            [row for row in found if row[1] & LATEST <= latest_start and within(row[0], bounds)]
         )
-
-    def _ended(self, earliest_end: int, latest_end: int) -> list[_Row]:
-        check_ms(self.name, earliest_end, latest_end)
-        return sorted(self._fetched(earliest_end, LATEST, latest_end), key=self._by_end)
 
     def _by_end(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        encoded, start, end = row[:3]
-        return (end, start, encoded) if self._segmented else (end, encoded, -start)
+        encoded, slot = row[0], row[1]
+        end, start = slot >> SHIFT, slot & LATEST
+        return (end, start, encoded) if self.segmented else (end, encoded, -start)
 
-    def _shown(self, rows: Iterable[_Row]) -> StoreIterator[tuple[Windowed[K], V]]:
-        key = self._codec.object_key
+    def _shown(self, rows: Iterable[Found]) -> StoreIterator[tuple[Windowed[K], V]]:
+        key, window, show = self.codec.object_key, self.slot_form.window, self._show
         return StoreIterator(
-            (
-                (Windowed(key(encoded), Window(start, end)), self._show(entry))
-                for encoded, start, end, entry in rows
-            ),
+            ((Windowed(key(encoded), window(slot)), show(entry)) for encoded, slot, entry in rows),
             self._iterators,
         )
+
+
+@final
+class SessionStoreWithHeaders(SessionStore[K, AggregationWithHeaders[V]], Generic[K, V]):
+    """Aggregates with their headers, by key and session (KIP-1271).
+
+    A delete takes the headers of the current record into the changelog. Entries that operators make
+    have no headers.
+    """
+
+    form = AGGREGATION_FORM
+
+    def put(self, session: Windowed[K], aggregate: AggregationWithHeaders[V] | None) -> None:
+        """Set the aggregate of a session with its headers; None deletes it. See SessionStore."""
+        super().put(session, aggregate)
+        if aggregate is None or aggregate[0] is None:
+            self._note_delete(session)
+
+    def remove(self, session: Windowed[K]) -> None:
+        """Delete a session; do nothing if it has expired or does not exist."""
+        super().remove(session)
+        self._note_delete(session)
+
+    def _note_delete(self, session: Windowed[K]) -> None:
+        key, (start, end) = session
+        index = key if self.codec.faithful else self.codec.key(key)
+        self._note_headers_of_delete((index, end << SHIFT | start))

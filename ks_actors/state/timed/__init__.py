@@ -1,19 +1,24 @@
 """Parts of window and session stores."""
 
 from ks_actors.state.timed._expiry import take_out
-from ks_actors.state.timed._loading import load, load_all
-from ks_actors.state.timed._slot_form import ENDS, LATEST, SEGMENT, SESSIONS, SHIFT, SUFFIX, WINDOWS
-from ks_actors.state.timed._timed_store import (
-    FACTS,
+from ks_actors.state.timed._reader import SegmentedReader, TimedReader
+from ks_actors.state.timed._segmented_rows import FACTS, Found, SegmentedRows
+from ks_actors.state.timed._slot_form import (
+    DUPLICATES,
+    ENDS,
+    LATEST,
+    SEGMENT,
     SEQUENCE_BITS,
     SEQUENCE_MASK,
-    VISITS,
-    TimedStore,
-    Track,
+    SESSIONS,
+    SHIFT,
+    SUFFIX,
+    WINDOWS,
 )
-from ks_actors.state.timed._timeline import Found, Timeline, into_chunks, merged, stored_of_key
+from ks_actors.state.timed._timed_store import VISITS, TimedStore, Track
 
 __all__ = [
+    "DUPLICATES",
     "ENDS",
     "FACTS",
     "LATEST",
@@ -26,13 +31,10 @@ __all__ = [
     "VISITS",
     "WINDOWS",
     "Found",
+    "SegmentedReader",
+    "SegmentedRows",
+    "TimedReader",
     "TimedStore",
-    "Timeline",
     "Track",
-    "into_chunks",
-    "load",
-    "load_all",
-    "merged",
-    "stored_of_key",
     "take_out",
 ]

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import Final, final
+from operator import index
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors.records import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SUFFIX: Final = struct.Struct(">qi")
 """The suffix of a window's key: its start and its sequence number.
@@ -24,6 +30,8 @@ SHIFT: Final = 63
 LATEST: Final = (1 << SHIFT) - 1
 _BEYOND: Final = 1 << 53
 _LOW: Final = (1 << 32) - 1
+SEQUENCE_BITS: Final = 31
+SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
 
 
 @final
@@ -31,16 +39,32 @@ class SlotForm:
     """The two numbers behind a row's key bytes, and the slot that they make.
 
     The first number is the time (ms) by which the row expires. The second one is part of the slot
-    when the slot has `bits` for it; otherwise the slot is the time.
+    when the slot has `bits` for it; otherwise the slot is the time. So slots sort as rows on disk
+    do.
+
+    `window` returns the start of a slot's window, or the Window of its session. `in_memory` returns
+    the sort key of a row in Kafka Streams' stores in memory, of key bytes and slot: time, key bytes
+    and the second number, of which sessions have the largest first.
     """
 
-    __slots__ = ("bits", "mask", "size", "struct")
+    __slots__ = ("bits", "in_memory", "mask", "of_sessions", "size", "struct", "window")
 
-    def __init__(self, suffix: struct.Struct, bits: int) -> None:
+    def __init__(
+        self,
+        suffix: struct.Struct,
+        bits: int,
+        window: Callable[[int], Any],
+        in_memory: Callable[[bytes, int], tuple[int, bytes, int]],
+        *,
+        of_sessions: bool = False,
+    ) -> None:
         self.struct: struct.Struct = suffix
         self.size: int = suffix.size
         self.bits: int = bits
         self.mask: int = (1 << bits) - 1
+        self.window: Callable[[int], Any] = window
+        self.in_memory: Callable[[bytes, int], tuple[int, bytes, int]] = in_memory
+        self.of_sessions: bool = of_sessions
 
     def slot(self, time: int, other: int) -> int:
         """Return the slot of two numbers."""
@@ -82,5 +106,17 @@ class SlotForm:
         return self.struct.pack(slot >> self.bits, slot & self.mask)
 
 
-WINDOWS: Final = SlotForm(SUFFIX, 0)
-SESSIONS: Final = SlotForm(ENDS, SHIFT)
+WINDOWS: Final = SlotForm(SUFFIX, 0, index, lambda encoded, slot: (slot, encoded, 0))
+DUPLICATES: Final = SlotForm(
+    SUFFIX,
+    SEQUENCE_BITS,
+    lambda slot: slot >> SEQUENCE_BITS,
+    lambda encoded, slot: (slot >> SEQUENCE_BITS, encoded, slot & SEQUENCE_MASK),
+)
+SESSIONS: Final = SlotForm(
+    ENDS,
+    SHIFT,
+    lambda slot: Window(slot & LATEST, slot >> SHIFT),
+    lambda encoded, slot: (slot >> SHIFT, encoded, -(slot & LATEST)),
+    of_sessions=True,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+from abc import abstractmethod
 from bisect import bisect_left
 from collections import deque
 from contextlib import suppress
@@ -10,6 +10,7 @@ from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
+from ks_actors._errors import SerializationError
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import (
@@ -20,27 +21,22 @@ from ks_actors.state.core import (
     Transactional,
     average,
     pack_time,
-    span_of,
     weigh,
     with_value,
 )
 from ks_actors.state.timed._expiry import expire
-from ks_actors.state.timed._slot_form import SEGMENT
+from ks_actors.state.timed._segmented_rows import Found, SegmentedRows
+from ks_actors.state.timed._slot_form import SEGMENT, WINDOWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ks_actors.records import Batch
-    from ks_actors.state.core import Codec, Engine, EngineRow, Entry
+    from ks_actors.state.core import Engine, EngineRow, Entry, StoreParts
     from ks_actors.state.timed._slot_form import SlotForm
-    from ks_actors.topology import StoreSpec
 
 Track = dict[int, Any]
 """The values of one key by slot."""
-
-SEQUENCE_BITS: Final = 31
-SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
-FACTS: Final = struct.Struct(">qi")
 VISITS: Final = 200
 """Keys that each commit checks for expired slots."""
 OVERDUE: Final = 5_000
@@ -50,11 +46,11 @@ TRACK_BYTES: Final = 300
 _FEW: Final = 8
 
 
-class TimedStore(Transactional[tuple[Any, int]]):
+class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
     """Values by key and slot: the base of window and session stores.
 
     A slot identifies a window among the windows of its key: by its start, or a session by its end
-    and start. The `form` is that of slots on disk and in the changelog.
+    and start.
 
     All windows that start (sessions: end) at the low-water mark `_low` or later are in memory.
     Older ones may be on disk only and are looked up by key. The engine has segments, so that
@@ -64,47 +60,23 @@ class TimedStore(Transactional[tuple[Any, int]]):
     it. Once it has expired, these keys are swept, a few at each commit and with each new key.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        spec: StoreSpec,
-        expired: Callable[[int], None],
-        form: SlotForm,
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
-        self._form: SlotForm = form
-        self._expired: Callable[[int], None] = expired
-        self._ticks: int = 0
+    def __init__(self, parts: StoreParts, form: SlotForm = WINDOWS) -> None:
+        Transactional.__init__(self, parts)
+        SegmentedRows.__init__(self, parts, form)
+        codec = parts.codec
         self._faithful: bool = codec.faithful
         self._simple: bool = not codec.mutable
         self._sized: bool = not codec.fixed
-        # whole numbers from `_least` up to below this are read as they are
-        self.bound: int = codec.bound
-        self._least: int = -codec.bound
-        self._text: type | None = codec.text_type
-        self._sized_keys: bool = codec.sized_keys
         self._kernel_keys: bool = HAS_KERNEL and codec.plain_keys and not form.bits
-        self.segment_ms: int = spec.segment_ms
-        self._retention: int = spec.seen_ms
-        self._segmented: bool = not spec.in_memory
         self._tracks: dict[Any, Track] = {}
         # a track's slots in order, maintained from the first fetch of its key on
         self._orders: dict[Any, list[int]] = {}
         # keys by start, maintained from the first fetch of all keys on
         self._starts: dict[int, dict[Any, None]] | None = None
-        self._observed: int = -1
-        self._limit: int = -1 - spec.seen_ms
-        self._sequence: int = 0
-        self._committed: int = -1  # the latest start observed up to the last commit
-        self._frozen_observed: int = -1
         self._low: int = 0
         # keys with all slots in memory, also those older than the mark
         self._loaded: set[Any] = set()
         self._resident: int = 0
-        self._span: int = span_of(spec.retention_ms)
         # keys by stretch of time, appended to with each new slot
         self._buckets: dict[int, list[Any]] = {}
         self._gone: deque[list[Any]] = deque()  # the keys of expired stretches
@@ -113,7 +85,11 @@ class TimedStore(Transactional[tuple[Any, int]]):
         self._stale: list[set[tuple[Any, int]]] = []  # unwritten groups that have expired
         self._ring: deque[Any] = deque()  # keys to check for slots older than the low-water mark
         self._due: int = 0  # how many keys wait to be swept
-        self._cleared: int = 0
+
+    @property
+    def resident_from(self) -> int:
+        """The time from which on all rows are in memory; older ones may be on disk only."""
+        return self._low
 
     def _track(self, index: Any) -> Track:
         track = self._tracks.get(index)
@@ -125,7 +101,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
 
     def _slot_at(self, time: int) -> int:
         """Return the first slot of a time by which windows expire."""
-        return time << self._form.bits
+        return time << self.slot_form.bits
 
     def _set(self, index: Any, slot: int, value: Any) -> None:
         """Set a value that is committed already."""
@@ -133,12 +109,6 @@ class TimedStore(Transactional[tuple[Any, int]]):
         if slot not in track:
             self._added(index, slot)
         track[slot] = value
-
-    def _observe(self, time: int) -> None:
-        """Advance the store's time."""
-        if time > self._observed:
-            self._observed = time
-            self._limit = time - self._retention
 
     def _added(self, index: Any, slot: int) -> None:
         self._resident += 1
@@ -178,26 +148,14 @@ class TimedStore(Transactional[tuple[Any, int]]):
 
     def check_key(self, key: Any) -> None:
         """Raise SerializationError when a key cannot be written. For operators."""
-        self._codec.check_key(key if self._faithful else self._codec.key(key))
-
-    @property
-    def mutable(self) -> bool:
-        """Whether values are mutable, so that each read makes a new object."""
-        return self._mutable
-
-    def admit(self, key: Any, value: Any) -> Any:
-        """Return an immutable value as a read after the put returns it.
-
-        For operators. Raises SerializationError.
-        """
-        return self._codec.admit(key, value)
+        self.codec.check_key(key if self._faithful else self.codec.key(key))
 
     def _entry_of(self, index: Any, slot: int, value: Any) -> Entry | None:
         """Return the entry of a track's value, a new object when it is mutable."""
         if type(value) is not bytes:
             return value  # type: ignore[no-any-return]
-        entry = self._codec.entry(value)
-        if not self._mutable:
+        entry = self.codec.entry(value)
+        if not self.mutable:
             self._put_back((index, slot), entry)
         return entry
 
@@ -207,8 +165,8 @@ class TimedStore(Transactional[tuple[Any, int]]):
         Immutable values are kept as their serde reads them, mutable ones as bytes. Raises
         SerializationError.
         """
-        codec, value = self._codec, entry[0]
-        if self._mutable:
+        codec, value = self.codec, entry[0]
+        if self.mutable:
             return codec.written(key, entry)
         if type(value) is str and self._text is str and value.isascii():
             return entry
@@ -235,12 +193,6 @@ class TimedStore(Transactional[tuple[Any, int]]):
             self._typical = average(self._typical, weigh(value))
         self._ticks += 1
 
-    def _late(self, start: int) -> None:
-        # As in Kafka Streams: stores on disk drop whole segments, and count what comes for one of
-        # these.
-        if not self._segmented or start // self.segment_ms < max(0, self._limit) // self.segment_ms:
-            self._expired(1)
-
     # The hooks of Transactional.
 
     def _now(self, handle: tuple[Any, int]) -> Any:
@@ -260,18 +212,17 @@ class TimedStore(Transactional[tuple[Any, int]]):
             self._orders.pop(index, None)
             self._resident -= 1
 
-    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._frozen_in(self._tracks, handles, by_start=False)
+    def _dicts(self) -> tuple[dict[Any, dict[Any, Any]], bool]:
+        """Return the nested dicts of the values, and whether the outer ones are by slot."""
+        return self._tracks, False
 
-    def _frozen_in(
-        self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool
-    ) -> list[Any]:
-        dirty = self._dirty
+    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
+        dirty, (dicts, by_slot) = self._dirty, self._dicts()
         if HAS_KERNEL:
-            values = _kernel.window_values(dicts, dirty, handles, by_start)
+            values = _kernel.window_values(dicts, dirty, handles, by_slot)
             if values is not None:
                 return values
-        outer, inner = (1, 0) if by_start else (0, 1)
+        outer, inner = (1, 0) if by_slot else (0, 1)
         try:
             return [
                 dirty[handle] if handle in dirty else dicts[handle[outer]][handle[inner]]
@@ -285,15 +236,12 @@ class TimedStore(Transactional[tuple[Any, int]]):
             indexes, slots = map(list, zip(*handles, strict=True))
             with suppress(TypeError):  # a subclass of str or bytes
                 return _kernel.window_keys(indexes, slots, None)
-        pack, encode = self._form.struct.pack, self._codec.index_bytes
-        bits, mask = self._form.bits, self._form.mask
+        pack, encode = self.slot_form.struct.pack, self.codec.index_bytes
+        bits, mask = self.slot_form.bits, self.slot_form.mask
         return [encode(index) + pack(slot >> bits, slot & mask) for index, slot in handles]
 
     def _engine_key(self, handle: tuple[Any, int]) -> bytes:
-        index, slot = handle
-        segment = (slot >> self._form.bits) // self.segment_ms
-        encoded: bytes = self._codec.index_bytes(index)
-        return self.prefix + SEGMENT.pack(segment) + encoded + self._form.suffix(slot)
+        return self.prefix + self._place_on_disk(self.codec.index_bytes(handle[0]), handle[1])
 
     def _drop_tombstone(self, handle: tuple[Any, int]) -> None:
         if (
@@ -310,7 +258,7 @@ class TimedStore(Transactional[tuple[Any, int]]):
             # Older slots may be on disk even if the key is loaded: puts do not read the old value.
             return None
         raw = self.engine.get(self._engine_key(handle))
-        return None if raw is None else self._codec.from_engine(raw)
+        return None if raw is None else self.codec.from_engine(raw)
 
     def freeze(self) -> None:
         """Begin a new transaction and freeze the open one for commit."""
@@ -458,19 +406,14 @@ class TimedStore(Transactional[tuple[Any, int]]):
             super()._write(engine, handles)
 
     def _rows(self, handles: list[tuple[Any, int]], values: list[Any]) -> list[EngineRow]:
-        data = self._codec.column(values)
+        data = self.codec.column(values)
         if data is None:
             return super()._rows(handles, values)
-        segment_ms, bits = self.segment_ms, self._form.bits
+        segment_ms, bits = self.segment_ms, self.slot_form.bits
         segments = [(slot >> bits) // segment_ms for _, slot in handles]
         bases = {segment: self.prefix + SEGMENT.pack(segment) for segment in set(segments)}
-        return list(
-            zip(
-                map(add, map(bases.__getitem__, segments), self._log_keys(handles)),
-                data,
-                strict=True,
-            )
-        )
+        names = map(add, map(bases.__getitem__, segments), self._log_keys(handles))
+        return list(zip(names, data, strict=True))
 
     def _preserve(self, handles: Iterable[tuple[Any, int]]) -> None:
         """Note nothing: while a query reads, all committed slots stay in memory."""
@@ -481,27 +424,16 @@ class TimedStore(Transactional[tuple[Any, int]]):
         return [handle for handle in handles if handle[1] >= alive]
 
     def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._committed_in(self._tracks, handles, by_start=False)
-
-    def _committed_in(
-        self, dicts: dict[Any, dict[Any, Any]], handles: list[tuple[Any, int]], *, by_start: bool
-    ) -> list[Any]:
         if HAS_KERNEL and (not self._frozen or self._frozen.keys().isdisjoint(handles)):
-            values = _kernel.window_values(dicts, self._dirty, handles, by_start)
+            dicts, by_slot = self._dicts()
+            values = _kernel.window_values(dicts, self._dirty, handles, by_slot)
             if values is not None:
                 return values
         return list(map(self._committed_value, handles))
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Delete the expired segments, then write."""
-        segment = max(0, self._committed - self._retention) // self.segment_ms
-        if segment > self._cleared:
-            engine.write(
-                (),
-                [(self.prefix + SEGMENT.pack(self._cleared), self.prefix + SEGMENT.pack(segment))],
-            )
-            self._cleared = segment
-            yield
+        yield from self._clear_expired(engine)
         yield from super().write_slices(engine)
 
     def evict(self) -> Iterator[None]:
@@ -531,19 +463,98 @@ class TimedStore(Transactional[tuple[Any, int]]):
             raw = self.engine.get(self._engine_key((index, slot)))
             if raw is None:
                 return None
-            value = self._codec.from_engine(raw)
+            value = self.codec.from_engine(raw)
             self._set(index, slot, value)
         return self._entry_of(index, slot, value)
 
     def _found(self, index: Any, slot: int, data: bytes) -> None:
         """Load a row from disk, unless memory has a newer entry."""
         if self._now((index, slot)) is MISSING:
-            self._set(index, slot, self._codec.from_engine(data))
+            self._set(index, slot, self.codec.from_engine(data))
+
+    def _load(self, index: Any) -> None:
+        """Load the slots of a key that may be on disk only."""
+        # Load from the committed limit: queries of committed state see windows that have expired
+        # since.
+        first = max(0, self._committed - self._retention + 1)
+        for slot, data in self.stored_of(index, first, self._low):
+            self._found(index, slot, data)
+        self._loaded.add(index)
+
+    def _load_all(self, first: int, last: int) -> None:
+        """Load the slots of all keys that may be on disk only."""
+        due, self._due = self._due, 0  # keep sweeps from evicting the rows loaded here
+        for _, encoded, slot, data in self.stored(first, last + 1):
+            index = self.codec.index_key(encoded)
+            if index not in self._loaded:
+                self._found(index, slot, data)
+        self._due = due
+
+    # Many rows.
+
+    @abstractmethod
+    def _rows_between(self, first: int, last: int) -> Iterable[tuple[Any, int, Any]]:
+        """Return dict key, slot and value of the rows in memory with times in a range."""
+
+    def _values_between(self, first: int, last: int) -> list[tuple[Any, int, Any]]:
+        """Return the same of all visible rows, loaded from disk if need be, in no order."""
+        first = max(first, self._limit + 1)
+        if last < first:
+            return []
+        if first < self._low and self.engine is not None:
+            self._load_all(max(first, 0), min(last, self._low - 1))
+        return list(self._rows_between(first, last))
+
+    def entries_between(self, first: int, last: int) -> list[Found]:
+        """Return key bytes, slot and entry of all visible rows with times in a range, in no order.
+
+        Rows that are on disk only are loaded.
+        """
+        encode, found = self.codec.index_bytes, []
+        before, encoded = MISSING, b""
+        for index, slot, value in self._values_between(first, last):
+            entry = self._entry_of(index, slot, value)
+            if entry is not None:
+                if index is not before:
+                    before, encoded = index, encode(index)
+                found.append((encoded, slot, entry))
+        return found
+
+    def closed_entries(
+        self, time_from: int, time_to: int
+    ) -> list[tuple[Any, int, Entry | SerializationError]]:
+        """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
+
+        For operators. An unreadable key is None.
+        """
+        encode, found = self.codec.index_bytes, []
+        for index, start, value in self._values_between(time_from, time_to):
+            key: Any = None
+            try:
+                key = self.codec.object_key(encode(index))
+                entry: Any = self._entry_of(index, start, value)
+            except SerializationError as error:
+                entry = error
+            if entry is not None:
+                found.append((start, encode(index), key, entry))
+        found.sort(key=lambda row: row[:2])
+        return [(key, start, entry) for start, _, key, entry in found]
+
+    # Rows in memory, for queries.
+
+    def slots_of(self, index: Any) -> list[int]:
+        """Return the slots of a key in memory, in no order."""
+        return list(self._tracks.get(index, ()))
+
+    def handles(self) -> Iterator[tuple[Any, int]]:
+        """Iterate over dict key and slot of all rows in memory, which may change meanwhile."""
+        for index in list(self._tracks):
+            yield from [(index, slot) for slot in self._tracks.get(index, ())]
 
     def restore(self, batch: Batch) -> None:
         """Apply records of the changelog as committed; the last one of a slot counts."""
-        batch = self._codec.restored(batch)
-        form, index_key, in_memory = self._form, self._codec.index_key, self.engine is None
+        batch = self.codec.restored(batch)
+        form, index_key, in_memory = self.slot_form, self.codec.index_key, self.engine is None
         unpack, size = form.struct.unpack_from, form.size
         numbers = [unpack(key, len(key) - size) for key in batch.keys]
         form.check(numbers)
@@ -563,15 +574,9 @@ class TimedStore(Transactional[tuple[Any, int]]):
                 self._group().add((index, slot))
         self._expire()
 
-    def facts(self, *, frozen: bool = False) -> bytes | None:
-        """Return the latest committed (or frozen) start and the sequence number."""
-        return FACTS.pack(self._frozen_observed if frozen else self._committed, self._sequence)
-
     def recall(self, facts: bytes) -> None:
         """Restore the state that `facts` returned before the close: all older rows are on disk."""
-        self._observed, self._sequence = FACTS.unpack(facts)
-        self._committed = self._frozen_observed = self._observed
-        self._limit = self._observed - self._retention
+        super().recall(facts)
         self._low = self._observed + 1
 
     def close(self) -> None:

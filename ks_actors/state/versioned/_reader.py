@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.records import VersionedRecord
-from ks_actors.state.core import MISSING, NotingReader, check_ms
+from ks_actors.state.core import Reader, check_ms
 from ks_actors.state.versioned._codec import TOMBSTONE
 from ks_actors.state.versioned._store import VersionedKeyValueStore
 
@@ -16,34 +16,17 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Row, Rows
 
 
-class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
+class VersionedReader(Reader[VersionedKeyValueStore[Any, Any]]):
     """A reader of a versioned store.
 
     It reads all versions of a key in one go, so commits need not note anything for it.
     """
 
-    def _visible(self, index: Any, *, committed: bool) -> list[int]:
-        store = self.store
-        times = store.found(index)
-        if not committed:
-            return times
-        dirty, frozen = store._dirty, store._frozen
-        return [
-            time
-            for time in times
-            if ((index, time) not in dirty and (index, time) not in frozen)
-            or store._committed_value((index, time)) is not MISSING
-        ]
-
-    def _limit(self, *, committed: bool) -> int:
-        store = self.store
-        return (store._committed if committed else store._observed) - store._retention
-
     def _record(
         self, index: Any, times: list[int], place: int, *, committed: bool
     ) -> VersionedRecord[Any] | None:
-        handle = (index, times[place])
-        entry = self._entry(handle, self._value(handle, committed=committed))
+        store, handle = self.store, (index, times[place])
+        entry = store.shown(handle, store.view(committed=committed)(handle))
         if entry is None or entry[0] is TOMBSTONE:
             return None
         return VersionedRecord(
@@ -54,10 +37,12 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         """Return the latest version of a key, or the one valid at `as_of`."""
         check_ms(self.store.name, as_of)
         index = self._index(key)
-        times = self._visible(index, committed=committed)
+        times = self.store.found(index, committed=committed)
         place = len(times) if as_of is None else bisect_right(times, as_of)
         if place == 0 or (
-            place < len(times) and as_of is not None and as_of < self._limit(committed=committed)
+            place < len(times)
+            and as_of is not None
+            and as_of < self.store.limit(committed=committed)
         ):
             return None
         return self._record(index, times, place - 1, committed=committed)
@@ -77,8 +62,8 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         """
         check_ms(self.store.name, time_from, time_to)
         index = self._index(key)
-        times = self._visible(index, committed=committed)
-        limit = self._limit(committed=committed)
+        times = self.store.found(index, committed=committed)
+        limit = self.store.limit(committed=committed)
         first, last = len(times) - 1 if time_to is not None and time_to < limit else 0, len(times)
         low = limit if time_from is None else max(time_from, limit)
         found = [
@@ -96,10 +81,10 @@ class VersionedReader(NotingReader[VersionedKeyValueStore[Any, Any]]):
         Tombstones are included.
         """
         layers: list[dict[Any, Any]] = []
-        return self._started(layers, iter(()), self._all(list(self.store._view), layers))
+        return self._started(layers, iter(()), self._all(self.store.in_memory(), layers))
 
     def _all(self, handles: list[Any], layers: list[dict[Any, Any]]) -> Generator[Row, None, None]:
         for handle in handles:
-            entry = self._entry(handle, self._at_start(handle, layers, {}))
+            entry = self.store.shown(handle, self.store.read_as_of(handle, layers))
             if entry is not None:
                 yield None, handle, entry

@@ -25,14 +25,14 @@ from ks_actors.state.core import (
 )
 from ks_actors.state.key_value import Table
 from ks_actors.state.timed import FACTS
-from ks_actors.state.versioned._codec import TOMBSTONE, VersionCodec, is_tombstone
+from ks_actors.state.versioned._codec import TOMBSTONE, is_tombstone
 from ks_actors.state.versioned._sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ks_actors.state.core import Engine, Entry
-    from ks_actors.topology import StoreSpec
+    from ks_actors.state.core import Entry, StoreParts
+    from ks_actors.state.versioned._codec import VersionCodec
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -59,20 +59,14 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     `put` that old is dropped and counted as late.
     """
 
-    def __init__(
-        self,
-        codec: VersionCodec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        spec: StoreSpec,
-        expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, logged=spec.logging)
+    codec: VersionCodec
+
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts)
+        spec, engine = parts.spec, parts.engine
         self._entered = None
-        self._versions: VersionCodec = codec
         self._retention: int = spec.history_retention_ms
-        self._expired: Callable[[int], None] = expired
+        self._expired: Callable[[int], None] = parts.expired
         self._span: int = max(1, spec.history_retention_ms // _BUCKETS)
         self._observed: int = -1
         self._committed: int = -1  # stream time up to the last commit
@@ -110,7 +104,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         is dropped and counted.
         """
         self._check_key(key)
-        if self._codec.checked_time(timestamp) < 0:
+        if self.codec.checked_time(timestamp) < 0:
             raise ValueError(
                 f"store {self.name}: a version is valid from {timestamp} ms on: give 0 or more"
             )
@@ -155,20 +149,41 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     def _stored(self, index: Any) -> Iterator[tuple[int, bytes]]:
         if self.engine is None or self.bare:
             return
-        low = self.prefix + self._versions.first_bytes(index)
+        low = self.prefix + self.codec.first_bytes(index)
         start = len(low)
         for encoded, data in self.engine.scan(low, after(low)):
             yield unpack_time(encoded, start)[0], data
 
-    def found(self, index: Any) -> list[int]:
-        """Return the times of all versions of a key, in order.
+    # For queries.
+
+    def found(self, index: Any, *, committed: bool) -> list[int]:
+        """Return the times of the versions of a key, in order: the latest or the committed ones.
 
         Versions that only the engine has are not cached.
         """
-        track = self._tracks.get(index)
-        if track is not None:
-            return track
-        return sorted({*self._loose.get(index, ()), *(time for time, _ in self._stored(index))})
+        times = self._tracks.get(index)
+        if times is None:
+            loose = self._loose.get(index, ())
+            times = sorted({*loose, *(time for time, _ in self._stored(index))})
+        if not committed:
+            return times
+        dirty, frozen = self._dirty, self._frozen
+        return [
+            time
+            for time in times
+            if ((index, time) not in dirty and (index, time) not in frozen)
+            or self._committed_value((index, time)) is not MISSING
+        ]
+
+    def limit(self, *, committed: bool) -> int:
+        """Return the earliest time that is within the history retention."""
+        return (self._committed if committed else self._observed) - self._retention
+
+    def in_memory(self) -> list[Handle]:
+        """Return key and time of all versions in memory."""
+        return list(self._view)
+
+    # Reads.
 
     def _is_tombstone(self, index: Any, time: int) -> bool:
         value = self._view[index, time]
@@ -182,9 +197,9 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         view = self._view
         value = view[index, time]
         if type(value) is bytes:
-            value = self._codec.entry(value)
+            value = self.codec.entry(value)
             if (
-                not self._mutable
+                not self.mutable
                 and (index, time) not in self._dirty
                 and (index, time) not in self._frozen
             ):
@@ -194,12 +209,12 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
 
     def latest(self, key: K) -> Entry | None:
         """Return the latest value of a key and its time; None if it was deleted."""
-        index = self._versions.index(key)
+        index = self.codec.index(key)
         track = self._tracks.get(index)
         if track is None:
             track = self._track(index)
         if not track:  # A key of another type than the store's would never be found.
-            self._versions.log_key(index)
+            self.codec.log_key(index)
             return None
         entry = self.entry_at(index, track[-1])
         return None if entry[0] is TOMBSTONE else entry
@@ -208,16 +223,16 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         """Return the bytes of the latest value of a key as they were written. For operators."""
         if self.latest(key) is None:
             return None
-        index = self._versions.index(key)
+        index = self.codec.index(key)
         handle = (index, self._tracks[index][-1])
-        return self._codec.value_bytes(self._raw(handle, self._view[handle]))
+        return self.codec.value_bytes(self._raw(handle, self._view[handle]))
 
     def as_of(self, key: K, time: int) -> tuple[Entry, int | None] | None:
         """Return the version of a key that was valid at `time` (ms), and the end of its validity.
 
         Return None if there was none, or if the time is beyond the history retention.
         """
-        index = self._versions.index(key)
+        index = self.codec.index(key)
         track = self._tracks.get(index)
         if track is None:
             track = self._track(index)
@@ -226,7 +241,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
             return None
         if place == 0:
             if not track:
-                self._versions.log_key(index)
+                self.codec.log_key(index)
             return None
         entry = self.entry_at(index, track[place - 1])
         return (
@@ -244,10 +259,10 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         if time < self._observed - self._retention:
             self._expired(1)
             return PUT_RETURN_CODE_NOT_PUT
-        index = self._versions.index(key)
+        index = self.codec.index(key)
         track = self._tracks.get(index)
         if not track:  # a read has left an empty one
-            self._versions.log_key(index)
+            self.codec.log_key(index)
             track = self._track(index)
         self._observed = max(self._observed, time)
         handle = (index, time)
@@ -277,9 +292,9 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         Immutable values are kept as their serde reads them, mutable ones as bytes. Raises
         SerializationError.
         """
-        if self._mutable:
-            return self._codec.written(handle, (TOMBSTONE if value is None else value, handle[1]))
-        return (TOMBSTONE if value is None else self._codec.admit(handle, value), handle[1])
+        if self.mutable:
+            return self.codec.written(handle, (TOMBSTONE if value is None else value, handle[1]))
+        return (TOMBSTONE if value is None else self.codec.admit(handle, value), handle[1])
 
     def _set(self, handle: Handle, kept: Any) -> None:
         dirty, view = self._dirty, self._view
@@ -330,7 +345,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         return None
 
     def _log_keys(self, handles: list[Handle]) -> list[bytes]:
-        encode = self._versions.log_key
+        encode = self.codec.log_key
         return [encode(index) for index, _ in handles]
 
     def _slow_slice(self, handles: list[Handle], keys: list[bytes]) -> Batch:
@@ -364,7 +379,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         Records that came too late when they were written are skipped, unless the batch is a `whole`
         snapshot.
         """
-        index_of, view = self._versions.index_of, self._view
+        index_of, view = self.codec.index_of, self._view
         observed, retention = self._read_up_to, self._retention
         group = None if self.engine is None else self._group()
         size = 0
@@ -421,7 +436,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         for rows in self._sweep.steps(self.prefix, self._committed, limit):
             while not self.compact(SLICE):
                 yield
-            self._remove({self._versions.index_key(row)[0] for row in rows}, limit)
+            self._remove({self.codec.index_key(row)[0] for row in rows}, limit)
             yield
         yield from self._let_go()
 

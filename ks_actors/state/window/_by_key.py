@@ -6,15 +6,12 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors.state.core import BY_KEY_AND_START, MISSING
-from ks_actors.state.timed import WINDOWS, TimedStore, load
-from ks_actors.state.window._ranges import closed_entries, fetched
+from ks_actors.state.timed import TimedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ks_actors._errors import SerializationError
-    from ks_actors.state.core import Codec, Engine, Entry
-    from ks_actors.topology import StoreSpec
+    from ks_actors.state.core import Entry
 
 K = TypeVar("K")
 _FEW = 8
@@ -23,29 +20,14 @@ _FEW = 8
 class WindowsByKey(TimedStore, Generic[K]):
     """Entries by key and window start (ms).
 
-    `get_entry`, `put_entry` and `fetch_entries` are for operators. Expiry is that of Kafka Streams:
-    windows that start at or before the latest put start minus the retention are invisible. A put
-    that old is dropped and counted as late. In a segmented store (type rocksdb) it is counted only
-    when its whole segment has expired; otherwise it is neither counted nor visible.
+    `get_entry`, `put_entry` and `fetch_entries` are for operators.
     """
-
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        spec: StoreSpec,
-        expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, spec, expired, WINDOWS)
-        self.window_size_ms: int = spec.window_size_ms
 
     # One window.
 
     def get_entry(self, key: K, start: int) -> Entry | None:
         """Return the entry of one window."""
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         track = self._tracks.get(index)
         if self._simple:
             value = MISSING if track is None else track.get(start, MISSING)
@@ -73,10 +55,10 @@ class WindowsByKey(TimedStore, Generic[K]):
         if start <= self._limit:
             self._late(start)
             return
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         track = self._tracks.get(index)
         if track is None:
-            self._codec.check_key(index)
+            self.codec.check_key(index)
             track = self._track(index)
         handle = (index, start)
         # A rollback goes back to the value before the first put: later ones have nothing to note.
@@ -109,12 +91,12 @@ class WindowsByKey(TimedStore, Generic[K]):
 
         They start from `time_from` to `time_to`, both included.
         """
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         first = max(time_from, self._limit + 1)
         if time_to < first:
             return []
         if first < self._low and self.engine is not None and index not in self._loaded:
-            load(self, self.engine, index)
+            self._load(index)
         track = self._tracks.get(index)
         if not track:
             return []
@@ -127,7 +109,7 @@ class WindowsByKey(TimedStore, Generic[K]):
             if order is None or len(order) != len(track):
                 order = self._arrange(index, track)
             slots = order[bisect_left(order, low) : bisect_left(order, high)]
-        simple = not self._mutable
+        simple = not self.mutable
         found = []
         for slot in slots:
             entry = track[slot]
@@ -145,38 +127,11 @@ class WindowsByKey(TimedStore, Generic[K]):
 
     # All keys.
 
-    def starts_of(self, index: Any) -> list[int]:
-        """Return the starts of a key's windows in memory, sorted. For queries."""
-        return sorted(self._tracks.get(index, ()))
-
-    def handles(self) -> Iterator[tuple[Any, int]]:
-        """Iterate over key and start of all windows in memory, which may change meanwhile.
-
-        For queries.
-        """
-        for index in list(self._tracks):
-            yield from [(index, start) for start in self._tracks.get(index, ())]
-
-    def _fetched(
-        self, time_from: int, time_to: int, *, by_time: bool
-    ) -> list[tuple[bytes, int, int, Entry]]:
-        """Return key bytes, start, sequence number and entry of each window, in order."""
-        return fetched(self, self._slots, time_from, time_to, by_time=by_time)
-
-    def closed_entries(
-        self, time_from: int, time_to: int
-    ) -> list[tuple[Any, int, Entry | SerializationError]]:
-        """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
-
-        For operators. An unreadable key is None.
-        """
-        return closed_entries(self, self._slots, time_from, time_to)
-
-    def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
-        starts = self._starts
+    def _rows_between(self, first: int, last: int) -> Iterator[tuple[Any, int, Any]]:
+        starts, tracks = self._starts, self._tracks
         if starts is None:
             starts = self._starts = {}
-            for index, track in self._tracks.items():
+            for index, track in tracks.items():
                 for start in track:
                     starts.setdefault(start, {})[index] = None
         gone = self._committed - self._retention
@@ -184,4 +139,7 @@ class WindowsByKey(TimedStore, Generic[K]):
             if start <= gone:
                 del starts[start]
             elif first <= start <= last:
-                yield from ((index, start) for index in starts[start])
+                for index in starts[start]:
+                    # a key stays under a start when its window is taken out
+                    if (found := tracks.get(index)) is not None and start in found:
+                        yield index, start, found[start]

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
 from ks_actors.state.core import BY_START_AND_KEY, MISSING, SLICE, Closed
-from ks_actors.state.timed import VISITS, WINDOWS, TimedStore, load
-from ks_actors.state.window._ranges import closed_entries, fetched
+from ks_actors.state.timed import VISITS, TimedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ks_actors._errors import SerializationError
-    from ks_actors.state.core import Codec, Engine, Entry
+    from ks_actors.state.core import Entry, StoreParts
     from ks_actors.topology import StoreSpec
 
 K = TypeVar("K")
@@ -42,17 +40,8 @@ class WindowsByStart(TimedStore, Generic[K]):
     key, each window in the time range is searched.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        engine: Engine | None,
-        prefix: bytes,
-        record_time: Callable[[], int],
-        spec: StoreSpec,
-        expired: Callable[[int], None],
-    ) -> None:
-        super().__init__(codec, engine, prefix, record_time, spec, expired, WINDOWS)
-        self.window_size_ms: int = spec.window_size_ms
+    def __init__(self, parts: StoreParts) -> None:
+        super().__init__(parts)
         self._panes: dict[int, Pane] = {}
         self._order: list[int] = []  # the starts of the windows, in order
         self._let_go: deque[Pane] = deque()  # expired windows, freed bit by bit
@@ -68,7 +57,7 @@ class WindowsByStart(TimedStore, Generic[K]):
 
     def get_entry(self, key: K, start: int) -> Entry | None:
         """Return the entry of one window."""
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         pane = self._panes.get(start)
         if self._simple:
             value = MISSING if pane is None else pane.get(index, MISSING)
@@ -96,7 +85,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         if start <= self._limit:
             self._late(start)
             return
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         pane = self._panes.get(start)
         if pane is None:
             pane = self._pane(start)
@@ -105,7 +94,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         if handle not in self._dirty:
             old = pane.get(index, MISSING)
             if old is MISSING:
-                self._codec.check_key(index)
+                self.codec.check_key(index)
                 self._resident += 1
             self._dirty[handle] = old
             if self._sized_keys:
@@ -171,7 +160,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         They start from `time_from` to `time_to`, both included.
         """
         panes: dict[int, Pane] = self._panes
-        index: Any = key if self._faithful else self._codec.key(key)
+        index: Any = key if self._faithful else self.codec.key(key)
         first = max(time_from, self._limit + 1)
         if (
             first < self._low
@@ -179,7 +168,7 @@ class WindowsByStart(TimedStore, Generic[K]):
             and self.engine is not None
             and index not in self._loaded
         ):
-            load(self, self.engine, index)
+            self._load(index)
         found = []
         for start in self._within(first, time_to):
             value = panes[start].get(index)
@@ -188,26 +177,11 @@ class WindowsByStart(TimedStore, Generic[K]):
                 found.append((start, entry))
         return found
 
-    def _fetched(
-        self, time_from: int, time_to: int, *, by_time: bool
-    ) -> list[tuple[bytes, int, int, Entry]]:
-        """Return key bytes, start, sequence number and entry of each window, in order."""
-        return fetched(self, self._slots, time_from, time_to, by_time=by_time)
-
-    def closed_entries(
-        self, time_from: int, time_to: int
-    ) -> list[tuple[Any, int, Entry | SerializationError]]:
-        """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
-
-        For operators. An unreadable key is None.
-        """
-        return closed_entries(self, self._slots, time_from, time_to)
-
-    def _slots(self, first: int, last: int) -> Iterator[tuple[Any, int]]:
+    def _rows_between(self, first: int, last: int) -> Iterator[tuple[Any, int, Any]]:
         for start in self._within(first, last):
-            yield from [(index, start) for index in self._panes[start]]
+            yield from ((index, start, value) for index, value in self._panes[start].items())
 
-    def starts_of(self, index: Any) -> list[int]:
+    def slots_of(self, index: Any) -> list[int]:
         """Return the starts of a key's windows in memory. For queries."""
         return [start for start in self._order if index in self._panes[start]]
 
@@ -245,11 +219,8 @@ class WindowsByStart(TimedStore, Generic[K]):
     def _entries(self) -> tuple[dict[Any, Any], int] | None:
         return self._panes, BY_START_AND_KEY
 
-    def _frozen_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._frozen_in(self._panes, handles, by_start=True)
-
-    def _committed_values(self, handles: list[tuple[Any, int]]) -> list[Any]:
-        return self._committed_in(self._panes, handles, by_start=True)
+    def _dicts(self) -> tuple[dict[Any, dict[Any, Any]], bool]:
+        return self._panes, True
 
     # Memory and disk.
 

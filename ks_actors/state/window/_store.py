@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final, overload
+from abc import abstractmethod
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from ks_actors.state.core import StoreIterator, check_ms, headers_of
+from ks_actors.state.core import (
+    HEADERS_FORM,
+    TIMESTAMPED_FORM,
+    StoreIterator,
+    ValueAndTimestamp,
+    ValueTimestampHeaders,
+    check_ms,
+    within,
+)
 from ks_actors.state.join_window import JoinWindowLookups
-from ks_actors.state.key_value import ValueAndTimestamp, ValueTimestampHeaders, entry_of
+from ks_actors.state.timed import SegmentedRows
 from ks_actors.state.window._by_key import WindowsByKey
 from ks_actors.state.window._by_start import WindowsByStart, has_panes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from weakref import WeakSet
+    from collections.abc import Iterable
 
-    from ks_actors.state.core import Codec, Entry
-    from ks_actors.topology import StoreSpec
+    from ks_actors.state.core import Entry, StoreParts
+    from ks_actors.state.timed import Found
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,17 +32,13 @@ P = TypeVar("P")
 LATEST = (1 << 63) - 1
 
 
-class WindowBase(ABC, Generic[K, P]):
+class WindowBase(SegmentedRows, Generic[K, P]):
     """The user's interface of window stores: values by key and window start.
 
-    The classes at the end of this file combine it with the data.
+    `window_store` combines it with the data.
     """
 
     name: str
-    _codec: Codec
-    _time: Callable[[], int]
-    _segmented: bool
-    _iterators: WeakSet[StoreIterator[Any]]
 
     @abstractmethod
     def get_entry(self, key: K, start: int) -> Entry | None:
@@ -46,22 +50,7 @@ class WindowBase(ABC, Generic[K, P]):
 
     @abstractmethod
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
-        """Return start and entry of the windows of `key` in a time range, in time order.
-
-        They start from `time_from` to `time_to`, both included.
-        """
-
-    @abstractmethod
-    def _fetched(
-        self, time_from: int, time_to: int, *, by_time: bool
-    ) -> list[tuple[bytes, int, int, Entry]]:
-        """Return key bytes, start, sequence number and entry of each window, in order."""
-
-    def _show(self, entry: Entry) -> Any:
-        return entry[0]
-
-    def _entry(self, value: Any) -> Entry | None:
-        return None if value is None else (value, self._time())
+        """Return start and entry of the windows of `key` in a time range, in time order."""
 
     def put(self, key: K, value: P | None, window_start_ms: int) -> None:
         """Set the value of a key's window; None deletes it.
@@ -71,7 +60,11 @@ class WindowBase(ABC, Generic[K, P]):
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
-        self.put_entry(key, self._codec.checked_time(window_start_ms), self._entry(value))
+        self.put_entry(
+            key,
+            self.codec.checked_time(window_start_ms),
+            self._take(value),
+        )
 
     @overload
     def fetch(self, key: K, time_from: int) -> P | None: ...
@@ -93,24 +86,22 @@ class WindowBase(ABC, Generic[K, P]):
         if time_to is None:
             entry = self.get_entry(key, time_from)
             if entry is None:
-                self._codec.key_bytes(key)
+                self.codec.key_bytes(key)
             return None if entry is None else self._show(entry)
-        found = self._of_key(key, time_from, time_to)
-        return self._iterate((start, self._show(entry)) for start, entry in found)
+        return self._starts_of(self._of_key(key, time_from, time_to))
 
     def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]:
         """Iterate over start and value of the windows in a time range, the latest first.
 
         They start from `time_from` to `time_to`, both included.
         """
-        found = reversed(self._of_key(key, time_from, time_to))
-        return self._iterate((start, self._show(entry)) for start, entry in found)
+        return self._starts_of(reversed(self._of_key(key, time_from, time_to)))
 
     def _of_key(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         check_ms(self.name, time_from, time_to)
         found = self.fetch_entries(key, time_from, time_to)
         if not found:  # A key of another type than the store's would never be found.
-            self._codec.key_bytes(key)
+            self.codec.key_bytes(key)
         return found
 
     def fetch_range(
@@ -120,15 +111,10 @@ class WindowBase(ABC, Generic[K, P]):
 
         Keys are compared by their bytes; None is no bound.
         """
-        encode = self._codec.key_bytes
-        first, last = None if low is None else encode(low), None if high is None else encode(high)
-        within = (
-            found
-            for found in self._fetched(time_from, time_to, by_time=not self._segmented)
-            if (first is None or found[0] >= first) and (last is None or found[0] <= last)
-        )
         check_ms(self.name, time_from, time_to)
-        return self._shown(within)
+        bounds = self.codec.bounds(low, high)
+        found = self._in_order(time_from, time_to)
+        return self._shown(row for row in found if within(row[0], bounds))
 
     def fetch_all(self, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate over key, start and value of the windows in a time range.
@@ -136,15 +122,13 @@ class WindowBase(ABC, Generic[K, P]):
         They start from `time_from` to `time_to`, both included. The order is that of Kafka Streams:
         in memory by start, then key bytes; with segments by segment, then key bytes, then start.
         """
-        check_ms(self.name, time_from, time_to)
-        return self._shown(self._fetched(time_from, time_to, by_time=not self._segmented))
+        return self._shown(self._in_order(time_from, time_to))
 
     def backward_fetch_all(
         self, time_from: int, time_to: int
     ) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate like `fetch_all`, in reverse order."""
-        check_ms(self.name, time_from, time_to)
-        return self._shown(reversed(self._fetched(time_from, time_to, by_time=not self._segmented)))
+        return self._shown(reversed(self._in_order(time_from, time_to)))
 
     def all(self) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate like `fetch_all`, over all windows."""
@@ -154,24 +138,19 @@ class WindowBase(ABC, Generic[K, P]):
         """Iterate like `fetch_all`, over all windows in reverse order."""
         return self.backward_fetch_all(0, LATEST)
 
-    def fetch_all_entries(self, time_from: int, time_to: int) -> list[tuple[K, int, Entry]]:
-        """Return key, start and entry of all windows in a time range. For operators.
+    def _in_order(self, time_from: int, time_to: int) -> list[Found]:
+        check_ms(self.name, time_from, time_to)
+        return self.in_order(self.entries_between(time_from, time_to))
 
-        They start from `time_from` to `time_to`, and are sorted by start, then key bytes.
-        """
-        key = self._codec.object_key
-        return [
-            (key(encoded), start, entry)
-            for encoded, start, _, entry in self._fetched(time_from, time_to, by_time=True)
-        ]
+    def _starts_of(self, rows: Iterable[tuple[int, Entry]]) -> StoreIterator[tuple[int, P]]:
+        show = self._show
+        return StoreIterator(((start, show(entry)) for start, entry in rows), self._iterators)
 
-    def _iterate(self, rows: Iterable[Any]) -> StoreIterator[Any]:
-        return StoreIterator((row for row in rows), self._iterators)
-
-    def _shown(self, rows: Iterable[tuple[bytes, int, int, Entry]]) -> StoreIterator[Any]:
-        key = self._codec.object_key
-        return self._iterate(
-            ((key(encoded), start), self._show(entry)) for encoded, start, _, entry in rows
+    def _shown(self, rows: Iterable[Found]) -> StoreIterator[tuple[tuple[K, int], P]]:
+        key, window, show = self.codec.object_key, self.slot_form.window, self._show
+        return StoreIterator(
+            (((key(encoded), window(slot)), show(entry)) for encoded, slot, entry in rows),
+            self._iterators,
         )
 
 
@@ -186,15 +165,7 @@ class TimestampedWindowStore(WindowBase[K, ValueAndTimestamp[V]], Generic[K, V])
     tuple of value and timestamp.
     """
 
-    def _show(self, entry: Entry) -> Any:
-        return ValueAndTimestamp(entry[0], entry[1])
-
-    def _entry(self, value: Any) -> Entry | None:
-        return (
-            None
-            if value is None or value[0] is None
-            else (value[0], self._codec.checked_time(value[1]))
-        )
+    form = TIMESTAMPED_FORM
 
 
 class WindowStoreWithHeaders(WindowBase[K, ValueTimestampHeaders[V]], Generic[K, V]):
@@ -204,9 +175,7 @@ class WindowStoreWithHeaders(WindowBase[K, ValueTimestampHeaders[V]], Generic[K,
     have no headers.
     """
 
-    @abstractmethod
-    def _note_headers_of_delete(self, handle: tuple[Any, int]) -> None:
-        """Note the current record's headers with the delete that it has just made, if any."""
+    form = HEADERS_FORM
 
     def put(self, key: K, value: ValueTimestampHeaders[V] | None, window_start_ms: int) -> None:
         """Set the value of a key's window with its timestamp and headers; None deletes it.
@@ -215,75 +184,34 @@ class WindowStoreWithHeaders(WindowBase[K, ValueTimestampHeaders[V]], Generic[K,
         """
         super().put(key, value, window_start_ms)
         if value is None or value[0] is None:
-            index = key if self._codec.faithful else self._codec.key(key)
+            index = key if self.codec.faithful else self.codec.key(key)
             self._note_headers_of_delete((index, window_start_ms))
 
-    def _show(self, entry: Entry) -> Any:
-        return ValueTimestampHeaders(entry[0], entry[1], headers_of(entry))
 
-    def _entry(self, value: Any) -> Entry | None:
-        return entry_of(self._codec, value)
-
-
-@final
-class SingleWindowStore(WindowsByKey[K], WindowStore[K, V], Generic[K, V]):
-    """One value per key and window."""
-
-
-@final
-class SingleTimestampedWindowStore(WindowsByKey[K], TimestampedWindowStore[K, V], Generic[K, V]):
-    """One value with its timestamp per key and window."""
-
-
-@final
-class ByStartWindowStore(WindowsByStart[K], WindowStore[K, V], Generic[K, V]):
-    """One value per key and window, for windows shared by all keys."""
-
-
-@final
-class ByStartTimestampedWindowStore(WindowsByStart[K], TimestampedWindowStore[K, V], Generic[K, V]):
-    """One value with its timestamp per key and window, for windows shared by all keys."""
+def window_store(parts: StoreParts) -> Any:
+    """Make a window store: its data as the windows require, its interface by the form of values."""
+    spec, codec = parts.spec, parts.codec
+    data: type[SegmentedRows] = (
+        JoinWindowLookups
+        if spec.retain_duplicates and not codec.headed
+        else WindowsByStart
+        if has_panes(spec)
+        else WindowsByKey
+    )
+    interface: type[WindowBase[Any, Any]] = (
+        WindowStoreWithHeaders
+        if codec.headed
+        else TimestampedWindowStore
+        if codec.timestamped
+        else WindowStore
+    )
+    return _joined(data, interface)(parts)
 
 
-@final
-class SingleWindowStoreWithHeaders(WindowsByKey[K], WindowStoreWithHeaders[K, V], Generic[K, V]):
-    """One value with timestamp and headers per key and window."""
+@cache
+def _joined(data: type[SegmentedRows], interface: type[WindowBase[Any, Any]]) -> Any:
+    """Return the class of stores with this data and this interface.
 
-
-@final
-class ByStartWindowStoreWithHeaders(WindowsByStart[K], WindowStoreWithHeaders[K, V], Generic[K, V]):
-    """One value with timestamp and headers per key and window, for windows shared by all keys."""
-
-
-@final
-class DuplicatesWindowStore(JoinWindowLookups[K], WindowStore[K, V], Generic[K, V]):
-    """All put values, per key and window."""
-
-
-@final
-class DuplicatesTimestampedWindowStore(
-    JoinWindowLookups[K], TimestampedWindowStore[K, V], Generic[K, V]
-):
-    """All put values with their timestamps, per key and window."""
-
-
-def window_class(
-    spec: StoreSpec, *, timestamped: bool, headed: bool = False
-) -> type[
-    SingleWindowStore[Any, Any]
-    | SingleTimestampedWindowStore[Any, Any]
-    | ByStartWindowStore[Any, Any]
-    | ByStartTimestampedWindowStore[Any, Any]
-    | DuplicatesWindowStore[Any, Any]
-    | DuplicatesTimestampedWindowStore[Any, Any]
-    | SingleWindowStoreWithHeaders[Any, Any]
-    | ByStartWindowStoreWithHeaders[Any, Any]
-]:
-    """Return the class of a window store."""
-    if headed:
-        return ByStartWindowStoreWithHeaders if has_panes(spec) else SingleWindowStoreWithHeaders
-    if spec.retain_duplicates:
-        return DuplicatesTimestampedWindowStore if timestamped else DuplicatesWindowStore
-    if has_panes(spec):
-        return ByStartTimestampedWindowStore if timestamped else ByStartWindowStore
-    return SingleTimestampedWindowStore if timestamped else SingleWindowStore
+    One object is both, so that operators and users reach the data without a call in between.
+    """
+    return type(interface.__name__, (data, interface), {"__module__": __name__})

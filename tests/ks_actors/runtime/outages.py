@@ -151,14 +151,14 @@ class Line(Connection):
 def committed_counts(registered: RegisteredStores) -> Counter[str]:
     """Return the committed counts of a task's store, during any transaction or commit."""
     store: Any = registered.stores._stores[STORE]
-    codec, engine, prefix = store._codec, store.engine, store.prefix
+    codec, engine, prefix = store.codec, store.engine, store.prefix
     found: dict[bytes, Any] = {}
     if engine is not None:
         found = {key[len(prefix) :]: codec.entry(codec.from_engine(value)) for key, value in engine.scan(prefix, after(prefix))}
     for source in (store._restored_writing, store._restored):
         found.update({key: None if raw is None else codec.entry(raw) for key, raw in source.items()})
     for key in list(store._view):
-        value = store._committed_value(key)
+        value = store.view(committed=True)(key)
         if type(value) is tuple or value is None:
             found[codec.index_bytes(key)] = value
     return Counter({key.decode(): entry[0] for key, entry in found.items() if entry is not None})

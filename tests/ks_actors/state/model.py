@@ -19,10 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ks_actors import StoreClosed
 from ks_actors.serdes import DOUBLE, LONG, STRING, json
-from ks_actors.state import SharedResources, _task_stores
+from ks_actors.state import SharedResources
 from ks_actors.state.core import _reader, _transactional
 from ks_actors.state.join_window import _rows_by_time
 from ks_actors.state.key_value import _sorted_keys, _table
+from ks_actors.state.task_stores import _task_stores
 from ks_actors.state.timed import _timed_store
 from ks_actors.state.versioned import _store, _sweep
 from ks_actors.state.window import _by_start

@@ -23,11 +23,9 @@ from ks_actors.state import (
     VersionedKeyValueStore,
 )
 from ks_actors.state.core import StoreForTasks
-from ks_actors.state.window._store import (
-    ByStartTimestampedWindowStore,
-    DuplicatesWindowStore,
-    SingleTimestampedWindowStore,
-)
+from ks_actors.state.join_window import JoinWindowLookups
+from ks_actors.state.window._by_key import WindowsByKey
+from ks_actors.state.window._by_start import WindowsByStart
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -38,13 +36,13 @@ if TYPE_CHECKING:
     def _buffers(store: KeyValueStore[Any, Any]) -> tuple[BufferForOperators, StoreForTasks]:
         return store, store
 
-    def _by_key(store: SingleTimestampedWindowStore[Any, Any]) -> tuple[WindowsForOperators, StoreForTasks]:
+    def _by_key(store: WindowsByKey[Any]) -> tuple[WindowsForOperators, StoreForTasks]:
         return store, store
 
-    def _by_start(store: ByStartTimestampedWindowStore[Any, Any]) -> tuple[WindowsForOperators, StoreForTasks]:
+    def _by_start(store: WindowsByStart[Any]) -> tuple[WindowsForOperators, StoreForTasks]:
         return store, store
 
-    def _joins(store: DuplicatesWindowStore[Any, Any]) -> tuple[JoinWindowsForOperators, StoreForTasks]:
+    def _joins(store: JoinWindowLookups[Any]) -> tuple[JoinWindowsForOperators, StoreForTasks]:
         return store, store
 
     def _sessions(store: SessionStore[Any, Any]) -> tuple[SessionsForOperators, StoreForTasks]:

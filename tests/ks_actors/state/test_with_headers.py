@@ -251,18 +251,19 @@ def test_headers_that_no_log_can_take_are_refused(kind: str, headers: Any, tmp_p
     assert life.read() == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_value_without_its_wrapper_is_refused(kind: str, tmp_path: Path) -> None:
-    """The error says what to give."""
-    life = Life(kind, spec_of(kind, STRING, "in_memory"), tmp_path)
-    wanted = "AggregationWithHeaders" if kind == "sessions" else "ValueTimestampHeaders"
-    with pytest.raises(TypeError, match=f"is put with its .*headers, got 'v': give {wanted}"):
+@pytest.mark.parametrize(("kind", "headers"), [*((kind, True) for kind in KINDS), *((kind, False) for kind in KINDS if kind != "sessions")])
+def test_a_value_without_its_wrapper_is_refused(kind: str, headers: bool, tmp_path: Path) -> None:
+    """The error says what to give, and nothing is put; with headers or with timestamps alone."""
+    life = Life(kind, spec_of(kind, STRING, "in_memory", headers=headers), tmp_path)
+    wanted = "AggregationWithHeaders" if kind == "sessions" else "ValueTimestampHeaders" if headers else r"ValueAndTimestamp\(value, timestamp_ms\)"
+    with pytest.raises(TypeError, match=f"is put with its .*, got 'vw': give {wanted}"):
         if kind == "key value":
-            life.store.put("a", "v")
+            life.store.put("a", "vw")
         elif kind == "sessions":
-            life.store.put(Windowed("a", Window(0, 5)), "v")
+            life.store.put(Windowed("a", Window(0, 5)), "vw")
         else:
-            life.store.put("a", "v", 0)
+            life.store.put("a", "vw", 0)
+    assert not life.stores.any_changed
 
 
 def test_unreadable_headers_on_disk_are_an_error_with_the_stores_name(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from ks_actors.runtime.metrics._log import log_source
 from ks_actors.runtime.shared import Metrics
 from ks_actors.testing import AppHarness, run_app
 from tests.ks_actors.runtime.helpers import feed
-from tests.ks_actors.state.test_custom import InMemory
+from tests.ks_actors.state.custom.test_custom import InMemory
 from tests.waiting import until
 
 STRINGS = Consumed(serdes.STRING, serdes.STRING)

@@ -11,7 +11,7 @@ from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import feed, in_app
 from tests.ks_actors.runtime.stores.test_custom_stores import counting
 from tests.ks_actors.runtime.stores.test_discarded_state import given_up
-from tests.ks_actors.state.test_custom import OnDisk, Transactional
+from tests.ks_actors.state.custom.test_custom import OnDisk, Transactional
 
 BEYOND = 1 << 40
 

@@ -14,7 +14,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.query import FailureReason, KeyQuery, Position, PositionBound, Query, RangeQuery, StateQueryRequest
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import ALOS, EOS, Asked, Load, by_key, check_counts, feed, in_app, in_virtual_time, replace
-from tests.ks_actors.state.test_custom import KINDS, InMemory, OnDisk, Transactional
+from tests.ks_actors.state.custom.test_custom import KINDS, InMemory, OnDisk, Transactional
 from tests.waiting import until
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED

@@ -18,7 +18,7 @@ from tests.ks_actors.runtime.helpers import STRINGS, by_key, counting, feed_all,
 from tests.ks_actors.runtime.stores.test_custom_stores import counting as counting_custom
 from tests.ks_actors.runtime.stores.test_discarded_state import counting as counting_in
 from tests.ks_actors.runtime.stores.test_discarded_state import given_up, store
-from tests.ks_actors.state.test_custom import OnDisk
+from tests.ks_actors.state.custom.test_custom import OnDisk
 
 TOPICS = {"in": 1, "out": 1}
 KEYS = 2_000

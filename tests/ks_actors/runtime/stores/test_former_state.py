@@ -11,9 +11,9 @@ from ks_actors.records import TaskId
 from ks_actors.runtime.stores import TaskDirectories
 from ks_actors.state import SharedResources, TaskStores
 from ks_actors.topology import StoreSpec, stores
+from tests.ks_actors.state.custom.test_custom import OnDisk
 from tests.ks_actors.state.helpers import key_value
 from tests.ks_actors.state.sqlite_engine import SqliteEngine
-from tests.ks_actors.state.test_custom import OnDisk
 
 SECONDS, LATER_MS = 600, 10**9
 

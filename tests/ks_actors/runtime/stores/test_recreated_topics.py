@@ -24,7 +24,7 @@ from tests.ks_actors.runtime.helpers import EOS, by_key, counting, feed, in_app,
 from tests.ks_actors.runtime.stores.test_custom_stores import counting as counting_in
 from tests.ks_actors.runtime.stores.test_discarded_state import given_up
 from tests.ks_actors.snapshots.helpers import in_memory
-from tests.ks_actors.state.test_custom import OnDisk, Transactional
+from tests.ks_actors.state.custom.test_custom import OnDisk, Transactional
 
 TOPICS = {"in": 1, "out": 1}
 

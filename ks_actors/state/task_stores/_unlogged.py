@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ks_actors.state._positions import merged, position_row
-from ks_actors.state._supplied_engines import by_engine
+from ks_actors.state.custom import by_engine
 from ks_actors.state.disk import facts_row
+from ks_actors.state.task_stores._positions import merged, position_row
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from ks_actors.state._positions import At, Positions
     from ks_actors.state.core import Engine, StoreForTasks
+    from ks_actors.state.task_stores._positions import At, Positions
 
 
 def write_frozen(

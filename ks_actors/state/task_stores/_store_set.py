@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import StateError
-from ks_actors.state._custom import CustomStore, shown
-from ks_actors.state._positions import Positions
+from ks_actors.state.custom import CustomStore, shown
+from ks_actors.state.task_stores._positions import Positions
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ks_actors.state._positions import At
     from ks_actors.state.core import Engine, StoreForTasks
+    from ks_actors.state.task_stores._positions import At
     from ks_actors.topology import StoreSpec
 
 
@@ -46,7 +46,7 @@ class StoreSet:
         self._changed_at: At = {}
 
     def store(self, name: str) -> Any:
-        """Return a store, of its kind's class (see `AnyStore`).
+        """Return a store as processors see it, of its kind's class.
 
         Raises StateError when the task has no store of that name or is not open.
         """

@@ -8,18 +8,15 @@ from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError, TaskCorrupted
 from ks_actors.records import Batch
-from ks_actors.state._commit_times import CommitTimes
-from ks_actors.state._commit_token import Token
-from ks_actors.state._custom import CustomStores
-from ks_actors.state._custom_directory import look_around, note_present
 from ks_actors.state._discard import without_copy
-from ks_actors.state._kinds import MAKERS, codec_of
-from ks_actors.state._open_stores import Opened, Place, open_stores
-from ks_actors.state._store_set import StoreSet
-from ks_actors.state._supplied_engines import SuppliedEngines, by_engine
-from ks_actors.state._unlogged import write_frozen
-from ks_actors.state._wipe import wipe
-from ks_actors.state.core import SLICE, TaskMemory, no_record
+from ks_actors.state.core import SLICE, StoreParts, TaskMemory, no_record
+from ks_actors.state.custom import (
+    CustomStores,
+    SuppliedEngines,
+    by_engine,
+    look_around,
+    note_present,
+)
 from ks_actors.state.disk import (
     BEHIND,
     CheckpointFile,
@@ -30,6 +27,13 @@ from ks_actors.state.disk import (
     open_database,
     raise_if_full,
 )
+from ks_actors.state.task_stores._commit_times import CommitTimes
+from ks_actors.state.task_stores._commit_token import Token
+from ks_actors.state.task_stores._kinds import MAKERS, codec_of
+from ks_actors.state.task_stores._open_stores import Opened, Place, open_stores
+from ks_actors.state.task_stores._store_set import StoreSet
+from ks_actors.state.task_stores._unlogged import write_frozen
+from ks_actors.state.task_stores._wipe import wipe
 from ks_actors.state.timed import FACTS
 from ks_actors.topology import HEADED, StorePlace
 
@@ -38,8 +42,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.records import Headers
-    from ks_actors.state._positions import At
     from ks_actors.state.core import Engine, StoreForTasks
+    from ks_actors.state.task_stores._positions import At
     from ks_actors.topology import StoreSpec
 
 RESTORING_TAIL: Final = 4
@@ -166,7 +170,7 @@ class TaskStores(StoreSet):
 
     def _make(self, spec: StoreSpec, engine: Engine | None) -> StoreForTasks:
         codec = codec_of(spec, self._topics.get(spec.name, spec.name), self._record_headers)
-        return MAKERS[spec.kind](codec, engine, b"", self._record_time, spec, self._expired)
+        return MAKERS[spec.kind](StoreParts(spec, codec, engine, self._record_time, self._expired))
 
     def close(self, *, clean: bool) -> None:
         """Release everything; with `clean`, first write the committed state. Blocks.
@@ -417,11 +421,9 @@ class TaskStores(StoreSet):
             for name, offset in self._offsets.items()
             if self._stores[name].engine is not None
         )
-        part = (
-            0.0
-            if self._shared is None
-            else self._shared.part_of_tail(logged + self._unlogged_records)
-        )
+        if self._shared is None:
+            return 0.0
+        part = self._shared.part_of_tail(logged + self._unlogged_records)
         return part / RESTORING_TAIL if self.restoring else part
 
     def wants_flush(self, idle: bool) -> bool:
@@ -578,11 +580,8 @@ class TaskStores(StoreSet):
         # `persist_unlogged` may have written newer facts and positions of stores without changelog:
         # keep those.
         current = [store for store in stores if store.logged or not self._ahead]
-        facts = (
-            facts_row(store.name, known)
-            for store in current
-            if (known := store.facts()) is not None
-        )
+        known = ((store.name, store.facts()) for store in current)
+        facts = (facts_row(name, found) for name, found in known if found is not None)
         rows = self.positions.rows(
             {store.name: positions[store.name] for store in current}, self.logged
         )

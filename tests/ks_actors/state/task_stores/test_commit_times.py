@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ks_actors.state._commit_times import CommitTimes
+from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import counting, feed, in_app
 

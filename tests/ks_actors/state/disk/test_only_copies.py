@@ -12,9 +12,9 @@ from ks_actors.state import Ingest, SharedResources, TaskStores, read_checkpoint
 from ks_actors.state.disk import only_copies, unlogged_stores
 from ks_actors.topology import stores
 from ks_actors.topology._stores import StoreSpec
+from tests.ks_actors.state.custom.test_custom import OnDisk
 from tests.ks_actors.state.helpers import Task, key_value
 from tests.ks_actors.state.sqlite_engine import SqliteEngine
-from tests.ks_actors.state.test_custom import OnDisk
 
 
 def closed(task: Task) -> Path:

@@ -16,9 +16,9 @@ from ks_actors.state import read_checkpoint, write_checkpoint
 from ks_actors.state.disk import CheckpointFile
 from ks_actors.topology import stores
 from ks_actors.topology._stores import StoreSpec
+from tests.ks_actors.state.custom.test_custom import InMemory, OnDisk, Transactional
 from tests.ks_actors.state.helpers import Task, key_value
 from tests.ks_actors.state.sqlite_engine import SqliteEngine
-from tests.ks_actors.state.test_custom import InMemory, OnDisk, Transactional
 
 PERSISTENT = (OnDisk, Transactional)
 TAKEN = ("rocksdb", "RocksDB", "engines", "rocksdb.ingest", ".checkpoint", ".s.open", ".s.left")

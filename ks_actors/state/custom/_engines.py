@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, final
 
-from ks_actors.state._supplied_engine import SuppliedEngine
+from ks_actors.state.custom._engine import SuppliedEngine
 from ks_actors.state.disk import ENGINES
 from ks_actors.topology import StorePlace
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class SuppliedEngines:
-    """The open engines by store. `forgetful` are the stores whose engines are not persistent.
+    """The open engines by store. `forgetful` are the stores on engines that are not persistent.
 
     `directory` is the task's; each engine has one of its own below it.
     """

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from ks_actors._errors import SerializationError, StateError, StoreClosed, TaskCorrupted
 from ks_actors.records import Batch
-from ks_actors.state._custom_directory import OPEN, directory_of, marker_of
 from ks_actors.state._discard import give_up
-from ks_actors.state.core import NO_LIMIT, RECORD_BYTES, SLICE, RowWeight
+from ks_actors.state.core import NO_LIMIT, RECORD_BYTES, SLICE, RowWeight, StoreForTasks
+from ks_actors.state.custom._directory import OPEN, directory_of, marker_of
 from ks_actors.topology import StateStore, StateStoreContext
 
 if TYPE_CHECKING:
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.log import TopicPartition
-    from ks_actors.state._commit_times import CommitTimes
-    from ks_actors.state._open_stores import Opened
-    from ks_actors.state.core import Engine, EngineRow, StoreForTasks
+    from ks_actors.state.core import Engine
     from ks_actors.state.disk import CheckpointFile
+    from ks_actors.state.task_stores import CommitTimes, Opened
     from ks_actors.topology import StoreSpec
 
 Change = tuple[bytes | None, int]
 
 
 @final
-class CustomStore:
+class CustomStore(StoreForTasks):
     """The wrapper of a custom store: its changelog, its offsets and its end of life.
 
     Changes that the custom store reports wait here for the changelog, the last one of each key. The
@@ -43,7 +42,6 @@ class CustomStore:
     prefix: bytes = b""
     segment_ms: int = 0
     unwritten_bytes: int = 0
-    overdue: bool = False
     resident_records: int = NO_LIMIT
 
     def __init__(
@@ -289,60 +287,9 @@ class CustomStore:
         if len(batch):
             self._context.restore(batch)
 
-    # Parts of the store interface that do not apply: the data is in the custom store.
-
     def resident_rows(self) -> int:
         """Return how many changes wait here."""
         return len(self._dirty) + len(self._frozen)
-
-    def waiting_rows(self) -> int:
-        """Return 0."""
-        return 0
-
-    def memory_bytes(self) -> int:
-        """Return the approximate bytes that wait here."""
-        return self.row_weight.total(self.resident_rows(), self.waiting_rows())
-
-    def frozen_rows(self) -> list[EngineRow]:
-        """Return no rows."""
-        return []
-
-    def compact(self, count: int) -> bool:  # noqa: ARG002 - as of the others
-        """Do nothing."""
-        return True
-
-    def uncompacted(self) -> int:
-        """Return 0."""
-        return 0
-
-    def wants_eviction(self, *, idle: bool) -> bool:  # noqa: ARG002 - as of the others
-        """Return False."""
-        return False
-
-    def has_unwritten(self) -> bool:
-        """Return False."""
-        return False
-
-    def begin_write(self) -> None:
-        """Do nothing."""
-
-    def write_slices(self, engine: Engine) -> Iterator[None]:  # noqa: ARG002 - as of the others
-        """Do nothing."""
-        return iter(())
-
-    def evict(self) -> Iterator[None]:
-        """Do nothing."""
-        return iter(())
-
-    def facts(self, *, frozen: bool = False) -> bytes | None:  # noqa: ARG002 - as of the others
-        """Return None."""
-        return None
-
-    def recall(self, facts: bytes) -> None:
-        """Do nothing."""
-
-    def end_reading(self, reason: str) -> None:
-        """Do nothing: each answer of a custom store is complete."""
 
 
 @final

@@ -159,12 +159,12 @@ class SuppliedEngine:
         except Exception as error:  # noqa: BLE001 - the user's code
             self._fail("be closed", error)
 
-    def _fail(self, what: str, error: Exception) -> NoReturn:
+    def _fail(self, action: str, error: Exception) -> NoReturn:
         if isinstance(error, TaskCorrupted):
             self.damage = self.damage or str(error)
         if isinstance(error, StateError):
             raise error
         raise_if_full(error, self._name)
         raise StateError(
-            f"{self._name}: its engine cannot {what}: {type(error).__name__}: {error}"
+            f"{self._name}: its engine cannot {action}: {type(error).__name__}: {error}"
         ) from error

@@ -12,7 +12,7 @@ from ks_actors import ValueTimestampHeaders
 from ks_actors.records._batch import Batch, Headers
 from ks_actors.serdes import STRING
 from ks_actors.state import TaskStores
-from ks_actors.state._positions import Positions, merged, pack, unpack
+from ks_actors.state.task_stores._positions import Positions, merged, pack, unpack
 from ks_actors.topology import StoreKind
 from tests.ks_actors.state.helpers import Task, key_value, window
 

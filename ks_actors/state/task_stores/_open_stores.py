@@ -8,19 +8,19 @@ import msgspec
 
 from ks_actors._errors import StateError
 from ks_actors.state._discard import give_up
-from ks_actors.state._positions import POSITION
 from ks_actors.state.core import Transactional, after
 from ks_actors.state.disk import FACTS, OFFSET, Manifest, StoreFacts, read_offset, recall, upgrade
+from ks_actors.state.task_stores._positions import POSITION
 from ks_actors.topology import StoreKind, StorePlace, bare_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ks_actors.state._custom import CustomStores
-    from ks_actors.state._positions import Positions
     from ks_actors.state.core import Engine, EngineRow, StoreForTasks
+    from ks_actors.state.custom import CustomStores
     from ks_actors.state.disk import CheckpointFile
+    from ks_actors.state.task_stores._positions import Positions
     from ks_actors.topology import StoreSpec
 
 

@@ -13,9 +13,9 @@ from ks_actors.state import SharedResources, stored_offsets
 from ks_actors.state.disk import unlogged_stores
 from ks_actors.topology import stores
 from ks_actors.topology._stores import StoreSpec
+from tests.ks_actors.state.custom.test_custom import OnDisk, Transactional
 from tests.ks_actors.state.helpers import Task, key_value
 from tests.ks_actors.state.sqlite_engine import SqliteEngine
-from tests.ks_actors.state.test_custom import OnDisk, Transactional
 
 
 def put(task: Task, key: str, value: str | None) -> None:

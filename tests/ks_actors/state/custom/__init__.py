@@ -1,0 +1,1 @@
+"""Tests of custom stores and supplied engines."""

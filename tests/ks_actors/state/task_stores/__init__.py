@@ -1,0 +1,1 @@
+"""Tests of the stores of a task: opening, commits, positions and restores."""
