@@ -6,7 +6,7 @@ import heapq
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors._errors import SerializationError
-from ks_actors.processors.aggregates._idle_windows import closing_time
+from ks_actors.processors.aggregates._closing_windows import closing_time
 from ks_actors.processors.aggregates._sessions import whole
 from ks_actors.processors.api import LATEST_MS, Bound, Clock
 from ks_actors.processors.stateless import Inline

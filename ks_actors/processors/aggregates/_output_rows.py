@@ -14,29 +14,39 @@ if TYPE_CHECKING:
 
 @final
 class OutputRows:
-    """Output records of a batch, in columns; their number differs from the batch's.
+    """Output records of a batch, in columns; their number may differ from the batch's."""
 
-    `adders` are for the index in the batch, key, value and timestamp.
-    """
+    __slots__ = ("_columns",)
 
-    __slots__ = ("_batch", "_columns", "_forward", "adders")
-
-    def __init__(self, forward: ProcessBatch, batch: Batch) -> None:
-        self._forward: ProcessBatch = forward
-        self._batch: Batch = batch
+    def __init__(self) -> None:
         self._columns: tuple[list[Any], ...] = ([], [], [], [])
-        self.adders: tuple[Callable[[Any], None], ...] = tuple(
-            column.append for column in self._columns
-        )
 
-    def flush(self) -> None:
-        """Forward the collected records."""
-        indexes, keys, values, timestamps = map(list, self._columns)
-        if not keys:
-            return
+    def adder(self) -> Callable[[Any, Any, int, int], None]:
+        """Return a function that adds a record: key, value, timestamp and index in the batch."""
+        add_key, add_value, add_timestamp, add_index = (column.append for column in self._columns)
+
+        def add(key: Any, value: Any, timestamp: int, index: int) -> None:
+            add_key(key)
+            add_value(value)
+            add_timestamp(timestamp)
+            add_index(index)
+
+        return add
+
+    def clear(self) -> None:
+        """Begin a batch: one before may have ended with an error."""
         for column in self._columns:
             column.clear()
-        batch = self._batch
-        headers = None if batch.headers is None else [batch.headers[index] for index in indexes]
-        offsets = [batch.offsets[index] for index in indexes] if batch.offsets else ()
-        self._forward(Batch(keys, values, timestamps, headers, offsets))
+
+    def forward(self, forward: ProcessBatch, batch: Batch) -> None:
+        """Forward the added records of a batch, with the headers and offsets of their sources."""
+        keys, values, timestamps, indexes = map(list, self._columns)
+        self.clear()
+        if not keys:
+            return
+        headers, offsets = batch.headers, batch.offsets
+        # One for each record of the batch shares its columns.
+        if indexes != list(range(len(batch))):
+            headers = None if headers is None else [headers[index] for index in indexes]
+            offsets = [offsets[index] for index in indexes] if offsets else ()
+        forward(Batch(keys, values, timestamps, headers, offsets))

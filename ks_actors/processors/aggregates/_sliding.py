@@ -8,9 +8,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.aggregates._idle_windows import IdleWindows
+from ks_actors.processors.aggregates._closing_windows import ClosingWindows, closing_regular
 from ks_actors.processors.aggregates._previous_aggregates import keeper, watched
-from ks_actors.processors.api import LATEST_MS, Bound, Clock, forward_closed
+from ks_actors.processors.api import Bound, Clock
 from ks_actors.processors.stateless import ATOMS, Inline
 from ks_actors.records import Window, Windowed
 
@@ -74,43 +74,43 @@ class _Sliding:
         self._name = aggregation.store
         self._length = aggregation.size_ms
         self._grace = aggregation.grace_ms
-        self._on_close = on_close
         self._send_old = aggregation.send_old
         self._mutable = self._store.mutable
         self._kept = keeper(self._store, send_old=aggregation.send_old)
         self._cache = (
             None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
         )
-        self._origins = context.origins()
         self._initial, self._fold = _functions(context, aggregation)
         # Kafka Streams without a cache sends the aggregate that a new window begins with.
         self._initial_is_sent = context.kafka_streams_faults
-        # A forwarded window takes no more records.
         self._clock = Clock(context, self._name, aggregation.stream)
-        self._now = max(
-            self._clock.time,
-            context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1,
+        self._closes: ClosingWindows | None = None
+        if not on_close:
+            return
+        length = aggregation.size_ms
+        # A forwarded window takes no more records.
+        closed = context.progress.get(self._name, -1 - self._grace)
+        self._clock.time = max(self._clock.time, closed + self._grace)
+        self._closes = ClosingWindows(
+            context,
+            aggregation,
+            self._clock,
+            lambda start: Window(start, start + length),
+            closing_regular(length + 1, 1),
+            past_end=1,
         )
-        self._idle: IdleWindows | None = None
         if idle_after_ms is not None:
-            self._clock.time = self._now
-            self._idle = IdleWindows(
-                self._store,
-                self._clock,
-                self._length + self._grace + 1,
-                first=self._first_open,
-                emit=self._emit_idle,
-            )
-            context.when_idle(idle_after_ms, self._idle)
+            context.when_idle(idle_after_ms, self._closes)
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if key is None or value is None:
             self._context.dropped()
             return
-        self._now = self._clock.time = max(self._now, timestamp)
-        if self._idle is not None:
-            self._idle.touched = True
-        closed = self._now - self._grace
+        clock, closes = self._clock, self._closes
+        clock.time = max(clock.time, timestamp)
+        if closes is not None:
+            closes.touched = True
+        closed = clock.time - self._grace
         if timestamp + self._length < closed:
             self._context.dropped()
             return
@@ -118,8 +118,9 @@ class _Sliding:
         if timestamp < self._length:
             self._process_early(record)
             return
-        if self._on_close:
-            self._emit(closed, headers)
+        if closes is not None:
+            # Before the record is put: see FinalWindowedAggregate.
+            closes.emit(closed, headers)
         self._process(record)
 
     def _process(self, record: _Record) -> None:
@@ -199,38 +200,6 @@ class _Sliding:
         else:
             record.update(0, combined)
 
-    def _emit(self, closed: int, headers: Headers) -> None:
-        """Forward closed windows before the record at hand is put.
-
-        The store has not forgotten them by then: see FinalWindowedAggregate.
-        """
-        progress = self._context.progress
-        if progress.get(self._name, -1) >= closed:
-            return
-        first, last = self._first_open(), min(closed - self._length - 1, LATEST_MS)
-        if last < 0:
-            return
-        forward_closed(
-            self._context,
-            self._origins,
-            self._store,
-            (first, last),
-            lambda start: Window(start, start + self._length),
-            headers,
-        )
-        progress[self._name] = closed
-        if self._idle is not None:
-            self._idle.forget_closed()
-
-    def _emit_idle(self) -> None:
-        self._now = self._clock.time
-        self._emit(self._now - self._grace, ())
-
-    def _first_open(self) -> int:
-        """Return the least start of a window that has not been forwarded."""
-        emitted = self._context.progress.get(self._name, -1)
-        return 0 if emitted < 0 else max(0, emitted - self._length)
-
     def _beginning(self, timestamp: int) -> Entry:
         return self._initial(), timestamp
 
@@ -259,20 +228,20 @@ class _Sliding:
         new = self._fold(record.key, record.value, old)
         latest = record.timestamp if old is None else max(record.timestamp, seen)
         self._store.put_entry(record.key, start, None if new is None else (new, latest))
-        if self._idle is not None:
-            self._idle.add(start)
+        if self._closes is not None:
+            self._closes.add(start, start + self._length)
         self._forward(record, start, new, before, latest)
 
     def take_over(self, record: _Record, entry: Entry) -> None:
         """Make the window right after a record, from the later records."""
         start = record.timestamp + 1
         self._store.put_entry(record.key, start, entry)
-        if self._idle is not None:
-            self._idle.add(start)
+        if self._closes is not None:
+            self._closes.add(start, start + self._length)
         self._forward(record, start, entry[0], None, entry[1])
 
     def _forward(self, record: _Record, start: int, new: Any, old: Any, timestamp: int) -> None:
-        if self._on_close:
+        if self._closes is not None:
             return
         windowed = Windowed(record.key, Window(start, start + self._length))
         if self._cache is not None:

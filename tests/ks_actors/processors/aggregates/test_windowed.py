@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ks_actors.processors.aggregates._final_windows import FinalWindowedAggregate
+from ks_actors.processors.aggregates._tumbling_batches import _window
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-from ks_actors.processors.aggregates._windowed import WindowedAggregate, _window
-from ks_actors.processors.aggregates._windowed_special import LAST_INSTANT, FinalWindowedAggregate, UnlimitedAggregate
+from ks_actors.processors.aggregates._windowed import UnlimitedAggregate, WindowedAggregate
+from ks_actors.processors.api import LATEST_MS
 from ks_actors.records._batch import Batch
 from ks_actors.records._windowed import Window, Windowed
 from tests.ks_actors.processors.helpers import DictWindowStore, Node, Row, one_by_one, run
@@ -169,10 +171,10 @@ def test_keyless_records_close_nothing() -> None:
 def test_an_unlimited_window_takes_all_from_its_start_on() -> None:
     """Earlier records are left out and not counted as dropped, keyless ones are dropped."""
     node = Node({"s": DictWindowStore()})
-    aggregation = WindowAggregation(store="s", size_ms=LAST_INSTANT, advance_ms=LAST_INSTANT, grace_ms=0, send_old=True)
+    aggregation = WindowAggregation(store="s", size_ms=LATEST_MS, advance_ms=LATEST_MS, grace_ms=0, send_old=True)
     bound = UnlimitedAggregate(aggregation, start_ms=10).bind(node)
     one_by_one(bound, node, Batch(["a", "a", None, "a"], ["x"] * 4, [9, 30, 30, 20]))
-    key = Windowed("a", Window(10, LAST_INSTANT))
+    key = Windowed("a", Window(10, LATEST_MS))
     assert [(row.key, row.value, row.timestamp) for row in node.rows] == [(key, (1, None), 30), (key, (2, 1), 30)]
     assert node.dropped_count == 1
 
@@ -180,6 +182,6 @@ def test_an_unlimited_window_takes_all_from_its_start_on() -> None:
 def test_an_unlimited_window_forgets_a_deleted_result() -> None:
     """The next record begins anew."""
     node = Node({"s": DictWindowStore()})
-    aggregation = WindowAggregation(store="s", size_ms=LAST_INSTANT, advance_ms=LAST_INSTANT, grace_ms=0, aggregator=folded)
+    aggregation = WindowAggregation(store="s", size_ms=LATEST_MS, advance_ms=LATEST_MS, grace_ms=0, aggregator=folded)
     one_by_one(UnlimitedAggregate(aggregation, start_ms=0).bind(node), node, Batch(["a"] * 3, ["x", "z", "y"], [3, 2, 1]))
     assert [(row.value, row.timestamp) for row in node.rows] == [(("x", None), 3), ((None, None), 3), (("y", None), 1)]
