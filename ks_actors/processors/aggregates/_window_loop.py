@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.aggregates._output_rows import OutputRows
-from ks_actors.processors.stateless import failed
 from ks_actors.records import Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.processors.aggregates._batch_form import Emit
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
     from ks_actors.processors.aggregates._windows_for import WindowsFor
-    from ks_actors.processors.api import (
-        Cache,
-        Clock,
-        NodeContext,
-        ProcessBatch,
-        WindowsForOperators,
-    )
-    from ks_actors.records import Batch
-
-    Emit = Callable[[Any, Any, int, Any], None]
+    from ks_actors.processors.api import Cache, Clock, NodeContext, WindowsForOperators
 
 _new = tuple.__new__  # A named tuple's own constructor calls this.
 
@@ -90,39 +80,3 @@ def window_loop(
                 emit(_new(Windowed, (key, window)), (new, old if send_old else None), latest, rest)
 
     return add
-
-
-def window_batches(
-    context: NodeContext,
-    aggregation: WindowAggregation,
-    clock: Clock,
-    windows_for: WindowsFor,
-) -> ProcessBatch:
-    """Return the batch form of the loop, which forwards one record for each window of a record."""
-    out = OutputRows()
-    dropped = 0
-
-    def drop() -> None:
-        nonlocal dropped
-        dropped += 1
-
-    add = window_loop(
-        context, aggregation, clock, windows_for, out.adder(), drop, send_old=aggregation.send_old
-    )
-
-    def process_batch(batch: Batch) -> None:
-        nonlocal dropped
-        out.clear()
-        dropped = 0
-        for index, (key, value, timestamp) in enumerate(
-            zip(batch.keys, batch.values, batch.timestamps, strict=True)
-        ):
-            try:
-                add(key, value, timestamp, index)
-            except BaseException as error:  # noqa: BLE001 - the handler decides
-                failed(context, batch, index, error)
-        if dropped:
-            context.dropped(dropped)
-        out.forward(context.forward_batch, batch)
-
-    return process_batch

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, final
 
+from ks_actors.processors.aggregates._batch_form import batch_form
 from ks_actors.processors.aggregates._cached import one_at_a_time
 from ks_actors.processors.aggregates._cached_windows import cached_batches, held_window_counts
 from ks_actors.processors.aggregates._tumbling_batches import tumbling_batches
-from ks_actors.processors.aggregates._window_loop import (
-    UncommittedClock,
-    window_batches,
-    window_loop,
-)
+from ks_actors.processors.aggregates._window_loop import UncommittedClock, window_loop
 from ks_actors.processors.aggregates._windows_for import checked_windows, regular_windows
 from ks_actors.processors.api import ALL_CLOSED, LATEST_MS, Bound, Clock
 from ks_actors.processors.stateless import Inline
@@ -20,9 +18,8 @@ from ks_actors.records import Window
 
 if TYPE_CHECKING:
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-    from ks_actors.processors.aggregates._window_loop import Emit
-    from ks_actors.processors.aggregates._windows_for import Span, WindowsFor
-    from ks_actors.processors.api import Cache, NodeContext
+    from ks_actors.processors.aggregates._windows_for import Span
+    from ks_actors.processors.api import NodeContext
     from ks_actors.records import CustomWindows
 
 
@@ -50,15 +47,17 @@ class WindowedAggregate(Inline):
             if self.windows is None
             else checked_windows(self.windows, aggregation.size_ms)
         )
-        process = _record_form(context, aggregation, clock, windows_for, cache)
+        loop = partial(window_loop, context, aggregation, clock, windows_for)
         tumbling = self.windows is None and aggregation.advance_ms >= aggregation.size_ms
         if cache is None:
+            loop = partial(loop, send_old=aggregation.send_old)
             return Bound(
-                process,
+                loop(context.forward, context.dropped),
                 tumbling_batches(context, aggregation, clock)
                 if tumbling
-                else window_batches(context, aggregation, clock, windows_for),
+                else batch_form(context, loop),
             )
+        process = loop(cache.hold, context.dropped, send_old=True, cache=cache)
         if tumbling and cache.plain and aggregation.aggregator is None:
             hold = held_window_counts(cache)
             batch = tumbling_batches(context, aggregation, clock, cache=cache, hold=hold)
@@ -91,24 +90,9 @@ class UnlimitedAggregate(Inline):
         def windows_for(timestamp: int) -> list[Span]:
             return windows if timestamp >= start else []
 
-        return Bound(_record_form(context, aggregation, UncommittedClock(), windows_for, cache))
-
-
-def _record_form(
-    context: NodeContext,
-    aggregation: WindowAggregation,
-    clock: Clock | UncommittedClock,
-    windows_for: WindowsFor,
-    cache: Cache | None,
-) -> Emit:
-    """Return the loop that forwards each result, or gives it to the cache."""
-    return window_loop(
-        context,
-        aggregation,
-        clock,
-        windows_for,
-        context.forward if cache is None else cache.hold,
-        context.dropped,
-        send_old=aggregation.send_old or cache is not None,
-        cache=cache,
-    )
+        loop = partial(window_loop, context, aggregation, UncommittedClock(), windows_for)
+        return Bound(
+            loop(context.forward, context.dropped, send_old=aggregation.send_old)
+            if cache is None
+            else loop(cache.hold, context.dropped, send_old=True, cache=cache)
+        )
