@@ -6,7 +6,7 @@ There is one window for every set of records that can be within a given time of 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors.processors.aggregates._closing_windows import ClosingWindows, closing_regular
 from ks_actors.processors.aggregates._previous_aggregates import keeper, watched
@@ -56,6 +56,16 @@ class SlidingAggregate(Inline):
             idle_after_ms=self.idle_after_ms,
         )
         return Bound(sliding.process)
+
+
+class _Record(NamedTuple):
+    """The record at hand. Windows that end before `closed` are closed."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    closed: int
 
 
 class _Sliding:
@@ -114,7 +124,7 @@ class _Sliding:
         if timestamp + self._length < closed:
             self._context.dropped()
             return
-        record = _Record(self, key, value, timestamp, headers, closed)
+        record = _Record(key, value, timestamp, headers, closed)
         if timestamp < self._length:
             self._process_early(record)
             return
@@ -142,12 +152,12 @@ class _Sliding:
             # A window around this record.
             elif end > now:
                 right = right or self._taken(entry)
-                record.update(start, entry)
+                self._update(record, start, entry)
             # The window that ends with this record.
             elif end == now:
                 left_exists = True
                 seen = entry[1]
-                record.update(start, entry)
+                self._update(record, start, entry)
                 if seen >= now:
                     return  # An earlier record with this timestamp has made all of these windows.
                 previous = seen
@@ -157,15 +167,12 @@ class _Sliding:
                 previous = entry[1]
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + length >= now:
-            record.begin(previous + 1, self._beginning(now))
+            self._begin(record, previous + 1)
         if not left_exists:
             begun = left is not None and previous is not None and now - length <= previous
-            record.begin(
-                now - length,
-                (self._taken(left)[0], now) if begun and left is not None else self._beginning(now),
-            )
+            self._begin(record, now - length, left if begun else None)
         if not right_exists and right is not None and right[1] > now:
-            record.take_over(right)
+            self._take_over(record, right)
 
     def _process_early(self, record: _Record) -> None:
         """Process a record whose own window would begin before the epoch.
@@ -186,22 +193,19 @@ class _Sliding:
                     previous = entry[1]
             elif start <= now:
                 right = self._taken(entry)
-                record.update(start, entry)
+                self._update(record, start, entry)
             else:
                 right_exists = True
         if right is None and combined is not None and combined[1] > now:
             right = self._taken(combined)
         if not right_exists and right is not None and right[1] > now:
-            record.take_over(right)
+            self._take_over(record, right)
         if previous is not None and previous + 1 not in starts:
-            record.begin(previous + 1, self._beginning(now))
+            self._begin(record, previous + 1)
         if combined is None:
-            record.begin(0, self._beginning(now))
+            self._begin(record, 0)
         else:
-            record.update(0, combined)
-
-    def _beginning(self, timestamp: int) -> Entry:
-        return self._initial(), timestamp
+            self._update(record, 0, combined)
 
     def _taken(self, entry: Entry) -> Entry:
         """Return an entry to begin another window with.
@@ -212,8 +216,15 @@ class _Sliding:
             return deepcopy(entry[0]), entry[1]
         return entry
 
-    def update(self, record: _Record, start: int, entry: Entry, *, new_window: bool) -> None:
-        """Add a record to a window; a new one begins with the entry."""
+    def _begin(self, record: _Record, start: int, other: Entry | None = None) -> None:
+        """Make a window with a record; it begins with the aggregate of another one, if any."""
+        aggregate = self._initial() if other is None else self._taken(other)[0]
+        self._update(record, start, (aggregate, record.timestamp), new_window=True)
+
+    def _update(
+        self, record: _Record, start: int, entry: Entry, *, new_window: bool = False
+    ) -> None:
+        """Add a record to a window that has, or begins with, an entry."""
         end = start + self._length
         if end < record.closed:
             self._context.dropped()
@@ -232,7 +243,7 @@ class _Sliding:
             self._closes.add(start, start + self._length)
         self._forward(record, start, new, before, latest)
 
-    def take_over(self, record: _Record, entry: Entry) -> None:
+    def _take_over(self, record: _Record, entry: Entry) -> None:
         """Make the window right after a record, from the later records."""
         start = record.timestamp + 1
         self._store.put_entry(record.key, start, entry)
@@ -261,34 +272,6 @@ class _Sliding:
             if entry is None
             else cache.before(key, entry[0], Window(start, start + self._length))
         )
-
-
-class _Record:
-    """The record at hand. Windows that end before `closed` are closed."""
-
-    __slots__ = ("_windows", "closed", "headers", "key", "timestamp", "value")
-
-    def __init__(
-        self, windows: _Sliding, key: Any, value: Any, timestamp: int, headers: Headers, closed: int
-    ) -> None:
-        self._windows = windows
-        self.key: Any = key
-        self.value: Any = value
-        self.timestamp: int = timestamp
-        self.headers: Headers = headers
-        self.closed: int = closed
-
-    def update(self, start: int, entry: Entry) -> None:
-        """Add the record to the window that starts at `start` and has this entry so far."""
-        self._windows.update(self, start, entry, new_window=False)
-
-    def begin(self, start: int, entry: Entry) -> None:
-        """Make the window that starts at `start` of an entry, and add the record."""
-        self._windows.update(self, start, entry, new_window=True)
-
-    def take_over(self, entry: Entry) -> None:
-        """Make the window right after the record, from another window's entry."""
-        self._windows.take_over(self, entry)
 
 
 def _functions(

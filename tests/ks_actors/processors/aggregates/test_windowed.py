@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ks_actors import ProcessingFailed
 from ks_actors.processors.aggregates._final_windows import FinalWindowedAggregate
 from ks_actors.processors.aggregates._tumbling_batches import _window
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
 from ks_actors.processors.aggregates._windowed import UnlimitedAggregate, WindowedAggregate
+from ks_actors.processors.aggregates._windows_for import regular_windows
 from ks_actors.processors.api import LATEST_MS
 from ks_actors.records._batch import Batch
 from ks_actors.records._windowed import Window, Windowed
@@ -110,6 +112,41 @@ def test_window_objects_are_shared_and_not_kept_for_ever() -> None:
     for start in range(0, 25_000, 10):
         assert _window(windows, start, 10) == Window(start, start + 10)
         assert len(windows) <= 1_000
+
+
+@given(st.integers(1, 60), st.data())
+def test_records_share_the_windows_of_their_time(size: int, data: st.DataObject) -> None:
+    """The windows are those that contain the timestamp, by start, whichever timestamps came before."""
+    advance = data.draw(st.integers(1, size))
+    windows_for = regular_windows(size, advance)
+    for timestamp in data.draw(st.lists(st.integers(0, 300) | st.integers(LATEST_MS - 300, LATEST_MS), min_size=1, max_size=30)):
+        first = max(0, timestamp - size) // advance * advance
+        expected = [Window(start, start + size) for start in range(first, timestamp + 1, advance) if start + size > timestamp]
+        assert [window for _, _, window in windows_for(timestamp)] == expected
+        assert [(start, end) for start, end, _ in windows_for(timestamp)] == expected
+        assert windows_for(timestamp) is windows_for(timestamp)
+
+
+@pytest.mark.parametrize("size", [10, 1_000])
+def test_shared_windows_are_forgotten(size: int) -> None:
+    """A thousand are remembered, or the windows of one timestamp if they are more."""
+    windows_for = regular_windows(size, 10)
+    first = windows_for(0)
+    for timestamp in range(10, 25_000, 10):
+        windows_for(timestamp)
+    assert windows_for(0) is not first
+
+
+def test_results_of_a_batch_that_ends_with_an_error_are_not_sent() -> None:
+    """They do not come out with the next batch either."""
+    node = Node({"s": new_store()}, go_on=False)
+    aggregation = WindowAggregation(store="s", size_ms=10, advance_ms=5, grace_ms=0)
+    batch = WindowedAggregate(aggregation).bind(node).batch
+    assert batch is not None
+    with pytest.raises(ProcessingFailed):
+        batch(Batch(["a", "broken"], ["x", "x"], [1, 2]))
+    batch(Batch(["b"], ["x"], [3]))
+    assert [row.key.key for row in node.rows] == ["b"]
 
 
 def test_a_windowed_key_is_written_as_kafka_streams_does() -> None:
