@@ -27,12 +27,13 @@ class ClosingWindows:
     """The open windows of one task, and its stream time: a forwarded window stays closed.
 
     `window_at` returns the window of a start. `past_end` is 1 where a window has its end, too, and
-    otherwise 0. `closing` takes two times, and the starts of the windows that end by the second one
-    and have a row, or None while those are unknown. It returns the first and last start of the
-    windows that end after the first time and by the second, None without any. It also returns the
-    end of the next window, None to take the first one with a row. Windows with a row are looked up
-    in the store when they are needed first: at the first record with `by_row`, or at the first
-    silence.
+    otherwise 0.
+
+    `closing(emitted, closed, starts)` returns the first and last start of the windows that end
+    after `emitted` and by `closed` (ms), None without any. It also returns the end of the window
+    that closes next; None is that of the first open window with a row. `starts` are those of the
+    closing windows with a row, None until such windows have been looked up in the store: at the
+    first record with `by_row`, otherwise at the first silence.
     """
 
     __slots__ = (

@@ -64,11 +64,10 @@ class FinalWindowedAggregate(Inline):
         windows_for, closes = (
             self._regular(context) if self.windows is None else self._custom(context, self.windows)
         )
-        # Windows that are side by side, or regular, are noted only to close by the wall clock.
-        noted = self.windows is not None and not self.tumbling
+        # Windows that are regular, or side by side, are noted only to close by the wall clock.
+        regular = self.windows is None or self.tumbling
         if self.idle_after_ms is not None:
             context.when_idle(self.idle_after_ms, closes)
-            noted = True
         advance, open_window = closes.advance, closes.add
 
         def note(windowed: Windowed[Any], _: Any, __: int, ___: Headers) -> None:
@@ -79,7 +78,7 @@ class FinalWindowedAggregate(Inline):
             self.aggregation,
             closes.clock,
             windows_for,
-            note if noted else None,
+            None if regular and self.idle_after_ms is None else note,
             context.dropped,
             send_old=False,
         )
