@@ -6,7 +6,8 @@ There is one window for every set of records that can be within a given time of 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates._closing_windows import ClosingWindows, closing_regular
 from ks_actors.processors.aggregates._previous_aggregates import keeper, watched
@@ -58,7 +59,9 @@ class SlidingAggregate(Inline):
         return Bound(sliding.process)
 
 
-class _Record(NamedTuple):
+@final
+@dataclass(slots=True)
+class _Record:
     """The record at hand. Windows that end before `closed` are closed."""
 
     key: Any

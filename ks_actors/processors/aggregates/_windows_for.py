@@ -69,6 +69,7 @@ def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
         except Exception:
             refuse_awaitable(find, given, awaited=False)
             raise
+        spans: list[Span] = []
         for window in found:
             if type(window) is not Window:
                 raise TypeError(wrong(timestamp, found, "each is to be a Window(start, end)"))
@@ -85,14 +86,16 @@ def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
                 raise ValueError(
                     wrong(timestamp, found, f"none may last longer than size_ms, {size_ms}")
                 )
-        if len(found) > 1:
+            spans.append((start, end, window))
+        if len(spans) > 1:
             # Results come out in this order, as those of hopping windows do.
-            found = tuple(sorted(found))
+            spans.sort()
             # A row's key has the start only: two windows that share it would share the aggregate.
-            if any(one.start == next_.start for one, next_ in pairwise(found)):
+            if any(one[0] == next_[0] for one, next_ in pairwise(spans)):
+                found = tuple(window for _, _, window in spans)
                 raise ValueError(
                     wrong(timestamp, found, "no two of them may begin at the same time")
                 )
-        return [(window[0], window[1], window) for window in found]
+        return spans
 
     return windows_for
