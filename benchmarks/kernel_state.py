@@ -34,7 +34,7 @@ from benchmarks import _peer_apps, _runtime_cases
 from benchmarks._runtime_load import IN, OUT
 from ks_actors import Window, Windowed
 from ks_actors.kernel._native import WITHOUT, kernel
-from ks_actors.processors.aggregates import _windowed
+from ks_actors.processors.aggregates import _tumbling_batches
 from ks_actors.state.core import _transactional
 from ks_actors.state.join_window import _segment
 from ks_actors.state.join_window._segment import Segment
@@ -237,7 +237,7 @@ APPS = ("count", "window")
 def _run_app(app: str, part: str) -> None:
     """Run an application with that part of the kernel; print its CPU time per record (µs)."""
     if part == "wire and rows":
-        for module in (_transactional, _expiry, _by_start, _segment, _store, _table, _timed_store, _windowed):
+        for module in (_transactional, _expiry, _by_start, _segment, _store, _table, _timed_store, _tumbling_batches):
             vars(module)["HAS_KERNEL"] = False
     topology = _peer_apps.topology(app, [IN], OUT, _peer_apps.Tally())
     print(asyncio.run(_runtime_cases.throughput(topology, "at_least_once", APP_RECORDS, KEYS, tuned=True))["cpu_us"])

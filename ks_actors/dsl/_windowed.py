@@ -20,8 +20,6 @@ from ks_actors.dsl.windows import (
     checked_emit,
 )
 from ks_actors.processors.aggregates import (
-    CustomWindowedAggregate,
-    FinalCustomWindowedAggregate,
     FinalWindowedAggregate,
     SlidingAggregate,
     UnlimitedAggregate,
@@ -150,25 +148,21 @@ def by_window(windows: KnownWindows, emit: Emit = AT_EVERY_CHANGE) -> Aggregatio
             send_old=send_old,
             stream=stream,
         )
-        if isinstance(windows, CheckedWindows):
-            if not emit.on_close:
-                return CustomWindowedAggregate(aggregation, windows.windows)
-            return FinalCustomWindowedAggregate(
-                aggregation,
-                windows.windows,
-                tumbling=windows.tumbling,
-                idle_after_ms=emit.idle_after_ms,
-            )
         if isinstance(windows, UnlimitedWindows):
             return UnlimitedAggregate(aggregation, windows.start_ms)
         if isinstance(windows, SlidingWindows):
             return SlidingAggregate(
                 aggregation, on_close=emit.on_close, idle_after_ms=emit.idle_after_ms
             )
-        return (
-            FinalWindowedAggregate(aggregation, idle_after_ms=emit.idle_after_ms)
-            if emit.on_close
-            else WindowedAggregate(aggregation)
+        custom = windows if isinstance(windows, CheckedWindows) else None
+        given = None if custom is None else custom.windows
+        if not emit.on_close:
+            return WindowedAggregate(aggregation, given)
+        return FinalWindowedAggregate(
+            aggregation,
+            given,
+            tumbling=custom is not None and custom.tumbling,
+            idle_after_ms=emit.idle_after_ms,
         )
 
     stored = partial(window_store, windows=windows)

@@ -2,10 +2,9 @@
 
 from ks_actors.processors.aggregates._aggregates import StreamAggregate, StreamCount
 from ks_actors.processors.aggregates._cached import cached_rows
-from ks_actors.processors.aggregates._custom_final import FinalCustomWindowedAggregate
-from ks_actors.processors.aggregates._custom_windows import CustomWindowedAggregate
 from ks_actors.processors.aggregates._distinct import Distinct, IdentitySerde
 from ks_actors.processors.aggregates._final_sessions import FinalSessionAggregate
+from ks_actors.processors.aggregates._final_windows import FinalWindowedAggregate
 from ks_actors.processors.aggregates._history import Superseded, with_history
 from ks_actors.processors.aggregates._sessions import SessionAggregate, SessionAggregation
 from ks_actors.processors.aggregates._sliding import SlidingAggregate
@@ -15,16 +14,10 @@ from ks_actors.processors.aggregates._table_aggregates import (
     TableSelect,
 )
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-from ks_actors.processors.aggregates._windowed import WindowedAggregate
-from ks_actors.processors.aggregates._windowed_special import (
-    FinalWindowedAggregate,
-    UnlimitedAggregate,
-)
+from ks_actors.processors.aggregates._windowed import UnlimitedAggregate, WindowedAggregate
 
 __all__ = [
-    "CustomWindowedAggregate",
     "Distinct",
-    "FinalCustomWindowedAggregate",
     "FinalSessionAggregate",
     "FinalWindowedAggregate",
     "IdentitySerde",

@@ -6,26 +6,24 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.aggregates._cached import admission, exhaust, one_at_a_time
-from ks_actors.processors.api import Bound
+from ks_actors.processors.aggregates._cached import admission, exhaust
 from ks_actors.processors.stateless import failed
-from ks_actors.records import Window, Windowed
+from ks_actors.records import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
+    from ks_actors.processors.aggregates._windows_for import WindowsFor
     from ks_actors.processors.api import (
         Cache,
         Clock,
         NodeContext,
-        Process,
         ProcessBatch,
         WindowsForOperators,
     )
     from ks_actors.records import Batch, Headers
 
-    Starts = Callable[[int], Iterable[int]]
     Folded = dict[Any, tuple[Any, int]]
     HoldCounts = Callable[[Batch, Sequence[int], list[Window], list[Any], list[int]], None]
 
@@ -34,60 +32,18 @@ _NEVER = 2**63 - 1
 _count = itemgetter(0)
 
 
-def cached_windows(
-    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock
-) -> Bound:
-    """Aggregate into a window store and give the updates to the cache; see WindowedAggregate."""
-    starts = _starts(aggregation)
-    process = _record_form(context, aggregation, cache, clock, starts)
-    if not cache.plain or context.store(aggregation.store).mutable:
-        return Bound(process, one_at_a_time(context, cache, process))
-    return Bound(process, _batch_form(context, aggregation, cache, clock, starts))
-
-
-def _starts(aggregation: WindowAggregation) -> Starts:
-    """Return a function from a timestamp to the starts of its windows."""
-    size, advance = aggregation.size_ms, aggregation.advance_ms
-    if size == advance:
-        return lambda timestamp: (timestamp - timestamp % size,)
-    return lambda timestamp: range(
-        max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance
-    )
-
-
-def _record_form(
-    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts
-) -> Process:
-    store: WindowsForOperators = context.store(aggregation.store)
-    get, put, hold, kept = store.get_entry, store.put_entry, cache.hold, cache.before
-    fold = aggregation.fold(context, send_old=False)
-    size = aggregation.size_ms
-    grace = aggregation.grace_ms
-
-    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        if key is None:
-            context.dropped()
-            return
-        clock.time = max(clock.time, timestamp)
-        closed = clock.time - grace
-        for start in starts(timestamp):
-            if start + size <= closed:
-                context.dropped()
-                continue
-            window = Window(start, start + size)
-            entry = get(key, start)
-            old = None if entry is None else kept(key, entry[0], window)
-            _, new = fold(key, value, entry)
-            latest = timestamp if entry is None else max(timestamp, entry[1])
-            put(key, start, None if new is None else (new, latest))
-            hold(Windowed(key, window), (new, old), timestamp if new is None else latest, headers)
-
-    return process
-
-
-def _batch_form(
-    context: NodeContext, aggregation: WindowAggregation, cache: Cache, clock: Clock, starts: Starts
+def cached_batches(
+    context: NodeContext,
+    aggregation: WindowAggregation,
+    cache: Cache,
+    clock: Clock,
+    windows_for: WindowsFor,
 ) -> ProcessBatch:
+    """Return the batch form that puts and caches a row once for all records of a batch.
+
+    Keys are plain and aggregates immutable. It is not the loop of the other aggregations: it reads
+    and changes rows of its own, not those of the store.
+    """
     store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
     fold = aggregation.fold(context, send_old=False)
@@ -113,8 +69,8 @@ def _batch_form(
                 clock.time = timestamp
             closed = clock.time - grace
             try:
-                for start in starts(timestamp):
-                    if start + size <= closed:
+                for start, end, window in windows_for(timestamp):
+                    if end <= closed:
                         late[index] = closed
                         dropped += 1
                         continue
@@ -125,7 +81,7 @@ def _batch_form(
                     if entry is None:
                         entry = get(key, start) or absent(key)
                         firsts[start][key] = entry[0]
-                    _, new = fold(key, value, None if entry[0] is None else entry)
+                    _, new = fold(key, value, None if entry[0] is None else entry, window)
                     new = admit(key, new)
                     updates += 1
                     rows[key] = (
@@ -142,7 +98,7 @@ def _batch_form(
         cache.came(batch, (), late)
         for start, rows in folded.items():
             _hold(store, cache, Window(start, start + size), rows, firsts[start])
-        _note_headers(cache, batch, starts, size, late)
+        _note_headers(cache, batch, windows_for, late)
         cache.send_excess(updates)
 
     return process_batch
@@ -216,7 +172,7 @@ def _hold(
 
 
 def _note_headers(
-    cache: Cache, batch: Batch, starts: Starts, size: int, late: Mapping[int, int | None]
+    cache: Cache, batch: Batch, windows_for: WindowsFor, late: Mapping[int, int | None]
 ) -> None:
     """Remember the headers of the records of cached rows.
 
@@ -232,6 +188,6 @@ def _note_headers(
         if key is None:
             continue
         closed = late.get(index)
-        for start in starts(timestamp):
-            if closed is None or start + size > closed:
-                cache.rows(Window(start, start + size)).note_headers((key,), (header,))
+        for _, end, window in windows_for(timestamp):
+            if closed is None or end > closed:
+                cache.rows(window).note_headers((key,), (header,))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.processors.api import NodeContext, StoreForOperators
+    from ks_actors.records import Window
 
 _log = component_log(__name__)
 
@@ -26,11 +27,11 @@ def keeper(store: StoreForOperators, *, send_old: bool) -> Callable[[Any], Any]:
     return as_before if send_old and store.mutable else as_it_is
 
 
-def row_keeper(store: StoreForOperators, *, send_old: bool) -> Callable[[Any, Any], Any]:
-    """Return the same function, for a key and its aggregate."""
+def row_keeper(store: StoreForOperators, *, send_old: bool) -> Callable[..., Any]:
+    """Return the same function, for a key, its aggregate and perhaps a window."""
     kept = keeper(store, send_old=send_old)
 
-    def of_row(_: Any, aggregate: Any) -> Any:
+    def of_row(_: Any, aggregate: Any, __: Window | None = None) -> Any:
         return kept(aggregate)
 
     return of_row

@@ -6,11 +6,12 @@ There is one window for every set of records that can be within a given time of 
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.aggregates._idle_windows import IdleWindows
+from ks_actors.processors.aggregates._closing_windows import ClosingWindows, closing_regular
 from ks_actors.processors.aggregates._previous_aggregates import keeper, watched
-from ks_actors.processors.api import LATEST_MS, Bound, Clock, forward_closed
+from ks_actors.processors.api import Bound, Clock
 from ks_actors.processors.stateless import ATOMS, Inline
 from ks_actors.records import Window, Windowed
 
@@ -58,6 +59,18 @@ class SlidingAggregate(Inline):
         return Bound(sliding.process)
 
 
+@final
+@dataclass(slots=True)
+class _Record:
+    """The record at hand. Windows that end before `closed` are closed."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+    closed: int
+
+
 class _Sliding:
     """The windows of one task."""
 
@@ -74,52 +87,53 @@ class _Sliding:
         self._name = aggregation.store
         self._length = aggregation.size_ms
         self._grace = aggregation.grace_ms
-        self._on_close = on_close
         self._send_old = aggregation.send_old
         self._mutable = self._store.mutable
         self._kept = keeper(self._store, send_old=aggregation.send_old)
         self._cache = (
             None if on_close else context.cache(aggregation.store, send_old=aggregation.send_old)
         )
-        self._origins = context.origins()
         self._initial, self._fold = _functions(context, aggregation)
         # Kafka Streams without a cache sends the aggregate that a new window begins with.
         self._initial_is_sent = context.kafka_streams_faults
-        # A forwarded window takes no more records.
         self._clock = Clock(context, self._name, aggregation.stream)
-        self._now = max(
-            self._clock.time,
-            context.progress.get(self._name, -1 - self._grace) + self._grace if on_close else -1,
+        self._closes: ClosingWindows | None = None
+        if not on_close:
+            return
+        length = aggregation.size_ms
+        # A forwarded window takes no more records.
+        closed = context.progress.get(self._name, -1 - self._grace)
+        self._clock.time = max(self._clock.time, closed + self._grace)
+        self._closes = ClosingWindows(
+            context,
+            aggregation,
+            self._clock,
+            lambda start: Window(start, start + length),
+            closing_regular(length + 1, 1),
+            past_end=1,
         )
-        self._idle: IdleWindows | None = None
         if idle_after_ms is not None:
-            self._clock.time = self._now
-            self._idle = IdleWindows(
-                self._store,
-                self._clock,
-                self._length + self._grace + 1,
-                first=self._first_open,
-                emit=self._emit_idle,
-            )
-            context.when_idle(idle_after_ms, self._idle)
+            context.when_idle(idle_after_ms, self._closes)
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         if key is None or value is None:
             self._context.dropped()
             return
-        self._now = self._clock.time = max(self._now, timestamp)
-        if self._idle is not None:
-            self._idle.touched = True
-        closed = self._now - self._grace
+        clock, closes = self._clock, self._closes
+        clock.time = max(clock.time, timestamp)
+        if closes is not None:
+            closes.touched = True
+        closed = clock.time - self._grace
         if timestamp + self._length < closed:
             self._context.dropped()
             return
-        record = _Record(self, key, value, timestamp, headers, closed)
+        record = _Record(key, value, timestamp, headers, closed)
         if timestamp < self._length:
             self._process_early(record)
             return
-        if self._on_close:
-            self._emit(closed, headers)
+        if closes is not None:
+            # Before the record is put: see FinalWindowedAggregate.
+            closes.emit(closed, headers)
         self._process(record)
 
     def _process(self, record: _Record) -> None:
@@ -141,12 +155,12 @@ class _Sliding:
             # A window around this record.
             elif end > now:
                 right = right or self._taken(entry)
-                record.update(start, entry)
+                self._update(record, start, entry)
             # The window that ends with this record.
             elif end == now:
                 left_exists = True
                 seen = entry[1]
-                record.update(start, entry)
+                self._update(record, start, entry)
                 if seen >= now:
                     return  # An earlier record with this timestamp has made all of these windows.
                 previous = seen
@@ -156,15 +170,12 @@ class _Sliding:
                 previous = entry[1]
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + length >= now:
-            record.begin(previous + 1, self._beginning(now))
+            self._begin(record, previous + 1)
         if not left_exists:
             begun = left is not None and previous is not None and now - length <= previous
-            record.begin(
-                now - length,
-                (self._taken(left)[0], now) if begun and left is not None else self._beginning(now),
-            )
+            self._begin(record, now - length, left if begun else None)
         if not right_exists and right is not None and right[1] > now:
-            record.take_over(right)
+            self._take_over(record, right)
 
     def _process_early(self, record: _Record) -> None:
         """Process a record whose own window would begin before the epoch.
@@ -185,54 +196,19 @@ class _Sliding:
                     previous = entry[1]
             elif start <= now:
                 right = self._taken(entry)
-                record.update(start, entry)
+                self._update(record, start, entry)
             else:
                 right_exists = True
         if right is None and combined is not None and combined[1] > now:
             right = self._taken(combined)
         if not right_exists and right is not None and right[1] > now:
-            record.take_over(right)
+            self._take_over(record, right)
         if previous is not None and previous + 1 not in starts:
-            record.begin(previous + 1, self._beginning(now))
+            self._begin(record, previous + 1)
         if combined is None:
-            record.begin(0, self._beginning(now))
+            self._begin(record, 0)
         else:
-            record.update(0, combined)
-
-    def _emit(self, closed: int, headers: Headers) -> None:
-        """Forward closed windows before the record at hand is put.
-
-        The store has not forgotten them by then: see FinalWindowedAggregate.
-        """
-        progress = self._context.progress
-        if progress.get(self._name, -1) >= closed:
-            return
-        first, last = self._first_open(), min(closed - self._length - 1, LATEST_MS)
-        if last < 0:
-            return
-        forward_closed(
-            self._context,
-            self._origins,
-            self._store,
-            (first, last),
-            lambda start: Window(start, start + self._length),
-            headers,
-        )
-        progress[self._name] = closed
-        if self._idle is not None:
-            self._idle.forget_closed()
-
-    def _emit_idle(self) -> None:
-        self._now = self._clock.time
-        self._emit(self._now - self._grace, ())
-
-    def _first_open(self) -> int:
-        """Return the least start of a window that has not been forwarded."""
-        emitted = self._context.progress.get(self._name, -1)
-        return 0 if emitted < 0 else max(0, emitted - self._length)
-
-    def _beginning(self, timestamp: int) -> Entry:
-        return self._initial(), timestamp
+            self._update(record, 0, combined)
 
     def _taken(self, entry: Entry) -> Entry:
         """Return an entry to begin another window with.
@@ -243,8 +219,15 @@ class _Sliding:
             return deepcopy(entry[0]), entry[1]
         return entry
 
-    def update(self, record: _Record, start: int, entry: Entry, *, new_window: bool) -> None:
-        """Add a record to a window; a new one begins with the entry."""
+    def _begin(self, record: _Record, start: int, other: Entry | None = None) -> None:
+        """Make a window with a record; it begins with the aggregate of another one, if any."""
+        aggregate = self._initial() if other is None else self._taken(other)[0]
+        self._update(record, start, (aggregate, record.timestamp), new_window=True)
+
+    def _update(
+        self, record: _Record, start: int, entry: Entry, *, new_window: bool = False
+    ) -> None:
+        """Add a record to a window that has, or begins with, an entry."""
         end = start + self._length
         if end < record.closed:
             self._context.dropped()
@@ -259,20 +242,20 @@ class _Sliding:
         new = self._fold(record.key, record.value, old)
         latest = record.timestamp if old is None else max(record.timestamp, seen)
         self._store.put_entry(record.key, start, None if new is None else (new, latest))
-        if self._idle is not None:
-            self._idle.add(start)
+        if self._closes is not None:
+            self._closes.add(start, start + self._length)
         self._forward(record, start, new, before, latest)
 
-    def take_over(self, record: _Record, entry: Entry) -> None:
+    def _take_over(self, record: _Record, entry: Entry) -> None:
         """Make the window right after a record, from the later records."""
         start = record.timestamp + 1
         self._store.put_entry(record.key, start, entry)
-        if self._idle is not None:
-            self._idle.add(start)
+        if self._closes is not None:
+            self._closes.add(start, start + self._length)
         self._forward(record, start, entry[0], None, entry[1])
 
     def _forward(self, record: _Record, start: int, new: Any, old: Any, timestamp: int) -> None:
-        if self._on_close:
+        if self._closes is not None:
             return
         windowed = Windowed(record.key, Window(start, start + self._length))
         if self._cache is not None:
@@ -292,34 +275,6 @@ class _Sliding:
             if entry is None
             else cache.before(key, entry[0], Window(start, start + self._length))
         )
-
-
-class _Record:
-    """The record at hand. Windows that end before `closed` are closed."""
-
-    __slots__ = ("_windows", "closed", "headers", "key", "timestamp", "value")
-
-    def __init__(
-        self, windows: _Sliding, key: Any, value: Any, timestamp: int, headers: Headers, closed: int
-    ) -> None:
-        self._windows = windows
-        self.key: Any = key
-        self.value: Any = value
-        self.timestamp: int = timestamp
-        self.headers: Headers = headers
-        self.closed: int = closed
-
-    def update(self, start: int, entry: Entry) -> None:
-        """Add the record to the window that starts at `start` and has this entry so far."""
-        self._windows.update(self, start, entry, new_window=False)
-
-    def begin(self, start: int, entry: Entry) -> None:
-        """Make the window that starts at `start` of an entry, and add the record."""
-        self._windows.update(self, start, entry, new_window=True)
-
-    def take_over(self, entry: Entry) -> None:
-        """Make the window right after the record, from another window's entry."""
-        self._windows.take_over(self, entry)
 
 
 def _functions(

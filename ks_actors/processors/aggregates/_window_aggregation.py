@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.processors.aggregates._previous_aggregates import as_it_is, keeper, watched
+from ks_actors.processors.aggregates._previous_aggregates import row_keeper, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.processors.api import NodeContext
+    from ks_actors.processors.api import Cache, NodeContext
+    from ks_actors.records import Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,43 +41,48 @@ class WindowAggregation:
     """The number of the stream in a cogroup, in which each has a stream time of its own."""
 
     def fold(
-        self, context: NodeContext, *, send_old: bool
-    ) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+        self, context: NodeContext, *, send_old: bool, cache: Cache | None = None
+    ) -> Callable[[Any, Any, Any, Window], tuple[Any, Any]]:
         """Return a function that folds a value into an entry.
 
-        It takes key, value and entry or None, and returns `(old value to send, new value)`.
+        It takes key, value, entry or None, and the window. It returns `(old value to send, new
+        value)`; with a `cache` the old value is the one for the cache to hold.
         """
-        kept = keeper(context.store(self.store), send_old=send_old)
+        store = context.store(self.store)
         aggregator = self.aggregator
         initializer = self.initializer
-        initial_is_sent = context.kafka_streams_faults
+        # A cache sends None before a new window, as Kafka Streams does with a cache.
+        initial_is_sent = cache is None and context.kafka_streams_faults
         no_count = 0 if initial_is_sent else None
+        # None where the old value is safe from in-place changes: that saves a call.
+        kept: Callable[..., Any] | None = None
+        if send_old and store.mutable:
+            kept = row_keeper(store, send_old=send_old) if cache is None else cache.before
 
-        def count(_: Any, __: Any, entry: Any) -> tuple[Any, Any]:
+        def count(_: Any, __: Any, entry: Any, ___: Window) -> tuple[Any, Any]:
             return (no_count, 1) if entry is None else (entry[0], entry[0] + 1)
 
         if aggregator is None:
             return count
 
-        def reduce(_: Any, value: Any, entry: Any) -> tuple[Any, Any]:
-            return (None, value) if entry is None else (kept(entry[0]), aggregator(entry[0], value))
+        def reduce(key: Any, value: Any, entry: Any, window: Window) -> tuple[Any, Any]:
+            if entry is None:
+                return None, value
+            old = entry[0]
+            return old if kept is None else kept(key, old, window), aggregator(old, value)
 
         if initializer is None:
             return reduce
         fold = watched(context, self.store, aggregator, initializer)
 
-        def begin(key: Any, value: Any) -> tuple[Any, Any]:
+        def aggregate(key: Any, value: Any, entry: Any, window: Window) -> tuple[Any, Any]:
+            if entry is not None:
+                old = entry[0]
+                return old if kept is None else kept(key, old, window), fold(key, value, old)
             initial = initializer()
-            return kept(initial) if initial_is_sent else None, fold(key, value, initial)
-
-        if kept is as_it_is:  # Save a call.
-            return lambda key, value, entry: (
-                begin(key, value) if entry is None else (entry[0], fold(key, value, entry[0]))
-            )
-
-        def aggregate(key: Any, value: Any, entry: Any) -> tuple[Any, Any]:
-            if entry is None:
-                return begin(key, value)
-            return kept(entry[0]), fold(key, value, entry[0])
+            before = None
+            if initial_is_sent:
+                before = initial if kept is None else kept(key, initial, window)
+            return before, fold(key, value, initial)
 
         return aggregate

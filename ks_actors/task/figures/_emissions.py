@@ -6,8 +6,6 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.processors.aggregates import (
-    CustomWindowedAggregate,
-    FinalCustomWindowedAggregate,
     FinalSessionAggregate,
     FinalWindowedAggregate,
     SessionAggregate,
@@ -30,8 +28,8 @@ class Emission(Enum):
     """Results of windows, until they close; none where each update is sent."""
 
 
-_FINAL = (FinalCustomWindowedAggregate, FinalSessionAggregate, FinalWindowedAggregate)
-_UPDATES = (CustomWindowedAggregate, SessionAggregate, WindowedAggregate)
+_FINAL = (FinalSessionAggregate, FinalWindowedAggregate)
+_UPDATES = (SessionAggregate, WindowedAggregate)
 
 
 @final

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ks_actors.processors.aggregates._custom_final import FinalCustomWindowedAggregate
-from ks_actors.processors.aggregates._custom_windows import CustomWindowedAggregate
+from ks_actors.processors.aggregates._final_windows import FinalWindowedAggregate
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
 from ks_actors.processors.aggregates._windowed import WindowedAggregate
-from ks_actors.processors.aggregates._windowed_special import FinalWindowedAggregate
 from ks_actors.processors.api import Operator
 from ks_actors.records._batch import Batch
 from ks_actors.records._windowed import Window, Windowed
@@ -59,7 +57,7 @@ def test_windows_that_a_user_computes_are_windows(
 ) -> None:
     """Those of TimeWindows, computed by a function: the same rows, drops, failures and store, record by record and in batches."""
     made = aggregation(*size, grace, fold, send_old=send_old)
-    own = CustomWindowedAggregate(made, Regular(*size))
+    own = WindowedAggregate(made, Regular(*size))
     known = outcome(WindowedAggregate(made), records)
     assert outcome(own, records) == known
     assert outcome(own, records, in_batches=True) == known
@@ -72,7 +70,7 @@ def test_final_results_are_those_of_known_windows(
     """The same ones at the same records; with windows that are known to be side by side, and without."""
     made = aggregation(*size, grace, fold)
     side_by_side = tumbling and size[0] == size[1]
-    own = FinalCustomWindowedAggregate(made, Regular(*size), tumbling=side_by_side)
+    own = FinalWindowedAggregate(made, Regular(*size), tumbling=side_by_side)
     assert outcome(own, records) == outcome(FinalWindowedAggregate(made), records)
 
 
@@ -100,7 +98,7 @@ KEYS = st.sampled_from(["a", "b", None])
 @given(batches(keys=KEYS), st.integers(0, 12))
 def test_uneven_windows_count_as_a_model_does(records: list[Batch], grace: int) -> None:
     """Windows of several lengths that overlap: every count is the model's, and so is the number of drops."""
-    counted = outcome(CustomWindowedAggregate(aggregation(8, 8, grace, (None, None)), UNEVEN), records)
+    counted = outcome(WindowedAggregate(aggregation(8, 8, grace, (None, None)), UNEVEN), records)
     counts, dropped = model(records, UNEVEN, grace)
     assert {handle: entry[0] for handle, entry in counted.stores["s"].items()} == counts
     assert counted.dropped == dropped
@@ -111,7 +109,7 @@ def test_uneven_windows_close_once_each_with_all_their_records(records: list[Bat
     """When stream time has passed their end by the grace period; a task that takes over goes on with what the store has."""
     end = Batch(["end"], ["x"], [10_000])
     store = DictWindowStore()
-    operator = FinalCustomWindowedAggregate(aggregation(8, 8, grace, (None, None)), UNEVEN)
+    operator = FinalWindowedAggregate(aggregation(8, 8, grace, (None, None)), UNEVEN)
     node = Node({"s": store})
     rows: list[Any] = []
     bound, pieces = operator.bind(node), [*records, end]
@@ -135,7 +133,7 @@ def test_uneven_windows_close_once_each_with_all_their_records(records: list[Bat
 def test_windows_that_close_together_come_out_by_start_then_key() -> None:
     """The order holds also for windows that end before others that begin earlier."""
     node = Node({"s": DictWindowStore()})
-    operator = FinalCustomWindowedAggregate(aggregation(8, 8, 0, (None, None)), UNEVEN)
+    operator = FinalWindowedAggregate(aggregation(8, 8, 0, (None, None)), UNEVEN)
     one_by_one(operator.bind(node), node, Batch(["b", "a", "z"], ["x"] * 3, [4, 4, 100]))
     windows = [Window(0, 8), Window(2, 10), Window(4, 5)]
     assert [row.key for row in node.rows] == [Windowed(key, window) for window in windows for key in "ab"]
@@ -167,7 +165,7 @@ class Wrong:
 @pytest.mark.parametrize("final", [False, True])
 def test_wrong_windows_are_an_error_of_the_record(found: list[Any], text: str, final: bool) -> None:
     """The handler is asked about it, and the error says what the function returned."""
-    kind = FinalCustomWindowedAggregate if final else CustomWindowedAggregate
+    kind = FinalWindowedAggregate if final else WindowedAggregate
     operator = kind(aggregation(10, 10, 0, (None, None)), Wrong(found))
     for in_batches in (False, *([] if final else [True])):
         result = outcome(operator, [Batch(["a"], ["x"], [5], None, [7])], in_batches=in_batches)
@@ -180,6 +178,6 @@ def test_wrong_windows_are_an_error_of_the_record(found: list[Any], text: str, f
 
 def test_a_timestamp_may_be_in_no_window() -> None:
     """Such a record changes nothing, and does not count as dropped."""
-    result = outcome(CustomWindowedAggregate(aggregation(10, 10, 0, (None, None)), Wrong([])), [Batch(["a"], ["x"], [5])])
+    result = outcome(WindowedAggregate(aggregation(10, 10, 0, (None, None)), Wrong([])), [Batch(["a"], ["x"], [5])])
     assert not result.rows
     assert result.dropped == 0

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ks_actors import ProcessingFailed
+from ks_actors.processors.aggregates._final_windows import FinalWindowedAggregate
+from ks_actors.processors.aggregates._tumbling_batches import _window
 from ks_actors.processors.aggregates._window_aggregation import WindowAggregation
-from ks_actors.processors.aggregates._windowed import WindowedAggregate, _window
-from ks_actors.processors.aggregates._windowed_special import LAST_INSTANT, FinalWindowedAggregate, UnlimitedAggregate
+from ks_actors.processors.aggregates._windowed import UnlimitedAggregate, WindowedAggregate
+from ks_actors.processors.aggregates._windows_for import regular_windows
+from ks_actors.processors.api import LATEST_MS
 from ks_actors.records._batch import Batch
 from ks_actors.records._windowed import Window, Windowed
 from tests.ks_actors.processors.helpers import DictWindowStore, Node, Row, one_by_one, run
@@ -110,6 +114,41 @@ def test_window_objects_are_shared_and_not_kept_for_ever() -> None:
         assert len(windows) <= 1_000
 
 
+@given(st.integers(1, 60), st.data())
+def test_records_share_the_windows_of_their_time(size: int, data: st.DataObject) -> None:
+    """The windows are those that contain the timestamp, by start, whichever timestamps came before."""
+    advance = data.draw(st.integers(1, size))
+    windows_for = regular_windows(size, advance)
+    for timestamp in data.draw(st.lists(st.integers(0, 300) | st.integers(LATEST_MS - 300, LATEST_MS), min_size=1, max_size=30)):
+        first = max(0, timestamp - size) // advance * advance
+        expected = [Window(start, start + size) for start in range(first, timestamp + 1, advance) if start + size > timestamp]
+        assert [window for _, _, window in windows_for(timestamp)] == expected
+        assert [(start, end) for start, end, _ in windows_for(timestamp)] == expected
+        assert windows_for(timestamp) is windows_for(timestamp)
+
+
+@pytest.mark.parametrize("size", [10, 1_000])
+def test_shared_windows_are_forgotten(size: int) -> None:
+    """A thousand are remembered, or the windows of one timestamp if they are more."""
+    windows_for = regular_windows(size, 10)
+    first = windows_for(0)
+    for timestamp in range(10, 25_000, 10):
+        windows_for(timestamp)
+    assert windows_for(0) is not first
+
+
+def test_results_of_a_batch_that_ends_with_an_error_are_not_sent() -> None:
+    """They do not come out with the next batch either."""
+    node = Node({"s": new_store()}, go_on=False)
+    aggregation = WindowAggregation(store="s", size_ms=10, advance_ms=5, grace_ms=0)
+    batch = WindowedAggregate(aggregation).bind(node).batch
+    assert batch is not None
+    with pytest.raises(ProcessingFailed):
+        batch(Batch(["a", "broken"], ["x", "x"], [1, 2]))
+    batch(Batch(["b"], ["x"], [3]))
+    assert [row.key.key for row in node.rows] == ["b"]
+
+
 def test_a_windowed_key_is_written_as_kafka_streams_does() -> None:
     """Key, at sign, start, slash, end."""
     assert str(Windowed("k", Window(5, 15))) == "[k@5/15]"
@@ -169,10 +208,10 @@ def test_keyless_records_close_nothing() -> None:
 def test_an_unlimited_window_takes_all_from_its_start_on() -> None:
     """Earlier records are left out and not counted as dropped, keyless ones are dropped."""
     node = Node({"s": DictWindowStore()})
-    aggregation = WindowAggregation(store="s", size_ms=LAST_INSTANT, advance_ms=LAST_INSTANT, grace_ms=0, send_old=True)
+    aggregation = WindowAggregation(store="s", size_ms=LATEST_MS, advance_ms=LATEST_MS, grace_ms=0, send_old=True)
     bound = UnlimitedAggregate(aggregation, start_ms=10).bind(node)
     one_by_one(bound, node, Batch(["a", "a", None, "a"], ["x"] * 4, [9, 30, 30, 20]))
-    key = Windowed("a", Window(10, LAST_INSTANT))
+    key = Windowed("a", Window(10, LATEST_MS))
     assert [(row.key, row.value, row.timestamp) for row in node.rows] == [(key, (1, None), 30), (key, (2, 1), 30)]
     assert node.dropped_count == 1
 
@@ -180,6 +219,6 @@ def test_an_unlimited_window_takes_all_from_its_start_on() -> None:
 def test_an_unlimited_window_forgets_a_deleted_result() -> None:
     """The next record begins anew."""
     node = Node({"s": DictWindowStore()})
-    aggregation = WindowAggregation(store="s", size_ms=LAST_INSTANT, advance_ms=LAST_INSTANT, grace_ms=0, aggregator=folded)
+    aggregation = WindowAggregation(store="s", size_ms=LATEST_MS, advance_ms=LATEST_MS, grace_ms=0, aggregator=folded)
     one_by_one(UnlimitedAggregate(aggregation, start_ms=0).bind(node), node, Batch(["a"] * 3, ["x", "z", "y"], [3, 2, 1]))
     assert [(row.value, row.timestamp) for row in node.rows] == [(("x", None), 3), ((None, None), 3), (("y", None), 1)]

@@ -1,0 +1,101 @@
+"""The windows of a timestamp: regular ones, and those that users compute."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+from ks_actors.processors.api import refuse_awaitable
+from ks_actors.records import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ks_actors.records import CustomWindows
+
+    # Start and end beside the window: to take them out of it would cost each record more.
+    Span = tuple[int, int, Window]
+    WindowsFor = Callable[[int], Sequence[Span]]
+
+MOST_SHARED = 1_000
+"""The number of windows to share before they are forgotten."""
+_new = tuple.__new__  # A named tuple's own constructor calls this.
+
+
+def regular_windows(size: int, advance: int) -> WindowsFor:
+    """Return a function that returns the windows of a timestamp (ms), by start.
+
+    They last `size` ms, and one starts every `advance` ms from 0 on. Records share the objects for
+    a while.
+    """
+    # Windows start and end at multiples of this step: all times within one have the same windows.
+    step = gcd(size, advance)
+    most = MOST_SHARED * advance // size
+    known: dict[int, list[Span]] = {}
+
+    def windows_for(timestamp: int) -> list[Span]:
+        at = timestamp // step
+        windows = known.get(at)
+        if windows is None:
+            if len(known) > most:
+                known.clear()
+            # The first start is that of the earliest window that contains the timestamp.
+            first = max(0, timestamp - size + advance) // advance * advance
+            windows = known[at] = [
+                (start, start + size, _new(Window, (start, start + size)))
+                for start in range(first, timestamp + 1, advance)
+            ]
+        return windows
+
+    return windows_for
+
+
+def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
+    """Return a function that returns the windows of a timestamp (ms), sorted by start.
+
+    It raises TypeError or ValueError when they are not as CustomWindows demands.
+    """
+    find = windows.windows_for
+
+    def wrong(timestamp: int, found: Any, why: str) -> str:
+        return f"windows_for({timestamp}) of {windows!r} returned {found!r}, but {why}"
+
+    def windows_for(timestamp: int) -> list[Span]:
+        given = find(timestamp)
+        # A user's function may give any iterable, even a generator, which can be read once.
+        try:
+            found = given if type(given) is tuple else tuple(given)
+        except Exception:
+            refuse_awaitable(find, given, awaited=False)
+            raise
+        spans: list[Span] = []
+        for window in found:
+            if type(window) is not Window:
+                raise TypeError(wrong(timestamp, found, "each is to be a Window(start, end)"))
+            start, end = window
+            # Stores have no negative starts, and a window without its record's time might be closed
+            # before that comes.
+            if not 0 <= start <= timestamp < end:
+                raise ValueError(
+                    wrong(timestamp, found, "each begins at 0 or later, and has the timestamp")
+                )
+            # Stores keep rows for `size_ms` and grace: a longer window would lose them while it is
+            # open.
+            if end - start > size_ms:
+                raise ValueError(
+                    wrong(timestamp, found, f"none may last longer than size_ms, {size_ms}")
+                )
+            spans.append((start, end, window))
+        if len(spans) > 1:
+            # Results come out in this order, as those of hopping windows do.
+            spans.sort()
+            # A row's key has the start only: two windows that share it would share the aggregate.
+            if any(one[0] == next_[0] for one, next_ in pairwise(spans)):
+                found = tuple(window for _, _, window in spans)
+                raise ValueError(
+                    wrong(timestamp, found, "no two of them may begin at the same time")
+                )
+        return spans
+
+    return windows_for
