@@ -23,11 +23,14 @@ from ks_actors.log.kafka.client._connections import (
     name_of_request,
     name_of_server,
 )
-from ks_actors.log.kafka.client._coordinators import Coordinators, name_of_coordinator
+from ks_actors.log.kafka.client._coordinators import (
+    Coordinators,
+    name_of_coordinator,
+    raise_retriable,
+)
 from ks_actors.log.kafka.client._known_topics import KnownTopics
 from ks_actors.log.kafka.client._leader_epochs import LeaderEpochs
 from ks_actors.log.kafka.client._outages import Outages, Refusals
-from ks_actors.log.kafka.client._refused import raise_retriable
 from ks_actors.log.kafka.client._rounds import Rounds
 from ks_actors.log.kafka.client._young_topics import YoungTopics
 from ks_actors.log.kafka.wire import (

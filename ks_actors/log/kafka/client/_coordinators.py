@@ -6,17 +6,19 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors.log.kafka.client._connections import Unavailable
-from ks_actors.log.kafka.client._refused import raise_retriable
 from ks_actors.log.kafka.client._rounds import Rounds
 from ks_actors.log.kafka.wire import (
     COORDINATOR_NOT_AVAILABLE,
+    RETRIABLE,
+    SOON,
+    STALE_METADATA,
     FindCoordinatorRequest,
     error_of,
     name_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -68,3 +70,14 @@ class Coordinators:
             raise error_of(answer.error_code, f"failed to find {who}", answer.error_message)
         self._nodes[kind, key] = answer.coordinator_id
         return answer
+
+
+def raise_retriable(codes: Iterable[int], who: str) -> None:
+    """Raise Unavailable for the first error code that a retry may cure; `who` has answered it."""
+    for code in codes:
+        if code in RETRIABLE:
+            raise Unavailable(
+                f"{who} answered {name_of(code)}",
+                refresh=code in STALE_METADATA,
+                soon=code in SOON,
+            )

@@ -165,7 +165,7 @@ def _client_credentials(url: str, identity: str, scope: str | None) -> Token:
         },
     )
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - likewise
             found = json.loads(answer.read())
         token, life = found["access_token"], found.get("expires_in")
     except urllib.error.HTTPError as error:
