@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
@@ -10,10 +11,7 @@ from ks_actors._errors import ConfigError
 from ks_actors.log._token_endpoint import check_token_endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-
-    from ks_actors.log.kafka.client._tokens import TokenProvider
 
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -24,6 +22,23 @@ CERT_FILE: Final = "tls_cert_file (ssl_keystore_location)"
 KEY_FILE: Final = "tls_key_file (ssl_key_location)"
 KEY_PASSWORD: Final = "tls_key_password (ssl_key_password)"  # noqa: S105 - a name
 CHECK_HOSTNAME: Final = "tls_check_hostname (ssl_endpoint_identification_algorithm)"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token; its repr does not show it.
+
+    `expires_at` is in seconds since 1970; None: that of the token, if it is a JWT with `exp`, or
+    not known. `extensions` are sent along, as some clouds ask for (`logicalCluster`).
+    """
+
+    value: str = field(repr=False)
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+TokenProvider: TypeAlias = Callable[[], "str | Token | Awaitable[str | Token]"]
+"""Returns a token. It is called in a thread, an async one on a loop of that thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

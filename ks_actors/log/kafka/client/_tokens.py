@@ -11,17 +11,18 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from base64 import b64encode, urlsafe_b64decode
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import NotAuthorized
 from ks_actors.lifecycle import component_log, in_thread
+from ks_actors.log.kafka.client._options import Token
 
 if TYPE_CHECKING:
-    from ks_actors.log.kafka.client._options import KafkaOptions
+    from collections.abc import Awaitable
+
+    from ks_actors.log.kafka.client._options import KafkaOptions, TokenProvider
 
 _log = component_log(__name__)
 # The part of a token's life after which the next one is fetched, as in Kafka's clients.
@@ -33,23 +34,6 @@ _PATIENCE_S: Final = 15.0
 _FAULT_OF_CLIENT: Final = range(400, 500)
 _TOO_MANY: Final = 429
 _SHOWN: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """An access token; its repr does not show it.
-
-    `expires_at` is in seconds since 1970; None: that of the token, if it is a JWT with `exp`, or
-    not known. `extensions` are sent along, as some clouds ask for (`logicalCluster`).
-    """
-
-    value: str = field(repr=False)
-    expires_at: float | None = None
-    extensions: Mapping[str, str] = field(default_factory=dict)
-
-
-TokenProvider: TypeAlias = Callable[[], "str | Token | Awaitable[str | Token]"]
-"""Returns a token. It is called in a thread, an async one on a loop of that thread."""
 
 
 class TokenRefused(NotAuthorized):
