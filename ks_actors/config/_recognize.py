@@ -186,6 +186,6 @@ def _note(
 
 
 def unknown(name: str) -> str:
-    """Return the message about a name that nothing has, with the closest one that exists."""
+    """Return the message about an unknown name, with the closest known one."""
     close = difflib.get_close_matches(name, [*SETTINGS, *ALIASES], n=1)
     return f"is unknown; did you mean {close[0]}?" if close else "is unknown"

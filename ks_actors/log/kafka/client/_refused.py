@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def raise_retriable(codes: Iterable[int], who: str) -> None:
-    """Raise Unavailable for the first error code that a retry may cure; `who` has answered it."""
+    """Raise Unavailable for the first error code that a retry may cure; `who` has answered."""
     for code in codes:
         if code in RETRIABLE:
             raise Unavailable(
