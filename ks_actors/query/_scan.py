@@ -56,9 +56,9 @@ class StoreScan(Generic[T_co]):
 
 
 class Scan:
-    """The way to scan one kind of store.
+    """The functions to scan one kind of store.
 
-    `begin` captures a reader's rows at that moment, `show` makes the caller's row of one.
+    `begin` captures a reader's rows at that moment, `show` turns a row into the caller's form.
     """
 
     def __init__(
