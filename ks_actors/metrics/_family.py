@@ -70,9 +70,10 @@ class _Single:
 
 @final
 class Rate:
-    """A rate per second over the last minute, read as a total, which has a name only if given.
+    """A rate per second over the last minute, from readings of a total.
 
-    For a total of seconds, the rate is a ratio: the share of time.
+    The total is a metric of its own only if its family is given. For a total of seconds, the rate
+    is a ratio: the share of time.
     """
 
     def __init__(self, rate: MetricFamily, total: MetricFamily | None) -> None:

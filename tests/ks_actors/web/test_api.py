@@ -184,7 +184,7 @@ async def test_stores_are_asked_by_keys_that_a_person_types(tmp_path: Path) -> N
         ("/api/stores/none", 404, "the topology has no store 'none'"),
         ("/api/stores/per-page?limit=0", 400, "limit is '0': give a whole number from 1 to 1000"),
         ("/api/stores/per-page?limit=x", 400, "limit is 'x'"),
-        ("/api/stores/per-page?as=xml&key=1", 400, "as is 'xml': give auto, text, json, hex or base64"),
+        ("/api/stores/per-page?as=xml&key=1", 400, "parameter 'as' is 'xml': give auto, text, json, hex or base64"),
         ("/api/stores/per-page?as=json&key=[", 400, "the store's keys are not made of '[', read as json"),
         ("/api/stores/per-minute?time_from=yesterday", 400, "time_from is 'yesterday'"),
         ("/api/dead-letters?limit=1001", 400, "limit is '1001'"),

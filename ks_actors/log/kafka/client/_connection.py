@@ -171,8 +171,8 @@ class Connection(asyncio.Protocol):
             correlation_id=number, client_id=self._client_id
         ).encode()
         body: list[bytes] = prepared.parts if hasattr(prepared, "parts") else [prepared.encode()]
-        # No empty part, such as the body of ApiVersions: transports of Python 3.12 and 3.13 keep
-        # one at the end for ever, write nothing at each turn of the loop, and do not close.
+        # Skip empty parts, such as the body of ApiVersions: transports of Python 3.12 and 3.13 keep
+        # an empty last part for ever, write nothing at each turn of the loop, and do not close.
         parts = filter(None, body)
         transport.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *parts])
         if isinstance(request, SaslAuthenticateRequest):
