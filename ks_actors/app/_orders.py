@@ -35,7 +35,7 @@ _SHARE = 0.25
 class Lag(NamedTuple):
     """The number of offsets left to process and commit, with a description.
 
-    `here` tells whether this instance can do something about it.
+    `here` says whether this instance can reduce it.
     """
 
     offsets: int
@@ -114,8 +114,8 @@ class AppOrders(AppQueries):
 
         The app stays RUNNING without workers, until one is added. Raises TaskTimeout when the
         worker does not end within `timeout_ms`. If the app has already told a worker to end, that
-        one still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be told.
-        The error says which case it is.
+        worker still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be
+        told. The error says which case it is.
         """
         check_timeout(timeout_ms)
         self._check_loop()

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class ClientIds(NamedTuple):
     """The client ids of one process, with the names that Kafka Streams gives them.
 
-    `name` is the config's `client_id` with the process id behind it, which the state directory
-    keeps. One consumer and one producer serve all workers, so there is one "thread", number 1.
+    `name` is the config's `client_id` followed by the process id, which the state directory keeps.
+    One consumer and one producer serve all workers, so there is one "thread", number 1.
     """
 
     name: str

@@ -141,7 +141,7 @@ class Recognized:
     def ignore(self, patterns: Collection[str]) -> tuple[str, ...]:
         """Drop the refused settings that the patterns name; return their names, in order.
 
-        A pattern is a name, or the beginning of names with `*` behind it. A name that is honoured
+        A pattern is a name, or the beginning of names, followed by `*`. A name that is honoured
         becomes a problem.
         """
         names = [canonical(pattern) for pattern in patterns]

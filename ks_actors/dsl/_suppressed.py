@@ -100,7 +100,7 @@ class Suppressed:
     ) -> Suppressed:
         """Forward a key's latest change when stream time is `wait_ms` past its first change.
 
-        With `idle_after_ms` stream time also goes on while no change comes, so the last changes
+        With `idle_after_ms`, stream time also advances while no change comes, so the last changes
         are forwarded, too.
         """
         return cls(wait_ms, buffer, idle_after_ms=idle_after_ms)

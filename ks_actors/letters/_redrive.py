@@ -80,7 +80,7 @@ def _record(letter: Letter, source: TopicPartition) -> Outgoing:
 async def _closed_transactions(log: Log, place: TopicPartition, end: int, timeout_ms: int) -> None:
     """Wait until all records of a partition before `end` are committed or aborted.
 
-    An open transaction of another writer, such as the app itself, hides the markers behind it.
+    An open transaction of another writer, such as the app itself, hides the markers after it.
     """
     stable = -1
     try:

@@ -62,7 +62,7 @@ def _is_old(name: str, now_ms: int) -> bool:
 
 @contextmanager
 def _noted(failed: list[OSError]) -> Iterator[None]:
-    """Note the error of one snapshot, so that the others go on."""
+    """Note the error of one snapshot, and continue with the others."""
     try:
         yield
     except OSError as error:

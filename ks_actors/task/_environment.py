@@ -352,7 +352,8 @@ class Environment:
         topics: dict[int, tuple[str, ...]] = {}
         for subtopology in self.topology.subtopologies():
             nodes = set(subtopology.nodes)
-            # A repartition topic behind a pattern is created once the pattern has matched a topic.
+            # A repartition topic downstream of a pattern is created once the pattern has matched a
+            # topic.
             topics[subtopology.id] = tuple(
                 topic
                 for topic, node in self._sources.items()

@@ -111,7 +111,7 @@ class RecordQueue:
         self.page: Chunk = Chunk(partition, self._raw_chunk, logged=logged)
         self._at: int = 0
         self._behind: int = position
-        # No position behind the first is committed before so many records are consumed.
+        # No position after the first is committed before so many records are consumed.
         self._back_to: tuple[int, int] = position, 0
         self._poison: Exception | None = None
         self._poisoned: int = -1
@@ -132,7 +132,7 @@ class RecordQueue:
                 batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)
             )
         self.buffered += count
-        # Not the last record's offset plus one: markers and compacted records lie behind it.
+        # Not the last record's offset plus one: markers and compacted records may follow it.
         self._added += count
         self.bytes += estimated_bytes(batch)
         self._behind = next_offset

@@ -81,7 +81,7 @@ class Sink:
 
     def _process_extracted(self, extract: TopicExtractor) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            # The time and headers are those of the record at hand, which nodes above may have
+            # The time and headers are those of the current record, which nodes upstream may have
             # changed. A punctuation has no input record.
             origin = self._current.metadata() or _NO_ORIGIN
             try:

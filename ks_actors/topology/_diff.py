@@ -1,4 +1,4 @@
-"""The effects of replacing a topology: on state, on topics, and on what is read."""
+"""The effects of replacing a topology: on state, on topics, and on the records that are read."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class TaskSpans:
 
     def call(self, node: str, headers: Sequence[Headers], context: Context) -> CallSpan:
         """Begin the span of a node's call; make it the current one of `context`."""
-        # Rows of a batch go on with the headers of its last record.
+        # Rows of a batch continue with the headers of its last record.
         parent = self._extract(headers[-1])
         links = [
             Link(found)

@@ -27,7 +27,7 @@ _CLOSE_S = 2
 
 @final
 class PageServer:
-    """A page that is being served, with its address; `link` has the token behind a `#`."""
+    """A page that is being served, with its address; `link` has the token after a `#`."""
 
     def __init__(self, url: str, token: str | None, close: Callable[[], Awaitable[None]]) -> None:
         self._close = close

@@ -66,8 +66,8 @@ class Broker:
     def take_in(self, loaded: Loaded, *, read_only: bool = False) -> None:
         """Load the content of storage.
 
-        Open transactions stay open until their producer comes again, or their timeout passes. In a
-        read-only log they stay open for good: only the writer of the log may end them.
+        Open transactions stay open until their producer returns, or their timeout passes. In a
+        read-only log they stay open for ever: only the writer of the log may end them.
         """
         self.name = loaded.name
         self.incarnation = loaded.incarnation

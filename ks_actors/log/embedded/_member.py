@@ -205,8 +205,8 @@ class EmbeddedMembership(BaseMembership):
     async def close(self) -> None:
         """Close the membership.
 
-        With an instance id the group keeps its place and its partitions, in case it comes again
-        within the session timeout; other members leave.
+        With an instance id the group keeps its place and its partitions, in case it returns within
+        the session timeout; other members leave.
         """
         await self._say_goodbye(stay=self.instance_id is not None)
 

@@ -377,7 +377,7 @@ class AsyncNode:
             del self._lanes[lane]
             return
         self._queued -= 1
-        # Calls that came earlier wait for room, so queue up behind them.
+        # Earlier calls wait for room, so queue after them.
         if self._waiting:
             self._waiting.append(queue.popleft())
         else:

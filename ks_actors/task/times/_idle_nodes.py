@@ -92,7 +92,7 @@ class _Watched:
         return None if close is None else self.last + max(self.after, close - self.base)
 
     def close(self, now: float) -> None:
-        """Close as if stream time had gone on from the last record to the known time."""
+        """Close as if stream time had advanced from the last record to the known time."""
         # Not until `now`: a record may have been written meanwhile.
         self.node.close_until(min(self.base + int(self.known - self.last), LATEST_MS))
         moment = self.moment()
@@ -101,7 +101,7 @@ class _Watched:
 
 @final
 class IdleNodes:
-    """The nodes of a task whose stream time goes on by the wall clock when they are idle.
+    """The nodes of a task whose stream time advances by the wall clock when they are idle.
 
     A node is idle when no record has reached it for its idle time. From then on, until the next
     record, its stream time is that of its last record plus the time since. Times are of a monotonic

@@ -453,7 +453,7 @@ class Admin:
                 for topic, partitions in answer.topics
                 for number, code, _, offset in partitions
             ),
-            # A fault of the broker may be gone by the next request, as for Kafka's consumer.
+            # The broker's fault may have passed by the next request, as for Kafka's consumer.
             RETRIABLE | {UNKNOWN_SERVER_ERROR},
         )
 

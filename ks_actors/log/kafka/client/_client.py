@@ -214,7 +214,7 @@ class KafkaClient:
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster; empty while no broker has told it."""
+        """The id of the cluster; empty until a broker has reported it."""
         return self._cluster.id
 
     @property

@@ -165,6 +165,6 @@ class KnownTopics:
     @staticmethod
     def _refusal(name: str, code: int) -> LogError:
         error = error_of(code, f"failed to look up topic {name}")
-        # A fault of the broker may be gone by the next request, as for Kafka's consumer.
+        # The broker's fault may have passed by the next request, as for Kafka's consumer.
         temporary = code in RETRIABLE or code == UNKNOWN_SERVER_ERROR
         return Unavailable(str(error)) if temporary else error

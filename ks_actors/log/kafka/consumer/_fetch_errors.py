@@ -85,7 +85,8 @@ class FetchErrors:
             )
             source.fail(error)
         elif code == UNKNOWN_SERVER_ERROR:
-            # A fault of the broker, which may be gone by the next request, as for Kafka's consumer.
+            # A fault of the broker, which may have passed by the next request, as for Kafka's
+            # consumer.
             if not source.backoff:
                 _log.warning(
                     "%s: fetching %s fails; the client retries: Kafka answered %s; look into the "

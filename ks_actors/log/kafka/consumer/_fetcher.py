@@ -131,7 +131,7 @@ class KafkaFetcher:
     def _settle(self, source: PartitionReader) -> None:
         """Take the next steps for a partition, after any event; only this method does.
 
-        Decompress its next piece, hand on its records, and check soon whether to fetch it.
+        Decompress its next piece, make its records available, and check soon whether to fetch it.
         """
         self._unpacking.start_next(source)
         if source.ready:

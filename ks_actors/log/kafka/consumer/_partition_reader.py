@@ -290,7 +290,7 @@ class PartitionReader:
         )
 
     def fail(self, error: Exception) -> None:
-        """Fetch nothing until its owner has seen an error, behind the records that it has."""
+        """Fetch nothing until its owner has seen an error, after the buffered records."""
         self._go_to(FetchState.FAILED, error)
 
     def forget_epoch(self) -> None:

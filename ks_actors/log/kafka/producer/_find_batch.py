@@ -66,7 +66,7 @@ async def find_written(
                 if behind is not None:
                     return position - behind
             if position <= before:
-                # Followers lag behind: records that not all of them have cannot be read.
+                # Followers lag behind: records that a follower still lacks cannot be read.
                 raise LogTimeout(
                     f"the leader does not return the last {end - position} records of {partition}"
                 )

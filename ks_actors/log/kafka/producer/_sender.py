@@ -363,7 +363,7 @@ class Sender:
             )
             self._fail(queue, pending, TransactionAborted(reason))
         elif code in _FORGOTTEN:
-            self._begin_anew(queue, pending, code)
+            self._resend(queue, pending, code)
         elif code in _WRITTEN:
             self._fail(
                 queue,
@@ -376,7 +376,7 @@ class Sender:
         else:
             self._fail(queue, pending, refusal(queue.partition, pending, code, records, message))
 
-    def _begin_anew(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
+    def _resend(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
         """Resend a batch with the next epoch; it was surely not written before."""
         if code == OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.poisoned:
             _log.warning(

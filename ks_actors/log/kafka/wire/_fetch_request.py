@@ -38,7 +38,7 @@ _ASKED: Final = Struct(">iiqiqix")
 _RESPONSE: Final = Struct(">ihi")
 # Partition, error code, high watermark, last stable offset, log start offset.
 _ANSWER: Final = Struct(">ihqqq")
-# Producer id and first offset, behind which tags follow.
+# Producer id and first offset, followed by tags.
 _ABORTED: Final = Struct(">qq")
 # Leader epoch and its end offset.
 _DIVERGING: Final = Struct(">iq")
