@@ -78,7 +78,7 @@ async def slices(
 ) -> AsyncGenerator[list[Any], None]:
     """Return the rows of some partitions, merged, a slice at a time.
 
-    Raises QueryFailed when one of them leaves.
+    Raises QueryFailed when one of them moves to another instance.
     """
     merged: Iterator[Any]
     if any(part.in_thread for part in parts):

@@ -167,7 +167,7 @@ class Seen:
                     index.setdefault(row(key), []).append(
                         _Found(key[1].start, key[1].end, -1, place)
                     )
-                else:  # batches have keys without windows only where a key is its own name
+                else:  # batches have plain keys only in caches whose names for rows are the keys
                     index.setdefault(key, []).append(
                         _Found(timestamp, None, -1 if closed is None else closed, place)
                     )
