@@ -18,7 +18,7 @@ def negative(name: str, seconds: Any) -> bool:
 
 
 def check_number(name: str, number: Any) -> None:
-    """Raise TypeError unless the value is a number, of which a bool is none."""
+    """Raise TypeError unless the value is a number; a bool is not one."""
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise TypeError(f"{name} must be a number, is {number!r}")
 
@@ -34,10 +34,10 @@ def valid_name(name: Any) -> bool:
 
 
 def check_executor(executor: Any, choices: tuple[Any, ...]) -> None:
-    """Raise for an executor that is none of `choices` and runs no jobs in threads.
+    """Raise for an executor that is neither one of `choices` nor runs jobs in threads.
 
-    That is a ValueError, or a TypeError for a pool of processes: a job runs with the context
-    variables of its actor, which no process takes over.
+    Raises ValueError, or TypeError for a pool of processes: a job runs with the context variables
+    of its actor, which cannot be passed to a process.
     """
     if executor in choices:
         return

@@ -68,7 +68,7 @@ class KsActorsError(Exception):
     """Base of all errors of ks_actors."""
 
     def log_fields(self) -> dict[str, object]:
-        """Return the fields of log records about this error: those of its facts that it has."""
+        """Return the known facts about this error as fields of log records."""
         facts = (
             (name, getattr(self, name, None)) for name in ("task", "topic", "partition", "offset")
         )
@@ -136,7 +136,7 @@ class LogTruncated(OffsetOutOfRange):
         diverges_at: int | None,
     ) -> None:
         since = "" if diverges_at is None else f" from offset {diverges_at} on"
-        # The text of the base class would say that the position is outside, which it may not be.
+        # The base class would say that the position is out of range, but it may be inside.
         super(OffsetOutOfRange, self).__init__(
             f"{partition} has lost records{since} that were read before position {position}: the "
             f"log was truncated, and has offsets {begin} to {end} now"
@@ -149,10 +149,10 @@ class LogTruncated(OffsetOutOfRange):
 
 
 class ProduceFailed(LogError):
-    """Some batches were not written; `errors` has the error by partition, all others were.
+    """Some batches were not written; all others were. `errors` has the error by partition.
 
-    `written` is how many records of such a partition were, from the first of that call on; none
-    where it has no entry. Records behind its first error may be written, too.
+    `written` counts the written records of such a partition, from the first of that call on; a
+    partition without an entry has none. Records after the first error may be written, too.
     """
 
     def __init__(
@@ -230,13 +230,13 @@ class LogCorrupted(LogError):
 
 
 class StorageFull(LogError):
-    """There is no room to write; the data was not written, and nothing else is harmed."""
+    """There is no room to write; the data was not written, and nothing else was changed."""
 
 
 class LogTimeout(LogError):
-    """An operation was not done in its time.
+    """An operation did not end in time.
 
-    The message names the operation, and the last error.
+    The message names the operation and the last error.
     """
 
 
@@ -297,7 +297,7 @@ class SnapshotRefused(StateError):
 
 
 class SnapshotFailed(StateError):
-    """A snapshot could not be taken; nothing else is harmed."""
+    """A snapshot could not be taken; nothing else was changed."""
 
 
 class TaskCorrupted(StateError):
@@ -349,7 +349,7 @@ class ProductionFailed(StreamsError):
 
 
 class TimestampInvalid(StreamsError):
-    """A timestamp extractor gave a negative time."""
+    """A timestamp extractor returned a negative time."""
 
 
 class TaskTimeout(StreamsError):
@@ -402,7 +402,7 @@ class BackfillRefused(BatchError):
         self.reasons: tuple[str, ...] = tuple(reasons)
 
     def __reduce__(self) -> tuple[type[BackfillRefused], tuple[tuple[str, ...]]]:
-        """Unpickle from the reasons, as it may come from another process."""
+        """Pickle the reasons: the error may come from another process."""
         return type(self), (self.reasons,)
 
 
@@ -423,7 +423,7 @@ class ResetIncomplete(KsActorsError):
 
 
 class IllegalTransition(KsActorsError):
-    """A life cycle was asked for an illegal transition."""
+    """A life cycle cannot make the requested transition."""
 
 
 class NotRunning(KsActorsError):

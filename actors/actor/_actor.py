@@ -31,7 +31,7 @@ class Actor(Generic[M]):
 
     Subclass it, pass a factory for it to `Spec`, and spawn that. State is plain attributes, which
     only the actor touches. Both handlers may be `def` or `async def`; the next message waits until
-    the current one is done, awaits included. `ctx` is available from Started on, not yet in
+    the current one is done, awaits included. `ctx` is available from Started on, but not in
     `__init__`.
     """
 

@@ -88,7 +88,7 @@ class Cell(Mortal):
         self.start_error: Exception | None = None
         self.budget: RestartBudget | None = None
         self.stash: list[Any] | None = None
-        # Few at first: nobody knows yet how long a message takes.
+        # Few at first: it is not known yet how long a message takes.
         self._quota = min(4, spec.mailbox.batch, core.dispatch.longest_turn)
         self._starting: asyncio.Future[None] | None = None
         self._children: Family | None = None
@@ -147,7 +147,7 @@ class Cell(Mortal):
     def task_ended(self) -> None:
         """Bury an actor that never ran.
 
-        A task that is cancelled before its first step runs nothing, not even its `finally`.
+        A task that is cancelled before its first step runs no code, not even its `finally`.
         """
         if self.state is not State.STOPPED:
             bury(self)
@@ -319,7 +319,7 @@ class Cell(Mortal):
         await life.hear(notice.signal)
 
     def _explained(self, error: BaseException, hook: Any) -> BaseException:
-        """Return an error that explains itself if `receive` returned a value that nobody takes.
+        """Return an error with an explanation if `receive` returned a value that nobody takes.
 
         Only a failed await calls this, so that messages do not pay for it. A hook of an earlier
         message is None or was awaited, and is not blamed.
@@ -361,7 +361,7 @@ class Cell(Mortal):
     def add_watcher(self, watcher: Cell) -> None:
         """Notify `watcher` of the end and of pressure, now or later."""
         if self.state is State.STOPPED:
-            # A watch that comes too late must not wait for an end that has already been.
+            # A late watch must not wait for an end that has already happened.
             watcher.inbox.signal(Notice(Terminated(self.ref, self.cause or self.start_error), self))
             return
         if self._watchers is None:

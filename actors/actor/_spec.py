@@ -88,7 +88,7 @@ def _check_supervise(supervise: Any) -> None:
 
 
 def check_spec(spec: Any, path: str) -> None:
-    """Raise TypeError if `spec`, for the actor at `path`, is no Spec."""
+    """Raise TypeError if `spec`, for the actor at `path`, is not a Spec."""
     if type(spec) is Spec:
         return
     if isinstance(spec, type):

@@ -108,7 +108,7 @@ class EventStream:
             try:
                 handler(event)
             except (Exception, asyncio.CancelledError):
-                # By the name of its type only: an event may hold a message, with secrets.
+                # Name only its type: an event may contain a message, with secrets.
                 _log.exception(
                     "handler %r of the actor event stream failed on %s of %s",
                     handler,

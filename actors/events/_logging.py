@@ -21,10 +21,10 @@ _MUTE: Final = 300.0
 class EventLog:
     """Log failures and losses. Messages are named by type only: their content may be secret.
 
-    Of undelivered messages the first 10 are logged, then none for 300 s; the next entry, or the end
-    of the system, has their number. So a loop over a dead ref does not fill the disk. A stall is
-    one line, with the place in the user's code if it is known; at DEBUG the stack follows. A stall
-    without such a place is at DEBUG when it is shorter than `least_stall()` seconds.
+    The first 10 undelivered messages are logged, then none for 300 s; the next entry, or the end of
+    the system, reports how many there were. So a loop over a dead ref does not fill the disk. A
+    stall is one line, with the place in the user's code if it is known; at DEBUG the stack follows.
+    A stall without such a place is at DEBUG when it is shorter than `least_stall()` seconds.
     """
 
     def __init__(

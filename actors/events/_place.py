@@ -1,4 +1,4 @@
-"""The place in a user's code that a stack leads to."""
+"""The place in a user's code to which a stack leads."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ _LOOKS_PER_PING: Final = 20
 class StallDetector:
     """Ping the loop periodically from a thread; if it is late, find the running actor.
 
-    Unlike a measurement afterwards, this sees a handler that never returns, its current line, and
+    Unlike a measurement afterwards, this finds a handler that never returns, its current line, and
     its actor. It costs nothing per message, and one wake-up of the loop per period; a loop that
-    waits for events at that moment is left alone, but for each 20th period.
+    waits for events at that moment is not woken, except in each 20th period.
     """
 
     def __init__(self, core: SystemCore, cells: Callable[[], list[Cell]], seconds: float) -> None:

@@ -13,7 +13,7 @@ class Cancellations:
     """The cancellations of one wait.
 
     A cancel scope of anyio cancels its tasks again in each turn of the loop until they leave it,
-    with a message that names the scope. Such a repetition is no wish for more haste.
+    with a message that names the scope. Such a repetition is not a more urgent request.
     """
 
     __slots__ = ("_messages",)
@@ -22,7 +22,7 @@ class Cancellations:
         self._messages: set[str] = set()
 
     def is_new(self, error: asyncio.CancelledError) -> bool:
-        """Return whether it is not a repetition; one without a message is always new."""
+        """Return whether a cancellation is new, not a repetition; always True without a message."""
         message = str(error)
         if message in self._messages:
             return False

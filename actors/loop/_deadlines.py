@@ -71,14 +71,14 @@ class Deadlines:
     def _drop_empty(self) -> None:
         """Drop the queues without entries, and their timers.
 
-        Asks until a fixed time each have a timeout of their own, and leave a queue when they are
-        answered.
+        Asks with a fixed end time each have a timeout of their own, and leave an empty queue
+        behind.
         """
         for seconds, queue in tuple(self._queues.items()):
             if not queue.waiting:
                 queue.timer.cancel()
                 del self._queues[seconds]
-        # Only after as many more queues again: a look at all of them is rare then.
+        # Only after as many more queues again, so that a scan of all of them is rare.
         self._most = max(_MANY, 2 * len(self._queues))
 
     def close(self) -> None:

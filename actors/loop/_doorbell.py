@@ -46,7 +46,7 @@ class Doorbell:
         """
         self._rung = False
         calls = self._calls
-        # Only the calls of now: those that ring again must not hold up the rest of the loop.
+        # Only the current calls: later calls must not hold up the rest of the loop.
         for _ in range(len(calls)):
             calls.popleft()()
 

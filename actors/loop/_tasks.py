@@ -54,7 +54,7 @@ class Tasks:
     async def join(self, cancellations: Cancellations) -> None:
         """Wait until no task is left; raise the first error from a task.
 
-        Cancelling cancels all remaining tasks, and waits on. `cancellations` has those of before.
+        Cancelling cancels all remaining tasks, and waits on. `cancellations` has the earlier ones.
         """
         interrupted = False
         while self._members:

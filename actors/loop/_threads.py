@@ -38,7 +38,7 @@ class ThreadLane(Executor):
         with self._work:
             if self._closed:
                 raise RuntimeError(f"the threads of {self._name} are shut down")
-            # An idle thread is spoken for by each job that is queued already.
+            # Each queued job already claims an idle thread.
             if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
                 # First, as it may fail: a refused job must not be in the queue.
                 thread = threading.Thread(

@@ -125,8 +125,8 @@ class PendingAsk(Generic[R]):
             return
         core = self._inbox.core
         if get_ident() != core.thread:
-            # Of two threads that answer at once the first to ring wins: only the loop's thread
-            # decides.
+            # If two threads answer at once, the first call on the loop's thread wins: only that
+            # thread decides.
             core.doorbell.ring(partial(self.settle, value, error))
             return
         self._value = value

@@ -1,4 +1,4 @@
-"""The error of an ask whose request cannot be made."""
+"""The error of an ask whose request cannot be constructed."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ def _fields(request: object) -> tuple[str, ...]:
     try:
         return tuple(inspect.signature(request).parameters)  # type: ignore[arg-type]  # is callable
     except (TypeError, ValueError):
-        return ("...",)  # it has no signature, like some types in C
+        return ("...",)  # no signature, as for some types in C

@@ -74,7 +74,7 @@ async def _hear_of_child(cell: Cell, life: Incarnation | None, signal: Signal) -
 
 
 async def farewell(cell: Cell, reason: StopReason) -> None:
-    """Let the incarnation handle Stopping, if it has started and not yet done so.
+    """Let the incarnation handle Stopping, if it has started and has not handled it yet.
 
     A failure here becomes the cause of death if there is no other.
     """
@@ -137,7 +137,7 @@ class Limit:
 def bury(cell: Cell) -> None:
     """Discard the actor: drop its messages, fail all asks, notify parent and watchers."""
     cell.disarm()
-    # Its task was cancelled before the first step, and never came to `finish`.
+    # Its task was cancelled before the first step, and never reached `finish`.
     if cell.state is State.STARTING:
         cell.state = move(cell.state, State.STOPPING, cell.path)
     cell.state = move(cell.state, State.STOPPED, cell.path)

@@ -52,7 +52,7 @@ def _decide(cell: Cell, error: Exception) -> tuple[Decision, Exception]:
 
 
 def _checked(cell: Cell, decision: object) -> Decision:
-    """Return the decision; raise TypeError for anything else, which must not pass for a Stop."""
+    """Return the decision; raise TypeError for any other object, which must not count as a Stop."""
     if isinstance(decision, Stop | Resume | Restart):
         return decision
     hint = ""
@@ -66,7 +66,7 @@ def _checked(cell: Cell, decision: object) -> Decision:
 
 
 class _Effect(NamedTuple):
-    """The effect of a decision, and the reason if it is another than decided."""
+    """The effect of a decision, and the reason if it differs from the decision."""
 
     name: Literal["stop", "resume", "restart"]
     reason: str = ""

@@ -80,8 +80,8 @@ class Family:
         """Stop the children one by one, the youngest first; each has its own deadline.
 
         Cancelling makes it hard: all are killed at once and their end is still awaited; then
-        CancelledError is raised. `cancellations` has those of before: their repetitions by a cancel
-        scope do not count.
+        CancelledError is raised. `cancellations` has the earlier ones: their repetitions by a
+        cancel scope do not count.
         """
         cancellations = Cancellations() if cancellations is None else cancellations
         interrupted = False

@@ -78,7 +78,8 @@ class Mortal:
         """
         if self.state is State.STOPPED:
             return
-        # Asked before the cancellation, by which `run` tells a kill from the end of the system.
+        # Request the stop before the cancellation: `run` then knows a kill from the end of the
+        # system.
         self.request_stop(reason, by_itself=True)
         self._kills += 1
         self.task.cancel()

@@ -57,7 +57,7 @@ class ManualClock:
 
     Timers fire in due order; simultaneous ones fire in the order in which they were set. When more
     than `timers_at_once` are set without a delay while no time goes by, the test fails: a timer
-    that sets itself again and again would turn the loop for ever.
+    that sets itself again and again would keep the loop busy for ever.
     """
 
     timers_at_once: int = 1_000_000

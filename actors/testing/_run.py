@@ -71,10 +71,10 @@ def explore(
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return whether a test fails by an error.
+    """Return whether an error is a failure of the test.
 
-    `pytest.fail()`, and `pytest.raises` where nothing is raised, raise no Exception. A test that
-    uses them has imported pytest, which this module does not need.
+    `pytest.fail()`, and `pytest.raises` if nothing is raised, raise an error that is not of class
+    Exception. A test that uses them has imported pytest, which this module does not need.
     """
     pytest = sys.modules.get("pytest")
     if isinstance(error, Exception) or pytest is None:

@@ -77,7 +77,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _runs(args: tuple[object, ...], options: Mapping[str, object], where: str) -> int:
-    """Return the runs of a marker. Raises UsageError for one that says anything else."""
+    """Return the runs of a marker. Raises UsageError for a marker with other arguments."""
     runs = options.get("runs", 1)
     if args or set(options) - {"runs"} or type(runs) is not int or runs < 1:
         given = [*map(repr, args), *(f"{name}={value!r}" for name, value in options.items())]
@@ -153,8 +153,8 @@ except ImportError:
             "the fixture actor_kit needs pytest-asyncio; install ks-actors[testing]"
         )
 else:
-    # A kit is in the loop of its test, whatever the default scope of the loops of fixtures is: one
-    # fixture for each scope of a loop, of which a test takes the one that it runs in.
+    # A kit is in the loop of its test, whatever the default loop scope of fixtures is. So there is
+    # one fixture for each loop scope, and a test uses that of its own loop.
     def _kit_in(scope: Literal["function", "class", "module", "package", "session"]) -> Any:
         @async_fixture(name=f"_actor_kit_in_{scope}", loop_scope=scope)
         async def kit(actors_seed: int) -> AsyncIterator[TestKit]:

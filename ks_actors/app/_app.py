@@ -139,7 +139,7 @@ class App(AppOrders):
         self._tracing = tracing
         self._services = AsyncExitStack()
         self._start_report = StartReport(config.application_id)
-        # Open before the log is, which may take long: health is asked for meanwhile.
+        # Opened before the log, which may take long: callers may ask for health meanwhile.
         self._early_services: tuple[AbstractAsyncContextManager[Any], ...] = ()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Event | None = None
@@ -258,7 +258,7 @@ class App(AppOrders):
                 self._note_gone()
 
     async def _open_in_time(self, stack: AsyncExitStack) -> Log:
-        """Open the log on the exit stack; once the app closes, within its deadline."""
+        """Open the log on the exit stack; while the app closes, its deadline applies."""
         try:
             async with self._closing.timeout_at():
                 return await open_patiently(stack, self.config, self._given_log, self._note_log)
@@ -517,7 +517,7 @@ class App(AppOrders):
         """Return the wait reasons of this instance's tasks at this moment, by task and partition.
 
         Empty before the start and after the end. A task with nothing to process has one line, with
-        the reason RECORDS. Call it on the event loop; it costs one look at each partition.
+        the reason RECORDS. Call it on the event loop; it looks once at each partition.
         """
         if self._instance is not None:
             return self._instance.waiting()
@@ -528,9 +528,10 @@ class App(AppOrders):
     def health(self, bounds: HealthBounds | None = None) -> Health:
         """Return whether the app is live and ready, and all reasons why not.
 
-        Cheap: one look at each partition, and no request to the log. Call it from any thread; one
-        that is not the event loop's also learns of a blocked loop. A broker that does not answer
-        shows within 5 s. `bounds` are the limits, such as the most lag (default: HealthBounds()).
+        Cheap: one look at each partition, and no request to the log. Call it from any thread; a
+        call from outside the event loop also notices a blocked loop. A broker that does not answer
+        shows within 5 s. `bounds` are the limits, such as the largest lag (default:
+        HealthBounds()).
         """
         setup = self._setup
         return health(

@@ -40,7 +40,7 @@ def refuse_other_threads(*, of: str, remedy: str) -> None:
 
 
 def check_loop(loop: asyncio.AbstractEventLoop, of: str) -> None:
-    """Raise RuntimeError unless `loop` runs in this thread: nothing else may touch what it runs."""
+    """Raise RuntimeError unless `loop` runs in this thread: others must not use its objects."""
     try:
         found = asyncio.get_running_loop()
     except RuntimeError:

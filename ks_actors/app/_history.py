@@ -107,7 +107,7 @@ class AppOverHistory:
         progress: Callable[[BackfillProgress], None] | None = None,
         directory: Path | None = None,
     ) -> Backfill:
-        """Run the topology over history, into `snapshot_uri`: see `ks_actors.batch.backfill`.
+        """Run the topology over past records, and write a snapshot: see `ks_actors.batch.backfill`.
 
         A backfill enters the app's services, too; a later start enters them again. Raises
         NotRunning for an app that was started.
@@ -170,16 +170,16 @@ class AppOverHistory:
         """Write tables (by store name) and topics as Parquet; return how many rows each has.
 
         The files are `<directory>/<name>/<partition>.parquet`. A table is the last value of each
-        key in its changelog, a topic all its records; both as far as they are committed now,
+        key in its changelog, a topic all its records; of both only records that are committed now,
         before, during or after the app's run.
 
         Keys and values are decoded by the serdes of the topology, into structs, lists, maps and
         scalars where their types allow. Other values stay bytes, unless `types` gives by name the
-        type that a serde makes. With `raw` all stay bytes, as they do in topics that the topology
-        does not know. Windows and sessions have columns of their own. A file appears when it is
-        complete; a table's partition has to fit into memory. `progress` is called on this event
-        loop at the start and the end of each partition, and each second in between; an error that
-        it raises ends the export.
+        type that a serde makes. With `raw` all values stay bytes, as do those of topics that the
+        topology does not know. Windows and sessions have columns of their own. A file appears when
+        it is complete; a table's partition has to fit into memory. `progress` is called on this
+        event loop at the start and the end of each partition, and each second in between; an error
+        that it raises ends the export.
 
         Raises UnknownStore, UnknownTopicOrPartition, ConfigError for a table without a changelog,
         SerializationError, which says where bad data is, and SparkUnavailable without pyarrow (`pip

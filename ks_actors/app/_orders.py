@@ -1,4 +1,4 @@
-"""Orders to a running app: each has a deadline, and no effect after it."""
+"""Orders to a running app; each has a deadline, after which it has no effect."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SHARE = 0.25
 
 
 class Lag(NamedTuple):
-    """The number of offsets left to process and commit, also in words.
+    """The number of offsets left to process and commit, with a description.
 
-    `here` tells whether this instance can do something about it.
+    `here` says whether this instance can reduce it.
     """
 
     offsets: int
@@ -45,10 +45,10 @@ class Lag(NamedTuple):
 
 @final
 class CommitPace:
-    """The times of commits while one waits for records to be processed.
+    """The times of commits while a caller waits until records are processed.
 
-    Each commit pauses the workers, so the longer the wait, the longer the time between two. But as
-    soon as nothing more is processed, what was processed is committed. `clock` returns seconds.
+    Each commit pauses the workers, so the longer the wait, the longer the time between two commits.
+    When nothing more is processed, a commit follows at once. `clock` returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -59,7 +59,7 @@ class CommitPace:
         self._committed: int = -1
 
     def due(self, processed: int) -> bool:
-        """Return whether to commit now, when so many records were processed in all."""
+        """Return whether to commit now; `processed` counts all records processed so far."""
         now = self._clock()
         settled = processed == self._seen != self._committed
         self._seen = processed
@@ -114,8 +114,8 @@ class AppOrders(AppQueries):
 
         The app stays RUNNING without workers, until one is added. Raises TaskTimeout when the
         worker does not end within `timeout_ms`. If the app has already told a worker to end, that
-        one still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be told.
-        The error says which case it is.
+        worker still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be
+        told. The error says which case it is.
         """
         check_timeout(timeout_ms)
         self._check_loop()
@@ -263,7 +263,7 @@ class AppOrders(AppQueries):
             raise TaskTimeout(f"not caught up within {timeout_ms} ms: {how}") from None
 
     async def _lag(self) -> Lag:
-        """Look at this instance, at others, and at this one again.
+        """Count what is left on this instance, on others, and on this one again.
 
         The others may have written to topics that this one reads.
         """

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 class ResetOffset(msgspec.Struct, frozen=True):
-    """The new offset of a partition.
+    """The new offset of a partition, `after`.
 
-    `before` is the committed one, None without any. `note` says how `after` was made to fit.
+    `before` is the committed offset, None without any. `note` says how the requested offset was
+    made to fit.
     """
 
     partition: TopicPartition
@@ -38,7 +39,7 @@ class ResetOffset(msgspec.Struct, frozen=True):
 
 
 class ResetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes of `reset`, in their order, and everything that stays.
+    """The changes of `reset`, in order, and the parts that stay.
 
     First `members` are removed, then the state on this machine is deleted (`state_directory`, None
     without any), then `snapshots`, then `internal_topics`; last the group gets all `offsets` at
@@ -115,8 +116,9 @@ class Planner:
     ) -> dict[str, int]:
         """Return the partition counts of all topics.
 
-        Those of the topology, and named ones, are asked for by name if the listing lacks them: one
-        broker may not know a new topic yet, and a changelog that stays would be restored.
+        Topics of the topology, and those that the user names, are looked up by name if the listing
+        lacks them: a broker may not know a new topic yet, and a changelog that is not deleted would
+        be restored.
         """
         listed = await self._log.describe_topics(configs=False)
         named = {*self._names_of_topology(), *(inputs or ()), *(internal or ())}
@@ -193,8 +195,8 @@ class Planner:
         """Return the topics to delete: those of the topology, or those that the user names.
 
         A name of another topic may begin with the id of another application, too. Without a
-        topology all that begin with this one's id are found, unless a group of another application
-        shows that they may be its own.
+        topology, these are all topics whose names begin with this application's id, unless a group
+        of another application shows that they may belong to it.
         """
         named = self._names_of_topology()
         found = {

@@ -21,7 +21,7 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
 
     The first SIGINT or SIGTERM cancels it, a second one calls `hurry`, a third one ends the process
     at once. Raises errors of the work, except for the cancellation. The handlers stay until the
-    event loop is closed, which is interrupted by the second of the signals behind the work's end.
+    event loop is closed. A second signal after the end of the work interrupts that.
     """
     loop = asyncio.get_running_loop()
     signals = _Signals(loop, asyncio.ensure_future(work), hurry)
@@ -54,13 +54,13 @@ class _Signals:
     def count(self, number: signal.Signals) -> None:
         self.received += 1
         if self.received == 1:
-            # Without effect behind the end of the work: the app is closed, and only the loop is
-            # not. An interrupt of that would leave its threads behind.
+            # No effect after the end of the work: the app is closed, and only the loop is still
+            # open. An interrupt would leave its threads behind.
             self.task.cancel()
             return
         for each in _NUMBERS:
             self._loop.remove_signal_handler(each)
-            # No KeyboardInterrupt, which would show where in the loop it came.
+            # Not a KeyboardInterrupt, whose traceback would show the loop.
             signal.signal(each, signal.SIG_DFL)
         if not self.task.done():
             _log.warning("second %s: the program ends at once, without a clean close", number.name)
@@ -69,12 +69,12 @@ class _Signals:
 
 @contextmanager
 def kept_handlers() -> Iterator[None]:
-    """Put the handlers of the signals back at the end, in place of Python's own."""
+    """Restore the earlier signal handlers at the end."""
     before = {number: signal.getsignal(number) for number in _NUMBERS}
     try:
         yield
     finally:
         for number, handler in before.items():
-            # One that is not Python's cannot be put back.
+            # A handler that was not set from Python cannot be restored.
             with suppress(TypeError):
                 signal.signal(number, handler)

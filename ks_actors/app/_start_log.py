@@ -29,10 +29,11 @@ _log = component_log(__name__)
 
 @final
 class StartReport:
-    """Tell once that the app runs, and which stalls of the event loop are worth a warning.
+    """Report once that the app runs, and decide which stalls of the event loop are worth a warning.
 
-    Imports, connects and the opening of databases are work of each start, and no fault: before the
-    app runs no stall in none of the user's code is, and in its first 10 s only one of a second.
+    Imports, connections and the opening of databases are part of each start, and no fault. So
+    before the app runs a stall outside the user's code gets no warning, and in its first 10 s only
+    a stall of a second or more.
     """
 
     def __init__(self, application_id: str) -> None:
@@ -41,25 +42,25 @@ class StartReport:
         self.tell: Callable[[str], None] | None = None
 
     def be_told(self) -> None:
-        """Have the line printed on stderr, unless it is told elsewhere."""
+        """Request the line on stderr, unless a log has it."""
         if self.tell is None:
             self.tell = _tell_unlogged
 
     def note_running(self, tasks: tuple[TaskMetadata, ...], workers: int) -> None:
-        """Note that the app runs, and tell it where somebody asked for it."""
+        """Note that the app runs, and print the line if it was requested."""
         self._running_since = monotonic()
         if self.tell is not None:
             self.tell(f"{self._application_id} is running: {task_counts(tasks, workers)}")
 
     def least_stall(self) -> float:
-        """Return from how many seconds on a stall is worth a warning now."""
+        """Return the length (s) from which a stall is worth a warning now."""
         if self._running_since is None:
             return inf
         return _LONG_S if monotonic() - self._running_since < _FIRST_S else 0.0
 
 
 def _tell_unlogged(text: str) -> None:
-    """Print a line on stderr, or lose it, where a change of state would not be logged anywhere."""
+    """Print a line on stderr, if a change of state would not be logged; ignore errors of stderr."""
     if not _log.logger.hasHandlers():
         with suppress(OSError, ValueError, AttributeError):
             sys.stderr.write(f"{text}\n")

@@ -1,4 +1,4 @@
-"""The topics that an app needs, and those that there are."""
+"""The topics that an app needs, compared with the existing ones."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ async def plan_app_topics(
     wrong = ""
     try:
         _, wanted, found = await plan_topics(log, setup, also=topics)
-        # With those that the listing lacks as they are new.
+        # Include new topics, which the listing may lack.
         existing = {**{name: one for name, one in found.items() if name not in topics}, **existing}
     except MissingSourceTopics:
-        pass  # their own rows tell
+        pass  # they have rows of their own
     except TopologyError as error:
         wrong = str(error)
         if not _WRONG_SIZE.search(wrong):
-            raise  # no internal topic's row can tell it
+            raise  # no row of an internal topic shows it
     known = {topic.name for topic in wanted}
     internal = [*wanted, *(NewTopic(name, 0) for name in _internal(setup) if name not in known)]
     plans = [

@@ -36,7 +36,7 @@ class TaskAssignor:
     all by their names in the log.
 
     The assignment is cooperative in effect. `assign` chooses each task's member, but a task that
-    another member still owns goes to no member for now. Its owner sees that it is gone, closes it
+    another member still owns goes to no member for now. The owner closes the task that it has lost
     and rejoins; the next rebalance gives it to the chosen member. Tasks that stay are never
     interrupted. This requires that members report their tasks at each rebalance, not only when they
     join.
@@ -49,8 +49,8 @@ class TaskAssignor:
     reports its own and gets only tasks of it, with the partitions that it reads. A newcomer with a
     version that cannot run beside the others gets an error and no tasks. See `admit`.
 
-    `check` gets the partition counts of all source topics, and raises when they do not fit the
-    leader's other knowledge.
+    `check` gets the partition counts of all source topics, and raises when they do not fit the rest
+    of the topology.
 
     When tasks cannot be assigned, every member gets the reason and no tasks. Reasons are topics
     that are missing or not copartitioned, or unreadable user data. If the reason concerns only some
@@ -218,7 +218,7 @@ class TaskAssignor:
         if not self._replicas:
             return {}
         found = assign_standbys(wanted, stateful, self._replicas, warm)
-        # A member that waits for a task is a standby for it meanwhile.
+        # A member that waits for a task is its standby until then.
         return {
             member: {
                 *found[member],
@@ -249,7 +249,7 @@ def _by_members(tasks: Mapping[str, Tasks]) -> Iterator[tuple[list[str], list[Ta
 def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dict[TaskId, str]:
     """Return the owner of each task.
 
-    Of two owners, the one with the older generation has missed its revocation.
+    Of two owners, the owner with the older generation has missed its revocation.
     """
     claims: dict[TaskId, tuple[int, str]] = {}
     for member, state in sorted(states.items()):

@@ -27,8 +27,8 @@ def group_partitions(
 ) -> Tasks:
     """Make as many tasks of each subtopology as its largest source topic has partitions.
 
-    Partitions of one number go together. A topic with fewer partitions is missing in the tasks
-    beyond them. Raises MissingSourceTopics, naming all topics that are not in `partitions`.
+    Partitions with the same number go together. Tasks with higher numbers than a topic's partitions
+    lack that topic. Raises MissingSourceTopics, naming all topics that are not in `partitions`.
     """
     if missing := sorted(
         {

@@ -20,12 +20,12 @@ def assign_standbys(
 ) -> dict[str, tuple[TaskId, ...]]:
     """Return the standbys of each member of `active`, besides the tasks that it processes.
 
-    Each of the `stateful` tasks has `replicas` standbys, or one on every other member where there
-    are fewer; none is on the task's own member. Standbys stay where most of the state is, according
-    to `warm`. Others go to the member with the least load and, of equals, with the fewest standbys
-    of the same owner: when a member dies, its tasks are spread. Then standbys move until no move
-    would make members more even, counting tasks and standbys. The same input gives the same result,
-    and the result as input gives itself.
+    Each of the `stateful` tasks has `replicas` standbys, or one on every other member if there are
+    fewer members; none is on the task's own member. Standbys stay where most of the state is,
+    according to `warm`. Others go to the member with the least load and, of equals, with the fewest
+    standbys of the same owner: when a member dies, its tasks are spread. Then standbys move until
+    no move would make members more even, counting tasks and standbys. The same input gives the same
+    result, and the result as input gives the same result again.
     """
     owner = {task: member for member, tasks in active.items() for task in tasks}
     tasks = sorted(task for task in stateful if task in owner)
@@ -95,7 +95,7 @@ class _Standing:
         self._pairs[self._owner[task], member] -= 1
 
     def move_one(self) -> bool:
-        """Shift one standby's load from one member to another that has at least two less.
+        """Move the load of one standby to a member that has at least two fewer.
 
         May move several standbys along a path of members. Return whether there was a path.
         """
@@ -133,7 +133,7 @@ class _Standing:
     def _to_move(self, giver: str, taker: str) -> TaskId | None:
         """Return the cheapest standby to move.
 
-        It is the one with the most state at the taker, then with the least at the giver.
+        It is the standby with the most state at the taker, then with the least at the giver.
         """
         return min(
             (task for task in self.tasks[giver] if self._may(taker, task)),

@@ -19,7 +19,7 @@ def admit(
 
     Two versions can run side by side when a task means the same in both. Each topic that both read
     belongs to subtopologies of the same number, and subtopologies of one number have a topic in
-    common. Earlier members of the group have precedence: a newcomer is refused, not they.
+    common. Earlier members of the group have precedence: the newcomer is refused.
     """
     refused: dict[str, TopologyError] = {}
     admitted: list[TopologyInfo] = []

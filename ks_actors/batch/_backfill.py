@@ -124,7 +124,7 @@ async def backfill(
             local = _Local(recipe, shared, place, snapshot_uri, progress)
             return await run_in_thread(partial(local.run, began), local.give_up)
         except BaseException:
-            # Only after an error: a result owns its directory until it is closed.
+            # Only after an error: otherwise the result owns the directory until it is closed.
             await in_thread(partial(shutil.rmtree, place, ignore_errors=True))
             raise
 
@@ -132,7 +132,7 @@ async def backfill(
 def _address(config: StreamsConfig, log: Log | None) -> LogAddress:
     """Return the address of the log for Spark's processes.
 
-    Raises ConfigError for one in memory, and for another one than the settings name.
+    Raises ConfigError for a log in memory, and for a log that the settings do not name.
     """
     given = getattr(log, "bootstrap_servers", None)
     if given is not None and config.log != f"{SCHEME}{servers(given)}":
@@ -175,7 +175,7 @@ def _are_offsets(ends: Mapping[Any, Any]) -> bool:
 
 
 def _check_choices(engine: Any, spark: Any, progress: Any, services: Iterable[Any]) -> None:
-    """Raise ConfigError for arguments that are none, and for those without effect."""
+    """Raise ConfigError for invalid arguments, and for those without effect."""
     if engine not in get_args(Engine):
         raise ConfigError(f"engine: is {engine!r}: give 'local' or 'spark'")
     if spark is not None and engine != "spark":
@@ -236,7 +236,7 @@ class _Local:
         self._loop = WorkLoop()
 
     def give_up(self) -> None:
-        """Make `run` raise JobCancelled, whatever it waits for. Any thread may call."""
+        """Make `run` raise JobCancelled, whatever it waits for. Any thread may call this."""
         self._loop.give_up()
         self._log.give_up()
 
@@ -307,6 +307,6 @@ class _Local:
             writer.close()
         # Not after an error: a later stage must never read part of a task's output.
         self._files.add(writer)
-        # At once, and not at the end: the disk then holds the state of one task at a time.
+        # Not at the end: so the disk holds the state of one task at a time.
         shutil.rmtree(state / str(work.task), ignore_errors=True)
         return run.done

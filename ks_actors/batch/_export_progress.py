@@ -37,7 +37,7 @@ class ExportProgress(msgspec.Struct, frozen=True):
 
 
 class Watch(NamedTuple):
-    """The way to report the progress of an export; blocks until it is taken."""
+    """The receiver of an export's progress; calls block until the report is received."""
 
     tell: Callable[[ExportProgress], None]
     clock: Callable[[], float] = time.monotonic

@@ -1,4 +1,4 @@
-"""Blocking calls of another thread's event loop, which can be given up."""
+"""Blocking calls into another thread's event loop, which can be cancelled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOOK_S: Final = 1.0
-# A loop that has just been started may not run yet at the first look.
+# A loop that has just been started may not run yet at the first check.
 _LOOKS: Final = 2
 
 
@@ -34,8 +34,8 @@ class LoopCalls:
     """Run coroutines on a loop from other threads.
 
     A thread that waits for a loop which has stopped would wait for ever. So end the calls before
-    you stop the loop: those under way are cancelled, and they and all later ones raise GivenUp. A
-    loop that stops without that is noticed after a second or two.
+    you stop the loop: those under way are cancelled, and they and all later ones raise GivenUp.
+    Without that, the calls notice a stopped loop after a second or two.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -59,7 +59,7 @@ class LoopCalls:
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
         """Run the coroutine to its end; do not wait for it when the calls have been ended.
 
-        It begins after the coroutines of all earlier calls. A stopped loop does not run it.
+        It begins after the coroutines of all earlier calls. On a stopped loop it does not run.
         """
         try:
             future = self._start(work)

@@ -98,7 +98,7 @@ class LogRange(msgspec.Struct, frozen=True):
 class LogReader:
     """A log on its own event loop, in a thread, with blocking calls.
 
-    Use it as `with LogReader(address) as reader`. Its end makes reads of other threads raise
+    Use it as `with LogReader(address) as reader`. At its end, reads in other threads raise
     LogClosed.
     """
 
@@ -110,7 +110,7 @@ class LogReader:
             target=self._loop.run_forever, name="ks-batch-log", daemon=True
         )
         self._log: Log | None = None
-        # A thread that gives up an `open` of another thread may close at once.
+        # A thread that cancels another thread's `open` may close at once.
         self._lock = threading.Lock()
 
     def __enter__(self) -> LogReader:
@@ -131,7 +131,7 @@ class LogReader:
                 raise
 
     def close(self) -> None:
-        """Give up all reads, close the log, and end the thread; once it has ended, do nothing."""
+        """Cancel all reads, close the log, and end the thread. Does nothing when called again."""
         self.give_up()
         with self._lock:
             if self._loop.is_closed():
@@ -154,8 +154,8 @@ class LogReader:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-        # The loop's thread has ended, so this thread may run it: tasks and the executor's threads
-        # must end, too, and a log that was opened just as that was given up.
+        # The loop's thread has ended, so this thread may run the loop: it ends tasks and the
+        # executor's threads, and closes a log that was opened while its `open` was cancelled.
         self._loop.run_until_complete(_end_tasks())
         self._loop.run_until_complete(self._stop())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
@@ -222,8 +222,7 @@ class LogReader:
                     # Another read of this reader has opened the log again, and closed this fetcher.
                     continue
                 left -= 1
-                # The client of Kafka has made retries of its own; only files change under their
-                # reader.
+                # Kafka's client has already retried; only files change under their reader.
                 if not left or self._address.url.startswith(SCHEME):
                     raise
                 self._reopen(log)
@@ -264,7 +263,7 @@ def _read_from(
     where = TopicPartition(what.topic, what.partition)
     made: list[Fetcher] = []
     try:
-        # Given up meanwhile, the call may still make the fetcher: the end finds it in the list.
+        # A cancelled call may still make the fetcher: `close` finds it in the list.
         fetcher = calls.run(_fetcher(log, where, at, made))
         silent = 0.0
         while at < what.end:
@@ -285,7 +284,7 @@ def _read_from(
 async def _end_tasks() -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:
-        # A start that was given up closes what it has opened.
+        # A cancelled start closes the log that it has opened.
         _, left = await asyncio.wait(left, timeout=_CLOSE_S)
     for task in left:
         task.cancel()
@@ -293,7 +292,7 @@ async def _end_tasks() -> None:
 
 
 async def _fetcher(log: Log, where: TopicPartition, at: int, made: list[Fetcher]) -> Fetcher:
-    # In a coroutine, although nothing is awaited: a fetcher is made on the log's own event loop.
+    # A coroutine, although nothing is awaited: a fetcher must be made on the log's event loop.
     fetcher = log.fetcher(client_id="ks-actors-batch", isolation=IsolationLevel.READ_COMMITTED)
     made.append(fetcher)
     fetcher.assign({where: at})
@@ -312,7 +311,7 @@ async def _fetch(fetcher: Fetcher, most: int) -> Sequence[Fetched]:
 def _until(batch: Batch, end: int) -> Batch:
     if not len(batch) or batch.offsets[-1] < end:
         return batch
-    # Where offsets are missing, as many records as asked for reach beyond the end of the range.
+    # With missing offsets, the requested number of records may reach beyond the range.
     return batch.select([offset < end for offset in batch.offsets])
 
 
@@ -374,7 +373,7 @@ async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[L
         for offset in (start, end):
             if not begins[where] <= offset <= ends[where]:
                 raise OffsetOutOfRange(where, offset, begins[where], ends[where])
-        # The end may lie before the start, by their times: then the range is empty.
+        # The end may lie before the start if both come from times: then the range is empty.
         ranges.append(LogRange(topic, number, start, max(start, end)))
     return ranges
 
@@ -386,7 +385,7 @@ def check_read(
     *,
     by: str,
 ) -> None:
-    """Raise ConfigError for offsets of partitions that are not read: they would be ignored.
+    """Raise ConfigError for offsets of partitions that are not read, which would be ignored.
 
     `name` is the option that gives the offsets, `by` names the reader.
     """

@@ -20,7 +20,7 @@ _CONSTANTS = {
     id(value): name for name, value in vars(serdes).items() if isinstance(value, serdes.Serde)
 }
 _ENCODERS = (msgspec.json.Encoder, msgspec.msgpack.Encoder)
-_Base: Any = cloudpickle.Pickler  # which has no types
+_Base: Any = cloudpickle.Pickler  # untyped package
 _DECODERS = (msgspec.json.Decoder, msgspec.msgpack.Decoder)
 
 
@@ -42,7 +42,7 @@ class _Pickler(_Base):  # type: ignore[misc]  # as it says
                 obj.order,
             )
         if isinstance(obj, _DECODERS):
-            # Each of the two kinds has one hook that the other one does not have.
+            # Each of the two kinds of decoders has a hook that the other lacks.
             hook = "float_hook" if isinstance(obj, msgspec.json.Decoder) else "ext_hook"
             options = {name: getattr(obj, name) for name in ("strict", "dec_hook", hook)}
             return _decoder, (type(obj), obj.type, options)
@@ -70,12 +70,13 @@ _REMEDY_OF_SERVICE = (
 
 
 def packed_recipe(recipe: Recipe) -> bytes:
-    """Pickle all that the tasks of a backfill share. Raises BatchError.
+    """Pickle everything that the tasks of a backfill share. Raises BatchError.
 
-    The services travel with the topology: a function that holds one holds the entered one there.
+    Services and topology are pickled together, so that a function with a service has the entered
+    service there.
     """
     for service in recipe.services:
-        # By itself first, for an error that names it.
+        # Pickle it alone first, so that an error names it.
         packed(service, what=f"the service {service!r}", remedy=_REMEDY_OF_SERVICE)
     return packed(recipe)
 

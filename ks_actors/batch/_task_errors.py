@@ -139,7 +139,8 @@ def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
                 f"{kind.rpartition('.')[2]}{colon}{what}",
                 SparkError(f"in a Spark task:\n{said}"),
             )
-    # An error of py4j refers to an object in Java, which may be gone when somebody reads the error.
+    # An error of py4j refers to an object in Java, which may no longer exist when the error is
+    # shown.
     cause = SparkError(_JAVA.sub("", text)) if type(error).__module__.startswith("py4j") else error
     return _failed(job, f"{type(error).__name__}: {first_line(error)}", cause)
 

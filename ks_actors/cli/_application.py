@@ -66,8 +66,8 @@ class Application(NamedTuple):
         """Run work on the open log; an error is one line and exit code 1.
 
         Without an app and any servers it is a usage error. `if_missing` is about the directory of
-        an embedded log. A command must not create one for a
-        mistyped path. `empty` gives a log in memory instead.
+        an embedded log. A command must not create a log for a mistyped path. `empty` opens a log in
+        memory instead.
         """
         config = self.config
         if self.app is None and config.origins["log"] == "default" and not config.bootstrap_servers:
@@ -78,8 +78,8 @@ class Application(NamedTuple):
             )
 
         async def run() -> T:
-            # An app that was made with a log, such as an embedded one, is looked at there and not
-            # by its settings.
+            # An app that was made with a log, such as an embedded one, uses that log, not its
+            # settings.
             given = None if self.app is None else self.app._given_log
             missing = None if if_missing == "create" else self.missing
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -152,7 +152,7 @@ def of_target(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _pairs(options: dict[str, Any]) -> list[str]:
-    """Take the settings out of the options, as pairs; the options of one setting count last."""
+    """Take the settings out of the options, as pairs; options for single settings come last."""
     pairs = [*options.pop("conf")]
     for option, name in (("servers", "bootstrap_servers"), ("application_id", "application_id")):
         if (value := options.pop(option)) is not None:
@@ -180,7 +180,7 @@ def of_application(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_log(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the settings of a log, which no application need have."""
+    """Add the settings of a log, without those of an application."""
     return _optional(command, needs_id=False)
 
 

@@ -41,7 +41,7 @@ def _until(context: click.Context, parameter: click.Parameter, values: tuple[str
     offsets: dict[str, dict[int, int]] = {}
     for found in filter(None, map(_OFFSET.fullmatch, values)):
         offsets.setdefault(found[1], {})[int(found[2])] = int(found[3])
-    # There are fewer when a partition is named twice, which is a mistake.
+    # Fewer items than given mean that a partition is named twice: a mistake.
     if sum(map(len, offsets.values())) == len(values):
         return offsets or None
     try:

@@ -48,7 +48,7 @@ class _Finding(msgspec.Struct, frozen=True):
 def check(application: Application, *, timeout_ms: int, as_json: bool) -> None:
     """Check settings, brokers, topics and permissions of an app, without running it.
 
-    Nothing is changed: no topic is created, no group is joined. Brokers that tell no permissions
+    Nothing is changed: no topic is created, no group is joined. Brokers that report no permissions
     are noted. MODULE:NAME and settings are those of `ks-actors run`. Exit codes: 0 the app could
     start, 1 a check has failed, 2 wrong command line or setting.
     """
@@ -71,7 +71,7 @@ class _Checks:
         self._topology = application.topology
         self._given_topics: Mapping[str, int] = application.topics
         self._found: list[_Finding] = []
-        # Which check an error belongs to: the first failing step ends all of them.
+        # The check to which an error belongs: the first failing step ends all of them.
         self._step = "broker"
 
     async def run(self, timeout_ms: int) -> Sequence[_Finding]:
@@ -84,7 +84,7 @@ class _Checks:
         await self._directories()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                # An app that was made with a log of its own runs there, whatever its settings say.
+                # An app that was made with a log of its own uses it, whatever its settings are.
                 given_log = None if self._app is None else self._app._given_log
                 missing = self._application.missing
                 if missing is not None:
@@ -107,7 +107,7 @@ class _Checks:
         self._found.append(_Finding(check, result, detail))
 
     async def _directories(self) -> None:
-        """Look at the places of local state and of snapshots."""
+        """Check the places of local state and of snapshots."""
         state = self._config.state_dir / self._config.application_id
         problem = _unwritable(state)
         if problem is None:
@@ -156,7 +156,7 @@ class _Checks:
         if not isinstance(log, TellsOperations):
             self._note("permissions", "note", f"{type(log).__name__} has no permissions")
             return
-        # Brokers tell no permissions for topics that they do not have.
+        # Brokers report no permissions for topics that they do not have.
         existing = [plan for plan in plans if plan.state != "missing"]
         application_id = self._config.application_id
         transactions = self._config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
@@ -178,8 +178,8 @@ class _Checks:
         if found.transactional_id is not None and "WRITE" not in found.transactional_id:
             lacking.append(f"WRITE on transactional ids {application_id}-*")
         missing = any(plan.created and plan.state == "missing" for plan in plans)
-        # A note only: the right to create may also be given by a prefix of names, which no broker
-        # tells.
+        # A note only: the right to create may also come from a prefix of names, which no broker
+        # reports.
         if found.cluster is not None and missing and "CREATE" not in found.cluster:
             self._note(
                 "permissions",
@@ -197,7 +197,7 @@ class _Checks:
 
 
 def _unwritable(path: Path) -> str | None:
-    """Return why a directory can neither be made nor written, if so; nothing is changed."""
+    """Return the reason why a directory cannot be made or written, if any; change nothing."""
     # Unlike Path.exists, os.path.exists is False for paths that may not be looked at.
     nearest = next(each for each in (path, *path.absolute().parents) if os.path.exists(each))  # noqa: PTH110 - see above
     if not nearest.is_dir():

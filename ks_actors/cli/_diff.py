@@ -28,7 +28,7 @@ def topology() -> None:
 def diff(
     *, old: str, new: str, every: bool, conf: tuple[str, ...], file: Path | None, as_json: bool
 ) -> None:
-    """Show what becomes of state and topics when NEW replaces the RUNNING topology.
+    """Show the effects on state and topics when NEW replaces the RUNNING topology.
 
     Both are MODULE:NAME, as for `ks-actors run`, with the same application id, log and state
     directories. Asks no broker: sizes of topics are left to `ks-actors topics plan`. Exit codes: 0

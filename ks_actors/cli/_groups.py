@@ -37,12 +37,11 @@ _PATIENCE_S: Final = 10.0
 def lag(application: Application, *, over: int | None, as_json: bool) -> None:
     """Print how many records each input partition has that are not committed.
 
-    The seconds are the age of the first of them, by its timestamp; - where it could not be read, or
-    has none.
-    With --app the partitions are those that the topology reads, else those that the group has
-    committed and those of its members. Records of open transactions do not count. Works while the
-    app runs or not. Exit code 3: more is left than --over, an input topic is missing, there is no
-    such group, or none of its partitions is known.
+    The seconds are the age of the first of them, by its timestamp; - if it could not be read or has
+    no timestamp. With --app the partitions are those that the topology reads, else those that the
+    group has committed and those of its members. Records of open transactions do not count. Works
+    while the app runs or not. Exit code 3: more is left than --over, an input topic is missing,
+    there is no such group, or none of its partitions is known.
     """
     rows, problem = application.ask(lambda log: _lags(log, application))
     total = sum(row["lag"] for row in rows)
@@ -61,11 +60,11 @@ def lag(application: Application, *, over: int | None, as_json: bool) -> None:
 
 
 async def _lags(log: Log, application: Application) -> tuple[list[dict[str, Any]], str | None]:
-    """Return a row for each partition, and the reason why that is not all, if there is one."""
+    """Return a row for each partition, and the reason if partitions are missing."""
     groups, group_id = groups_of(log), application.config.application_id
     offsets = await groups.group_offsets(group_id)
     members = await groups.group_members(group_id)
-    # An app that has never committed, such as one that fails at its first record, has read nothing.
+    # An app that has never committed, because it fails at its first record, say, has read nothing.
     owners = _owners(members)
     partitions, problem = offsets.keys() | owners.keys(), None
     if application.topology is None and not partitions:
@@ -100,7 +99,7 @@ async def _lags(log: Log, application: Application) -> tuple[list[dict[str, Any]
         each: max(0, ends[each] - (begins[each] if at is None else at))
         for each, at in committed.items()
     }
-    # Records before the first offset are gone: the first that is left is the one that waits.
+    # Records before the first offset are deleted: the first remaining record is the one that waits.
     behind = {each: max(begins[each], committed[each] or 0) for each, left in lags.items() if left}
     waiting = await _ages(log, {each: at for each, at in behind.items() if at < ends[each]})
     rows = [
@@ -152,7 +151,7 @@ async def _ages(
 
 
 def _tell_unknown(reason: str, partitions: Iterable[TopicPartition]) -> None:
-    # Not the end of the command: the lag in records is known all the same.
+    # Not a failure of the command: the lag in records is known all the same.
     names = ", ".join(map(str, sorted(partitions)))
     tell(f"the age of records is unknown for {names}: {reason}")
 

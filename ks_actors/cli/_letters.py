@@ -105,9 +105,10 @@ def redrive_letters(
 ) -> None:
     """Write the records of dead letters back to the partitions that they came from, each once.
 
-    Each is one transaction, with a marker in the dead letter topic. One that cannot be written
-    back, because its source is gone, say, is named, and the others go on; the exit code is 1 then.
-    An error of the log ends it: letters before it stay written back, and are not written again.
+    Each is one transaction, with a marker in the dead letter topic. A letter that cannot be written
+    back, because its source is gone, say, is named; the others continue, and the exit code is 1. An
+    error of the log ends the command: letters before it stay written back, and are not written
+    again.
     """
     if every == bool(letters):
         raise click.UsageError("give dead letters as PARTITION@OFFSET, or --all")
@@ -134,7 +135,7 @@ def redrive_letters(
             places = sorted(sources)
         with Progress(console=progress_console(), transient=True, disable=as_json) as bars:
             bar = bars.add_task("redrive", total=len(places))
-            # A client waits for a topic that is gone: once for each of its partitions.
+            # A client waits for a missing topic, once for each of its partitions.
             gone: dict[TopicPartition, Exception] = {}
             for place, offset in places:
                 source = sources.get((place, offset))
@@ -154,8 +155,7 @@ def redrive_letters(
     try:
         application.ask(work)
     finally:
-        # Also after an error: those that were written back stay so, and the caller has to know
-        # them.
+        # Also after an error: the caller has to know which letters were written back.
         rows = [_row(each) | {"redriven": True} for each in done]
         show(rows, ("letter", "source", "redriven"), as_json=as_json)
     if left:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 FORMATS: Final = ("text", "json")
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-# The attributes of all records: others are told as extra fields.
+# The attributes of all records: others are printed as extra fields.
 _COMMON: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -22,12 +22,12 @@ def set_up_logging(level: str, form: str) -> None:
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the fields that a record has besides those of all records."""
+    """Return the extra fields of a record."""
     return {name: value for name, value in vars(record).items() if name not in _COMMON}
 
 
 class TextFormatter(logging.Formatter):
-    """Lines, with the client id behind the logger: it tells apps in one process apart."""
+    """Lines, with the client id after the logger: it distinguishes apps in one process."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""

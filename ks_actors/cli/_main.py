@@ -27,7 +27,7 @@ from ks_actors.system import heed_signals
 @click.pass_context
 def ks_actors(context: click.Context) -> None:
     """Stream processing with Kafka Streams' semantics."""
-    # An app that runs has handlers of its own, from when the modules of the user are imported.
+    # `run` sets its own handlers, once the user's modules are imported.
     if context.invoked_subcommand != "run":
         heed_signals()
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _WIDEST = 100_000
-# A broken pipe or a full disk; and a closed stream.
+# A broken pipe, a full disk, or a closed stream.
 _LOST = (OSError, ValueError)
-# Control characters, ends of lines and paragraphs, and halves of characters.
+# Control characters, ends of lines and paragraphs, and lone surrogates.
 _CONTROL = frozenset({"Cc", "Zl", "Zp", "Cs"})
 # These change the order of the shown text.
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -33,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print rows as a table with these columns, or as a JSON array with all that they have.
+    """Print rows as a table with these columns, or as a JSON array with all fields.
 
     None is `-` in a table. Numbers are set to the right.
     """
@@ -59,18 +59,18 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: 
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON document; what JSON has no form for is text."""
+    """Print one JSON document; objects unknown to JSON become text."""
     click.echo(json_text(value, indent=2))
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Return valid JSON; what JSON has no form for is text."""
+    """Return valid JSON; objects unknown to JSON become text."""
     try:
         text = json.dumps(value, indent=indent, default=_plain, ensure_ascii=False)
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
-        # Half of a character, which UTF-8 cannot have, or one that the output's encoding does not
-        # have; but JSON's escapes.
+        # Escape lone surrogates, which UTF-8 cannot encode, and characters outside the output's
+        # encoding.
         return json.dumps(value, indent=indent, default=_plain)
     return text
 
@@ -102,7 +102,7 @@ def _cell(value: Any) -> str:
 
 
 def printable(text: str, keep: str = "\t") -> str:
-    """Return a text with escapes for control characters and line ends, but for those to keep.
+    """Return a text with escapes for control characters and line ends, except those in `keep`.
 
     Records could otherwise move the cursor, forge lines, or send commands to a terminal.
     """
@@ -138,13 +138,13 @@ def reported(application_id: str) -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """Print a line on stderr, or lose it."""
+    """Print a line on stderr; ignore errors of stderr."""
     with suppress(*_LOST):
         click.echo(text, err=True)
 
 
 def check_stdout() -> None:
-    """Have results that cannot be written be an error of one line, with exit code 1.
+    """Turn a failed write of results into an error of one line, with exit code 1.
 
     Characters that the encoding of stdout does not have are escaped. Ends the process if stdout is
     closed: nobody would get the results.
@@ -169,7 +169,7 @@ def progress_console(*, quiet: bool = False) -> Console:
 def drop_unwritten() -> None:
     """Drop the text that stdout and stderr cannot write, at the end of the process.
 
-    Python would make 120 of the exit code.
+    Python would change the exit code to 120.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -182,7 +182,7 @@ def drop_unwritten() -> None:
 
 @final
 class _Results:
-    """Stdout; an error of writing to it is one of the command, unless its reader has gone."""
+    """Stdout; a failed write is an error of the command, unless the reader has gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO = stream
@@ -196,7 +196,7 @@ class _Results:
             return self._stream.write(text)
 
     def flush(self) -> None:
-        """Write what waits. Raises ClickException."""
+        """Write the buffered text. Raises ClickException."""
         with _written():
             self._stream.flush()
 
@@ -213,7 +213,7 @@ def _written() -> Iterator[None]:
 
 @final
 class _Lossy:
-    """A stream that loses text instead of raising an error; else it is as the given one."""
+    """The given stream, but it drops text instead of raising an error."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO = stream
@@ -225,12 +225,12 @@ class _Lossy:
         return iter(self._stream)
 
     def write(self, text: str) -> int:
-        """Write text, or lose it."""
+        """Write text; drop it if that fails."""
         with suppress(*_LOST):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what waits, or leave it."""
+        """Write the buffered text; drop it if that fails."""
         with suppress(*_LOST):
             self._stream.flush()

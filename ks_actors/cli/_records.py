@@ -82,8 +82,8 @@ def send(
 ) -> None:
     """Write one record to a topic, or one for each line of stdin.
 
-    Records with a key go to the partition where Kafka's clients put them, those without go by
-    turns. It ends when all brokers in sync have the records.
+    Records with a key go to the partition that Kafka's clients choose, records without a key to all
+    partitions in turn. The command ends when all in-sync replicas have the records.
     """
     if delete and (key is None or value is not None):
         raise click.UsageError("--delete needs --key, and no --value")
@@ -95,8 +95,7 @@ def send(
         records = (
             [_Record(_encoded(key, key_format), _encoded(value, value_format))]
             if value is not None or delete
-            # All of stdin before the first write: a bad line must not leave the ones before it
-            # written.
+            # Read all of stdin before the first write: a bad line must leave nothing written.
             else list(_lines(separator, key_format, value_format))
         )
     except ValueError as error:
@@ -229,7 +228,7 @@ def tail(
             while not until_end or any(fetcher.position(each) < ends[each] for each in places):
                 for fetched in await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=_AT_ONCE):
                     for line in _shown(fetched, key_format, value_format, as_json=as_json):
-                        # A fetch may bring records that have come since the command began.
+                        # A fetch may return records that were written since the command began.
                         if until_end and line.offset >= ends[fetched.partition]:
                             break
                         click.echo(line.text)
@@ -258,8 +257,8 @@ async def _positions(
     if _OFFSET.fullmatch(start):
         at = int(start)
         return {
-            # -0 is the end, too, and its number does not show the sign. Offsets of before a cleanup
-            # are moved up: a fetch would fail.
+            # -0 is the end, too, and as a number it has no sign. Offsets before the first one are
+            # moved up to it: a fetch would fail.
             each: min(max(begins[each], end + at if at < 0 or start == "-0" else at), end)
             for each, end in ends.items()
         }
@@ -270,7 +269,8 @@ async def _positions(
             f"--from {start!r} is not begin, end, an offset, -N, or a time such as 2026-11-26T00:00"
         ) from None
     if since.tzinfo is None:
-        # As times are printed here, so that one can be copied into the command.
+        # In the form in which times are printed here, so that a time can be copied into the
+        # command.
         since = since.replace(tzinfo=UTC)
     found = await log.offsets_for_times(dict.fromkeys(ends, int(since.timestamp() * 1000)))
     return dict(found)

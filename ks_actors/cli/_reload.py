@@ -34,8 +34,8 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
         signal.signal(number, _interrupted)
     while True:
         before = times(watched)
-        # Ctrl-C goes to all of a process group: with the one below the child would get two signals,
-        # and the second one means not to close cleanly.
+        # Ctrl-C goes to the whole process group: with the signal sent below, the child would get
+        # two, and the second one ends it without a clean close.
         child = subprocess.Popen(command, process_group=0)  # noqa: S603 - this program
         try:
             changed = _wait(child, watched, before)
@@ -47,16 +47,18 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
             child.wait()
         except KeyboardInterrupt:
             code = _end(child)
-            # A signal that came before the child could handle it, as shells tell it.
+            # A signal that arrived before the child could handle it; the exit code as shells report
+            # it.
             return code if code >= 0 else 128 - code
         finally:
-            # After an error of this process, too: an app without a parent would hold its log.
+            # After an error of this process, too: an app without a parent would keep its log
+            # locked.
             if child.poll() is None:
                 _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:
-    """Let the child close, and hand on each further signal; return its exit code."""
+    """Let the child close, and pass each further signal on to it; return its exit code."""
     while True:
         try:
             child.send_signal(signal.SIGTERM)
@@ -72,7 +74,7 @@ def _interrupted(*_: object) -> None:
 def _wait(
     child: subprocess.Popen[bytes], watched: Iterable[Path], before: Mapping[Path, int]
 ) -> list[Path]:
-    """Wait for a change, and return the changed files; none when the child was closed."""
+    """Wait for a change, and return the changed files; none after a clean close."""
     while True:
         code = child.poll()
         if code == 0:
@@ -81,12 +83,12 @@ def _wait(
         changed = [path for path in {**before, **now} if before.get(path) != now.get(path)]
         if changed:
             return sorted(changed)
-        # A file system tells nothing that all systems know, so look.
+        # Poll: no notification of changes works on all systems.
         time.sleep(_LOOK_S)
 
 
 def times(directories: Iterable[Path]) -> dict[Path, int]:
-    """Return when each source below the directories has changed, in ns.
+    """Return the time (ns) of the last change of each source below the directories.
 
     Deleted directories and files are left out.
     """

@@ -106,7 +106,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 def _opener(url: str) -> OpenerDirector:
     if urlsplit(url).hostname in _LOOPBACK:
-        # A proxy of the environment reaches its own loopback, and would see the token.
+        # A proxy from the environment would use its own loopback, and would see the token.
         return build_opener(_NoRedirects, ProxyHandler({}))
     return build_opener(_NoRedirects)
 
@@ -132,7 +132,7 @@ def _reason(error: HTTPError) -> str:
 @click.command()
 @_url
 def tasks(*, url: str, as_json: bool) -> None:
-    """Print the tasks of a running instance: what they have done, and wait for."""
+    """Print the tasks of a running instance, with their progress and waits."""
     found = ask(url, "/api/tasks")
     if as_json:
         show_json(found)
@@ -149,7 +149,7 @@ def _task(task: Mapping[str, Any]) -> dict[str, Any]:
         "state": task["state"],
         "role": "standby" if task["standby"] else "active",
         "partitions": [each["partition"] for each in task["partitions"]],
-        # One unknown part makes the sum unknown, and not smaller.
+        # With one unknown part the sum is unknown, not smaller.
         "lag": None if None in lags else sum(lags),
         # A task runs when its last store is restored.
         "restored": f"{min(shares):.0%}" if shares else None,
@@ -190,7 +190,7 @@ def query(
     url: str,
     as_json: bool,
 ) -> None:
-    """Print rows of a store of a running instance: of its own partitions alone.
+    """Print rows of a store of a running instance, from its own partitions alone.
 
     Exit code 3: there is no such row.
     """
@@ -221,7 +221,7 @@ def query(
         if found.get("more"):
             tell(f"there are more than {counted(limit, 'row')}: --limit")
     if not rows:
-        # A code of its own, by which a script tells this from an error.
+        # A separate exit code, so that scripts can distinguish this from an error.
         raise SystemExit(3)
 
 
@@ -229,7 +229,7 @@ def query(
 @_token
 @_url
 def pause(*, url: str, token_file: Path | None, as_json: bool) -> None:
-    """Let a running instance process no more records until `resume`; it keeps its tasks."""
+    """Pause processing in a running instance until `resume`; it keeps its tasks."""
     _said(order(url, "/api/pause", token_file), "paused", as_json=as_json)
 
 
@@ -237,7 +237,7 @@ def pause(*, url: str, token_file: Path | None, as_json: bool) -> None:
 @_token
 @_url
 def resume(*, url: str, token_file: Path | None, as_json: bool) -> None:
-    """Let a paused instance go on."""
+    """Resume processing in a paused instance."""
     _said(order(url, "/api/resume", token_file), "resumed", as_json=as_json)
 
 

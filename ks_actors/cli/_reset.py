@@ -238,7 +238,7 @@ def reset(context: click.Context, /, **_: object) -> None:
     try:
         plan = asyncio.run(work)
     except KeyboardInterrupt:
-        # A plan alone has changed nothing, so nothing is left half done.
+        # A plan alone changes nothing, so nothing is left half done.
         if not options["execute"]:
             raise
         raise _Incomplete(

@@ -146,7 +146,7 @@ def run(
         except KsActorsError as error:
             raise _ended(app, error) from error
         except OSError as error:
-            # Processing errors are wrapped. This one is of a place, and may not name it.
+            # Processing errors are wrapped. This one concerns a place, and may not name it.
             uri = app.config.snapshot_uri
             where = "" if uri is None else f"; snapshot_uri is {without_login(uri)}"
             raise _ended(app, error, where) from error
@@ -160,7 +160,7 @@ def _ended(app: App, error: Exception, where: str = "") -> click.ClickException:
 
 @asynccontextmanager
 async def _page(app: App, port: int) -> AsyncIterator[None]:
-    """Serve the page, and tell its address."""
+    """Serve the page, and print its address."""
     try:
         from ks_actors.web import serve_page  # noqa: PLC0415 - needs an extra
     except ModuleNotFoundError as error:
@@ -181,7 +181,7 @@ async def _page(app: App, port: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _probes(app: App, host: str, port: int) -> AsyncIterator[None]:
-    """Serve the probes, and tell their address."""
+    """Serve the probes, and print their address."""
     try:
         from ks_actors.web import serve_probes  # noqa: PLC0415 - needs an extra
     except ModuleNotFoundError as error:

@@ -68,7 +68,7 @@ def _readable(application_id: str) -> Iterator[None]:
 
 
 def _is_missing(uri: str) -> bool:
-    """Tell whether the place is a missing local directory; object stores have none."""
+    """Return whether the place is a missing local directory; object stores have no directories."""
     files, path = import_module("fsspec.core").url_to_fs(uri)
     local = import_module("fsspec.implementations.local").LocalFileSystem
     return isinstance(files, local) and not files.exists(path)

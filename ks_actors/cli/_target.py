@@ -33,7 +33,7 @@ BY_OPTION = "--application-id ID, --app MODULE:NAME, or application_id in the fi
 
 
 def wrong_settings(error: KsActorsError, ways: str) -> click.UsageError:
-    """Return the usage error for wrong settings; `ways` are those to give an application's id."""
+    """Return the usage error for wrong settings; `ways` lists how to give an application's id."""
     return click.UsageError(str(error).replace(NO_ID, f"{NO_ID}: give {ways}"))
 
 

@@ -29,7 +29,7 @@ def topics() -> None:
 @topics.command()
 @of_target
 def plan(application: Application, *, as_json: bool) -> None:
-    """Show all topics that an app reads, writes and keeps for itself.
+    """Show all topics that an app reads and writes, and its internal topics.
 
     Nothing is changed. Exit codes: 0 all of them exist, 3 some are missing, or exist and do not
     fit.

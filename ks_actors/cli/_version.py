@@ -1,4 +1,4 @@
-"""The version, and whether the kernel in C is there."""
+"""The version, and whether the kernel in C is available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ks-actors version`: the versions of all that matters."""
+"""`ks-actors version`: the versions of the packages in use."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class ClientIds(NamedTuple):
     """The client ids of one process, with the names that Kafka Streams gives them.
 
-    `name` is the config's `client_id` with the process id behind it, which the state directory
-    keeps. One consumer and one producer serve all workers, so there is one "thread", number 1.
+    `name` is the config's `client_id` followed by the process id, which the state directory keeps.
+    One consumer and one producer serve all workers, so there is one "thread", number 1.
     """
 
     name: str
@@ -21,8 +21,8 @@ class ClientIds(NamedTuple):
     def of(cls, config: StreamsConfig, process_id: str) -> ClientIds:
         """Return the client ids of a process.
 
-        The process id is there even if the config names the client: a member may take over from
-        another one with its client id only if that one is dead.
+        The process id is part of it even if the config names the client: a member may take over
+        from another one with its client id only if that one is dead.
         """
         return cls(f"{config.client_id}-{process_id}")
 

@@ -117,7 +117,7 @@ class Prefixed(NamedTuple):
     @property
     def rank(self) -> int:
         """The precedence among settings of one source; the narrower prefix has the higher one."""
-        # As in Kafka Streams: main.consumer. wins over consumer., wherever the two stand.
+        # As in Kafka Streams: main.consumer. wins over consumer., in any order.
         return len(_EVERY) - len(self.clients)
 
 
@@ -130,7 +130,7 @@ def prefixed(name: str) -> Prefixed | None:
 
 
 def is_accepted(name: str, value: object) -> bool:
-    """Return whether a setting that cannot be chosen says what holds anyway."""
+    """Return whether a fixed setting was given a value that it has anyway."""
     return str(value).strip().lower() in ACCEPTED.get(name, ())
 
 

@@ -447,12 +447,12 @@ class StreamsConfig:
     def replace(self, **settings: Unpack[Options]) -> Self:
         """Return a config with other settings.
 
-        Defaults are computed anew, since some depend on other settings.
+        Defaults are computed again, since some depend on other settings.
         """
         return self._made(*self._given, from_mapping(settings, "keyword"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes the config anew, for copies and for other processes."""
+        """Return the parts to make the config again, for copies and for other processes."""
         return type(self)._made, self._given
 
     def __repr__(self) -> str:

@@ -23,8 +23,8 @@ _log = component_log(__name__)
 LETTER_PREFIX: Final = "__streams.errors."
 _TELL_EACH_S: Final = 60.0
 _GOES_ON: Final = "; processing goes on without it"
-# By event loop, as their clocks differ; per node and type of error the time of the next line, and
-# the number of failures since the last one.
+# By event loop, as their clocks differ: for each node and type of error the time of the next line,
+# and the number of failures since the last line.
 _told: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, type], tuple[float, int]]] = (
     WeakKeyDictionary()
 )
@@ -136,7 +136,7 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Dead
         "partition": str(context.partition),
         "offset": str(context.offset),
     }
-    # Invalid UTF-8 in a message (half a surrogate pair from bad input) must not break the report.
+    # A lone surrogate in a message, from bad input, must not break the report.
     headers = tuple(
         (LETTER_PREFIX + name, None if text is None else text.encode(errors="backslashreplace"))
         for name, text in named.items()
@@ -221,9 +221,9 @@ def log_and_continue(
 ) -> Response:
     """Log a warning and continue without the record.
 
-    The source record goes to the dead letter queue if there is one. Of a node and a type of error
-    the first one is logged with its traceback, then one a minute in a line with the number of
-    failures since.
+    The source record goes to the dead letter queue if there is one. For each node and type of error
+    the first failure is logged with its traceback, then at most one line a minute with the number
+    of failures since.
     """
     _tell_some(context, record, error)
     return Response(HandlerResponse.RESUME, context.dead_letters(error))
@@ -233,10 +233,11 @@ class stop_after:  # noqa: N801 - given where the functions are given
     """A handler that continues as `log_and_continue` does, until too many records have failed.
 
     It ends processing at the failure that has `failures` others within the last `per_seconds`
-    before it: then it is not the record that is wrong, but something that all of them need. That
+    before it: then the fault is not in one record, but in something that all of them need. That
     record is no dead letter, and is processed again after a restart. `failures` is an int of 1 or
-    more, `per_seconds` a number of seconds above 0. Give each setting a handler of its own, or one
-    to several that count together. In a file: `"stop_after(10, per_seconds=60)"`.
+    more, `per_seconds` a number of seconds above 0. Give each setting a handler of its own, or give
+    several settings one handler that counts them together. In a file: `"stop_after(10,
+    per_seconds=60)"`.
 
     Raises ValueError for other numbers.
     """
@@ -277,7 +278,7 @@ def _loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _tell_some(context: ErrorContext, record: FailedRecord | None, error: Exception) -> None:
-    """Log the first failure of its kind, and one a minute: a letter has all of it anyway."""
+    """Log the first failure of its kind, and one a minute: dead letters have all details anyway."""
     loop = _loop()
     if loop is None:
         _tell(logging.WARNING, context, record, error, _GOES_ON)
@@ -324,10 +325,10 @@ def _tell(
 
 
 def _where(context: ErrorContext, record: FailedRecord | None) -> str:
-    """Return what failed where; of the output, the task and the source name what is known."""
+    """Describe the failure and its place: the output, the task and the source, as far as known."""
     said = "a punctuation failed" if record is None else "a record failed"
     source = (context.topic, context.partition)
-    # A record that cannot be read is for no other topic than its source.
+    # A record that cannot be read has no output topic.
     if (
         record is not None
         and record.topic is not None

@@ -38,8 +38,8 @@ def jaas(value: Any) -> tuple[str, str]:
     """Parse a JAAS line of Kafka's Java clients; return user name and password.
 
     Example: `…PlainLoginModule required username="alice" password="…";`. Values are in double or
-    single quotes, with Java's escapes, or plain words. Raises ValueError, which says nothing of the
-    line's content but names of options.
+    single quotes, with Java's escapes, or plain words. Raises ValueError, whose text has only names
+    of options, never values.
     """
     if not isinstance(value, str):
         raise ValueError(_EXPECTED)  # noqa: TRY004 - one error type for bad values

@@ -76,7 +76,7 @@ _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 def servers(value: Any) -> str:
     """Parse `host:port,host:port`, or a list of such; the default port is 9092.
 
-    As in Kafka, a protocol before a host says nothing, and an empty entry is skipped.
+    As in Kafka, a protocol before a host is ignored, and an empty entry is skipped.
     """
     text = (
         ",".join(value)
@@ -123,7 +123,7 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
     if not values["log"].startswith(SCHEME):
         where = values["log"]
         wrong = (
-            [f"bootstrap_servers: is set, and so is log, {where}: set one of them"]
+            [f"bootstrap_servers and log, {where}, are both set: set one of them"]
             if "bootstrap_servers" in given
             else []
         )
@@ -135,7 +135,7 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
         ]
     wrong = []
     if "bootstrap_servers" in given and "log" in given:
-        wrong.append("bootstrap_servers: is set, and so is log: set one of them")
+        wrong.append("bootstrap_servers and log are both set: set one of them")
     protocol = values["security_protocol"]
     if not protocol.startswith("SASL"):
         wrong += [

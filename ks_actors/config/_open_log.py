@@ -25,7 +25,7 @@ def open_configured(config: StreamsConfig) -> Log:
     if config.origins["log"] == "default" and config.bootstrap_servers is None:
         raise ConfigError(
             f"app {config.application_id} has no bootstrap_servers: name the brokers of its Kafka; "
-            "or set log to embedded:///path, or to memory:// for a log that is gone at the end"
+            "or set log to embedded:///path, or to memory:// for a log that ends with the process"
         )
     if not config.log.startswith(SCHEME):
         return open_log(config.log)

@@ -73,7 +73,7 @@ _SERDES = frozenset(name for name in serdes.__all__ if isinstance(getattr(serdes
 
 
 class ProcessingGuarantee(Enum):
-    """The effect of failures on results: some are repeated, or none."""
+    """The effect of failures on results: some records are repeated, or none."""
 
     AT_LEAST_ONCE = "at_least_once"
     EXACTLY_ONCE_V2 = "exactly_once_v2"
@@ -96,7 +96,7 @@ def whole_number(
             raise ValueError("is not a whole number")  # noqa: TRY004 - one error type for bad values
         if value < least and not (unlimited and value == -1):
             raise ValueError(
-                f"is less than {least}" + (" (and not -1, no limit)" if unlimited else "")
+                f"is less than {least}" + (" (or -1 for no limit)" if unlimited else "")
             )
         if value > most:
             raise ValueError(f"is more than {most}")
@@ -214,7 +214,7 @@ def directory(value: Any) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise ValueError(f"is no path here: {error}") from error
+        raise ValueError(f"is not a path on this system: {error}") from error
 
 
 def log_url(value: Any) -> str:
@@ -271,7 +271,7 @@ def wrapper(value: Any) -> ProcessorWrapper:
     """Accept a wrapper of processors, its class, or the name of either."""
     found = _named(value)
     if not isinstance(found, ProcessorWrapper):
-        raise ValueError("is no ProcessorWrapper")  # noqa: TRY004 - likewise
+        raise ValueError("is not a ProcessorWrapper")  # noqa: TRY004 - likewise
     return found
 
 
@@ -317,12 +317,12 @@ def _serde_names(word: str) -> str:
 
 
 def _handler_names(_: str) -> str:
-    """Return a hint at the words for handlers."""
+    """Return a hint that lists the words for handlers."""
     return f", or one of {', '.join(RESPONSES)}, stop_after(10, per_seconds=60)"
 
 
 def _named(value: Any, hint: Callable[[str], str] = lambda _: "") -> Any:
-    """Return the object of a name: `package.module.name`, or a Java class with an equal here.
+    """Return the object of a name: `package.module.name`, or a Java class with a counterpart here.
 
     A class is called to create the object. `hint` is about a word that is no such name.
     """

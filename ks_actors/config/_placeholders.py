@@ -1,4 +1,4 @@
-"""Placeholders such as `${PASSWORD}`, which some tools fill in, and nothing here does."""
+"""Placeholders such as `${PASSWORD}`, which some tools fill in, but this package does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 def unfilled(name: str, entry: Given) -> list[str]:
     """Return the problem of a value with a placeholder; nothing without one.
 
-    The environment and keywords may have such a text, so that a password can.
+    The environment and keywords may have such a text, as a password may contain it.
     """
     if entry.literal or not _has_placeholder(entry.value):
         return []

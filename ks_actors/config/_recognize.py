@@ -141,7 +141,7 @@ class Recognized:
     def ignore(self, patterns: Collection[str]) -> tuple[str, ...]:
         """Drop the refused settings that the patterns name; return their names, in order.
 
-        A pattern is a name, or the beginning of names with `*` behind it. A name that is honoured
+        A pattern is a name, or the beginning of names, followed by `*`. A name that is honoured
         becomes a problem.
         """
         names = [canonical(pattern) for pattern in patterns]
@@ -186,6 +186,6 @@ def _note(
 
 
 def unknown(name: str) -> str:
-    """Return the message about a name that nothing has, with the closest one that exists."""
+    """Return the message about an unknown name, with the closest known one."""
     close = difflib.get_close_matches(name, [*SETTINGS, *ALIASES], n=1)
     return f"is unknown; did you mean {close[0]}?" if close else "is unknown"

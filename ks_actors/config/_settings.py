@@ -348,7 +348,7 @@ def snapshot_contradictions(values: Mapping[str, Any]) -> list[str]:
     """Return the contradiction between the place of snapshots and the state directory, if any.
 
     Local state may be deleted at any time (by a reset, or by hand), and snapshots with it. Old
-    snapshots are deleted too, and state among them could be taken for one.
+    snapshots are deleted too, and state beside them could be mistaken for a snapshot.
     """
     uri, name = values["snapshot_uri"], values["application_id"]
     local = None if uri is None else local_directory(uri)

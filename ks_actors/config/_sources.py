@@ -40,14 +40,14 @@ def from_mapping(settings: Mapping[str, Any], origin: str) -> tuple[Given, ...]:
     """Return settings by name, `commit.interval.ms` or `commit_interval_ms`.
 
     Nested mappings are parts of a name: TOML reads dots so. Raises ConfigError for names that are
-    no texts, and for two spellings of one name: neither of them is the later one.
+    not texts, and for two spellings of one name, as neither overrides the other.
     """
     # The origin of a file is its name, which has a suffix.
     literal = origin == "keyword"
     found: dict[str, tuple[str, Given]] = {}
     for name, value in _flat(settings):
         if not isinstance(name, str):
-            raise ConfigError(f"{name!r} ({origin}): is no name of a setting: names are texts")
+            raise ConfigError(f"{name!r} ({origin}): is not the name of a setting: names are texts")
         given = Given(canonical(name), value, origin, literal)
         other, _ = found.setdefault(given.name, (name, given))
         if other != name:
@@ -116,7 +116,7 @@ def from_file(path: Path) -> tuple[Given, ...]:
 def _flat(settings: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(settings, Mapping):
         raise ConfigError(
-            f"settings are a mapping of names to values, and this is a {type(settings).__name__}"
+            f"settings are a {type(settings).__name__}: give a mapping of names to values"
         )
     for name, value in settings.items():
         if not isinstance(name, str):
@@ -134,9 +134,9 @@ def _flat(settings: Any) -> Iterator[tuple[str, Any]]:
 def parse_properties(text: str) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of a Java properties file, as java.util.Properties reads them.
 
-    `#` and `!` begin comments, `\` at the end of a line joins the next, `\uXXXX` is a character, of
-    which two may be one beyond the first 65,536. Java makes a setting without a name of a lone
-    backslash at the end of the file; here it is none. Raises ValueError, which names the setting.
+    `#` and `!` begin comments, `\` at the end of a line joins the next, `\uXXXX` is a character; a
+    surrogate pair is one character. A lone backslash at the end of the file, of which Java makes a
+    setting without a name, is ignored. Raises ValueError, which names the setting.
     """
     for match in filter(None, map(PAIR.fullmatch, _logical_lines(LINE_END.split(text)))):
         name = _unescape(match[1], "a name")
@@ -147,7 +147,7 @@ def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
     whole = ""
     for line in lines:
         part = line.lstrip(BLANKS)
-        # Also behind a line of a lone backslash: there is nothing yet that goes on.
+        # Also after a line with only a backslash, which leaves nothing to continue.
         if not whole and (not part or part[0] in "#!"):
             continue
         whole += part
@@ -171,7 +171,7 @@ def _unescape(text: str, what: str) -> str:
 
     found = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", character, text, flags=re.DOTALL)
     try:
-        # Java's characters have 16 bits: two of them may be one here.
+        # Java's characters have 16 bits: a surrogate pair is one character here.
         return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ValueError(f"half of a character, by \\u, in {what}") from None
+        raise ValueError(f"half of a surrogate pair (\\u) in {what}: write both halves") from None

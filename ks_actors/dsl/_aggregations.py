@@ -97,7 +97,7 @@ def count(
     name: str | None,
 ) -> Table[Any, Any]:
     """Return the table of the numbers of records."""
-    # First of all: a refused call must not use up a number for names.
+    # Check first: a refused call must not use up a number for names.
     check_materialized(materialized, grouped.called("count", name))
     if materialized is not None and materialized.name is None:
         grouped.graph.new_store_name(_AGGREGATE)  # Kafka Streams wastes a number here.
@@ -138,7 +138,7 @@ def cogroup(
     name: str | None,
     **functions: Callable[..., Any],
 ) -> Table[Any, Any]:
-    """Return the table of aggregates of several streams, each of which has its aggregator."""
+    """Return the table of aggregates of several streams, each with its own aggregator."""
     _check(functions, materialized, cogrouped.called("aggregate", name))
     graph = cogrouped.graph
     stored = by.stored(graph, materialized, COGROUP, key=cogrouped.key, value=None)

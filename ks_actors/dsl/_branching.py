@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class _Branches(dict[str, "Stream[K, V]"], Generic[K, V]):
-    """The branches of a split by name. The error for another name says which there are."""
+    """The branches of a split by name. The error for an unknown name lists them."""
 
     def __init__(self, split: str) -> None:
         super().__init__()
@@ -61,8 +61,9 @@ class BranchedStream(Generic[K, V]):
     ) -> BranchedStream[K, V]:
         """Add a branch for records for which predicate(key, value) holds and no earlier one did.
 
-        With a `function` the branches that are returned at the end have its result for the branch's
-        stream, or nothing for None. With a `consumer` it gets the stream, and they have nothing.
+        With a `function`, the returned branches have its result for the branch's stream, unless
+        that is None. With a `consumer`, it gets the stream, and the returned branches do not have
+        it.
         """
         check_function(predicate, 2, role="predicate", of=f"split {self._name}")
         number = len(self._operator.branches) + 1

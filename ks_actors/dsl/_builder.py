@@ -58,8 +58,8 @@ class StreamsBuilder:
     ) -> Stream[Any, Any]:
         """Read a topic, several, or all that match a pattern in full, as a stream of records.
 
-        The same topics can be read more than once, by the same serdes, timestamp extractor and
-        offset reset: they are read by one source.
+        The same topics can be read more than once, with the same serdes, timestamp extractor and
+        offset reset: one source reads them.
         """
         options: Consumed[Any, Any] = check_options(consumed, Consumed, of="stream")
         wanted = checked_topics(topics, "stream")
@@ -129,7 +129,7 @@ class StreamsBuilder:
         consumed: Consumed[K, V] | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> GlobalTable[K, V]:
-        """Read all partitions of a topic into a table that every instance has whole.
+        """Read all partitions of a topic into a table; every instance has all of it.
 
         Joins with it need no copartitioning.
         """
@@ -197,7 +197,7 @@ class StreamsBuilder:
         Without a config it is not optimized. You can call it again after further operations; the
         new topology has them too. With a config, stores and internal topics with generated names
         are a warning, or an error by `ensure_explicit_internal_resource_naming` (KIP-1111). Raises
-        TopologyError for anything else than a config.
+        TopologyError for anything but a config.
         """
         if config is not None and not hasattr(config, "topology_optimization"):
             raise TopologyError(

@@ -85,9 +85,9 @@ class CogroupedStream(Generic[K, A]):
     def windowed_by(
         self, windows: Windows | SessionWindows
     ) -> TimeWindowedCogroupedStream[K, A] | SessionWindowedCogroupedStream[K, A]:
-        """Group further: by windows of the records' timestamps, or by sessions.
+        """Also group by windows of the records' timestamps, or by sessions.
 
-        Besides the windows of this package these may be windows of your own: see CustomWindows.
+        Windows of your own are possible, too: see CustomWindows.
         """
         known = checked_windows(windows, self.called("windowed_by", None))
         if isinstance(known, SessionWindows):
@@ -102,7 +102,7 @@ class CogroupedStream(Generic[K, A]):
     ) -> tuple[GraphNode, frozenset[str], PassLogic]:
         """Add a node for each stream, and the merge node; return the latter.
 
-        It comes with its name as a source, and its logic.
+        The result also has its name as a source, and its logic.
         """
         graph = self.graph
         self._find_parents(stored)
@@ -121,7 +121,7 @@ class CogroupedStream(Generic[K, A]):
             if not grouped.repartition_required:
                 self._parents[grouped] = grouped.node
                 continue
-            # Made in any case: the counter advances, even if the node is not used.
+            # Always made: the counter advances, even if the node is not used.
             repartition = self.graph.new_repartition(
                 grouped.name or stored.spec.name, grouped.key, grouped.value
             )
@@ -148,8 +148,8 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
     ) -> Table[Windowed[K], A]:
         """Return the table of aggregates of each key and window.
 
-        An aggregate begins with the result of `initializer()`. Records without key and late ones
-        are dropped; those without value are not, except by sliding windows.
+        An aggregate begins with the result of `initializer()`. Late records and records without key
+        are dropped; records without value are dropped only by sliding windows.
         """
         by = _windowed.by_window(self._windows)
         return _aggregations.cogroup(

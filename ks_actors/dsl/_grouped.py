@@ -112,9 +112,9 @@ class GroupedStream(Generic[K, V]):
     def windowed_by(
         self, windows: Windows | SessionWindows
     ) -> TimeWindowedStream[K, V] | SessionWindowedStream[K, V]:
-        """Group further: by windows of the records' timestamps, or by sessions.
+        """Also group by windows of the records' timestamps, or by sessions.
 
-        Besides the windows of this package these may be windows of your own: see CustomWindows.
+        Windows of your own are possible, too: see CustomWindows.
         """
         known = checked_windows(windows, self.called("windowed_by", None))
         if isinstance(known, SessionWindows):
@@ -139,7 +139,7 @@ class GroupedStream(Generic[K, V]):
         """
         if not self.repartition_required:
             return add_logic(self.graph, name, logic, self.node), self.sources
-        # Made in any case: the counter advances as in Kafka Streams, even if the node is not used.
+        # Always made: the counter advances as in Kafka Streams, even if the node is not used.
         repartition = self.graph.new_repartition(
             self.name or stored.spec.name, self.key, self.value
         )

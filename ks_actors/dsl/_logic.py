@@ -1,6 +1,6 @@
 """The logic of tables: late decisions, until the topology is built.
 
-Such a decision is whether the table is stored, or whether it sends old values.
+These are the decisions whether a table is stored, and whether it sends old values.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Logic(Protocol):
         ...
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values from now on; return whether it does.
+        """Send old values from now on; return whether the table sends them.
 
         Unless `force` is set, do so only if no additional store is necessary.
         """
@@ -70,8 +70,7 @@ def add_logic(
     """Add the node of a table."""
 
     def write(topology: Topology, above: tuple[str, ...]) -> None:
-        # Only here: operations further down decide whether the table is stored and sends old
-        # values.
+        # Only now: operations downstream decide whether the table is stored and sends old values.
         stores = [
             msgspec.structs.replace(spec, as_written=True)
             if spec.name in graph.as_written
@@ -114,7 +113,7 @@ class SourceLogic:
         return history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:
-        """Store the table, the source of old values."""
+        """Store the table, as the source of old values."""
         if not (force or self.stored):
             return False
         self.stored = self._send_old = True
@@ -185,7 +184,7 @@ def table_reduce(
 
 
 class _DerivedLogic(ABC):
-    """A table computed from one other, stored if the user asks for it."""
+    """A table computed from another one, stored if the user asks for it."""
 
     def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None) -> None:
         self.parent: Table[Any, Any] = parent
@@ -203,12 +202,13 @@ class _DerivedLogic(ABC):
     @property
     def history_ms(self) -> int | None:
         """The history of the store, or of the parent."""
-        # Without a store its rows are computed from the parent's, also those of the past.
+        # Without a store its rows are computed from the parent's rows, also past rows.
         return self.parent.history_ms if self.spec is None else history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:
         """Send old values: they come from the store here, or from upstream."""
-        # A store of its own knows the old value; without it the parent must send it.
+        # With a store of its own the table knows the old value; without one the parent must send
+        # it.
         if self.spec is not None or self.parent.send_old(force=force):
             self._send_old = True
         return self._send_old
@@ -226,8 +226,8 @@ class _DerivedLogic(ABC):
 class FilterLogic(_DerivedLogic):
     """A filtered table.
 
-    It takes old values as soon as they are available: then it need not forward changes from nothing
-    to nothing.
+    It takes old values if they are available, so that it need not forward changes from nothing to
+    nothing.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Stored(NamedTuple):
-    """The store of a table; queries can read one that the user named."""
+    """The store of a table; queries can read a store that the user named."""
 
     spec: StoreSpec
     named: bool
@@ -171,7 +171,7 @@ def session_store(
 def _retention(
     name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str
 ) -> int:
-    """Return how long windows are kept, in ms."""
+    """Return the time (ms) for which windows are kept."""
     retention = (
         keep_ms
         if materialized is None or materialized.retention_ms is None
@@ -179,8 +179,8 @@ def _retention(
     )
     if retention < keep_ms:
         raise TopologyError(
-            f"store {name} keeps windows for {retention} ms, but needs them for {keep_ms} ms (of "
-            f"{what}): set Materialized(retention_ms=…) to {keep_ms} or more, or remove it"
+            f"store {name} keeps windows for {retention} ms, but {what} take {keep_ms} ms: set "
+            f"Materialized(retention_ms=…) to {keep_ms} or more, or remove it"
         )
     return retention
 
@@ -193,7 +193,7 @@ def optional_store(
     key: Any,
     value: Any,
 ) -> StoreSpec | None:
-    """Describe the store of an operation that has one only if it is named.
+    """Describe the store of an operation that has a store only with a name.
 
     The counter advances for options without a name, as in Kafka Streams.
     """

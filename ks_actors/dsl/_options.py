@@ -33,9 +33,9 @@ class Consumed(Generic[K, V]):
     """Options for reading a topic. A missing serde or extractor is the app's default.
 
     `offset_reset` is the start without a committed offset: "earliest", "latest", "none" (an error),
-    or a timedelta before now (KIP-1106); None is the app's setting. It is not for global tables and
-    global stores, which read the whole topic. The extractor gets the record and the partition's
-    time (ms).
+    or a timedelta before now (KIP-1106); None is the app's setting. It does not apply to global
+    tables and global stores, which read the whole topic. The extractor gets the record and the
+    partition's time (ms).
     """
 
     key: Serde[K] | None = None
@@ -71,7 +71,7 @@ class Produced(Generic[K, V]):
 class Grouped(Generic[K, V]):
     """Options for grouping: serdes of the repartition topic and the store.
 
-    `name` is that of the repartition topic (and of the key selector).
+    `name` names the repartition topic (and the key selector).
     """
 
     key: Serde[K] | None = None
@@ -87,9 +87,9 @@ class Grouped(Generic[K, V]):
 class Joined(Generic[K, V, W]):
     """Options for a stream-table join: serdes of key, stream's and table's value.
 
-    `name` is the join's and its repartition topic's. With `grace_ms` records wait until stream time
-    is that far past theirs. So the table can receive its rows of that time first. The table's store
-    has to be versioned, and keep history for that long at least (KIP-923).
+    `name` names the join and its repartition topic. With `grace_ms`, records wait until stream time
+    has passed their timestamps by that time, so that the table can receive its rows of that time
+    first. The table's store has to be versioned, and keep history for at least that long (KIP-923).
     """
 
     key: Serde[K] | None = None
@@ -109,9 +109,9 @@ class Joined(Generic[K, V, W]):
 class TableJoined(Generic[K, KO]):
     """Options for a join of tables by a foreign key.
 
-    `name` is the beginning of the names of its nodes, its topics and its store. `partitioner` tells
-    the partitions of the left table's keys, `other_partitioner` those of the right table's. Each
-    must be the partitioner that the table's own topic was written with: it is called as any
+    `name` is the beginning of the names of its nodes, its topics and its store. `partitioner`
+    returns the partitions of the left table's keys, `other_partitioner` those of the right table's.
+    Each must be the partitioner with which the table's own topic was written: it is called like any
     partitioner, always with None as value, and must return one partition, or None for the default.
     """
 
@@ -151,9 +151,9 @@ class Materialized(Generic[K, V]):
 
     `store_type` says where the rows are: `"rocksdb"`, `"in_memory"`, or a function that makes a
     `StoreEngine`; None is the app's default. `retention_ms` is for windowed stores: None keeps them
-    as long as window and grace demand. `logging` keeps a changelog topic, with `changelog_configs`
-    on top of those that the store demands. `caching` lets the cache hold updates back, so that only
-    the last of several to a row is forwarded. It has an effect where the app has
+    as long as window and grace demand. `logging` keeps a changelog topic; `changelog_configs`
+    override the configs of the store. `caching` lets the cache hold updates back, so that only the
+    last of several to a row is forwarded. It has an effect where the app has
     `statestore_cache_max_bytes`; without it each update is forwarded at once.
 
     With `history_retention_ms` the store is a versioned one (KIP-889, KIP-914), in RocksDB unless
@@ -188,11 +188,11 @@ class Materialized(Generic[K, V]):
 
 
 def whole_topic(consumed: Consumed[Any, Any], of: str) -> None:
-    """Raise TopologyError for an offset reset where a topic is always read from its begin."""
+    """Raise TopologyError for an offset reset of a topic that is always read from its begin."""
     if consumed.offset_reset is not None:
         raise TopologyError(
-            f"offset_reset of {of} has no meaning: every instance reads the whole topic; leave it "
-            "out"
+            f"offset_reset of {of} has no effect, because every instance reads the whole topic: "
+            "leave it out"
         )
 
 

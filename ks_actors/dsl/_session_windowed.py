@@ -39,8 +39,9 @@ class SessionWindowedStream(Generic[K, V]):
 
     Whenever a session grows, or two merge, the old ones are deleted: their result is None. The new
     one is sent at its end. A record is late when stream time has passed the end of its session by
-    more than gap and grace period. Late records, and those without key, are dropped; those without
-    value are not. `Materialized(retention_ms=…)` keeps results longer than gap and grace demand.
+    more than gap and grace period. Late records and records without key are dropped; records
+    without value are not. `Materialized(retention_ms=…)` keeps results longer than gap and grace
+    demand.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class SessionWindowedStream(Generic[K, V]):
         `retention_ms` for that.
 
         With `idle_after_ms` sessions also close while no record comes: see
-        `TimeWindowedStream.emit_strategy`. Then no record joins a session that has been sent; one
-        that is in time begins another.
+        `TimeWindowedStream.emit_strategy`. Then no record joins a session that has been sent; a
+        record in time begins another session.
         """
         chosen = checked_emit(emit, idle_after_ms, self._grouped.called("emit_strategy", None))
         return SessionWindowedStream(self._grouped, self._windows, chosen)

@@ -67,8 +67,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
     Operations return other streams; nothing runs before the topology does. Functions are called
     with (key, value) unless stated otherwise. Those of stateless operations may be `async def`:
     `max_in_flight`, `order`, `timeout_ms` and `retry` then control the calls, see AsyncOptions.
-    Serdes are passed on while types are known to stay the same. An operation that may change the
-    key drops its serde, and the next one that needs equal keys in one place repartitions.
+    Serdes are passed on as long as types are known to stay the same. An operation that may change
+    the key drops its serde, and the next operation that needs equal keys in one task repartitions.
     """
 
     def __init__(
@@ -385,7 +385,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
     def group_by(
         self, selector: Callable[[K, V], K2], grouped: Grouped[K2, V] | None = None
     ) -> GroupedStream[K2, V]:
-        """Group the records by selector(key, value); those for which it is None are dropped."""
+        """Group the records by selector(key, value); drop records for which it returns None."""
         of = self._called("group_by", None)
         options = (
             Grouped(value=self.value) if grouped is None else check_options(grouped, Grouped, of=of)
@@ -470,9 +470,9 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         """Call a function with many records at once, and forward the records that it returns.
 
         It may return any number of records, with keys and times of its own. A task calls it with up
-        to `max_records`, in their order, when the first has waited for `max_wait_ms`, and at each
-        commit: nothing is committed before the call has returned. `max_in_flight` calls may run at
-        a time in a task; their results are forwarded in the order of the calls.
+        to `max_records` records, in their order, when the first has waited for `max_wait_ms`, and
+        at each commit: nothing is committed before the call has returned. `max_in_flight` calls may
+        run at a time in a task; their results are forwarded in the order of the calls.
 
         An `async def` is awaited; a plain function is called in a thread, where it cannot be
         interrupted. `timeout_ms` and `retry` are as for an `async def` elsewhere; a plain function
@@ -511,7 +511,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
 
         Without a name, all joins of this stream share one topic.
         """
-        # Made in any case: the counter advances, even if the node is not used.
+        # Always made: the counter advances, even if the node is not used.
         node = self.graph.new_repartition(
             self.node.name if name is None else name, key or self.key, value or self.value
         )

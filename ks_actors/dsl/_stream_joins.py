@@ -29,8 +29,8 @@ GK = TypeVar("GK")
 class StreamJoins(Generic[K, V]):
     """The join operations of Stream.
 
-    A record is joined with a table as it is at the record's turn, and has one result at most. It is
-    joined with records of another stream by their timestamps.
+    A record is joined with the table's row at the time of processing, and has at most one result.
+    It is joined with records of another stream by their timestamps.
     """
 
     @overload
@@ -158,8 +158,8 @@ class StreamJoins(Generic[K, V]):
     def left_join(self, other: Any, *functions: Any, **options: Any) -> Stream[K, Any]:
         """Join as `join` does, and give the joiner None where there is no match.
 
-        Every record with a value has a result. With two streams an unmatched record's result comes
-        when no match is possible any more, with the record's own timestamp.
+        Every record with a value has a result. With two streams, the result of an unmatched record
+        follows as soon as no match is possible any more, with the record's own timestamp.
         """
         return self._join(other, functions, options, left=True)
 
@@ -225,14 +225,15 @@ class StreamJoins(Generic[K, V]):
     ) -> Stream[K, Any]:
         """Join each record with the latest record of another stream at or before its timestamp.
 
-        That is at most `tolerance_ms` before it, with the same key; of those with one timestamp the
-        last one counts. Without one there is no result. The joiner is joiner(value, other) or
-        joiner(key, value, other), and the result has the record's own key, timestamp and headers.
-        Records of the other stream cause no results.
+        The other record has the same key, and is at most `tolerance_ms` earlier; of several with
+        one timestamp the last one counts. Without such a record there is no result. The joiner is
+        joiner(value, other) or joiner(key, value, other), and the result has the record's own key,
+        timestamp and headers. Records of the other stream cause no results.
 
-        With `grace_ms` records wait until the stream time of both streams is so far past theirs:
-        other records may come late by it. They are joined by time, then by key. Without it they are
-        joined at once, with what has come. A record further behind is joined at once, too.
+        With `grace_ms`, records wait until the stream time of both streams has passed their
+        timestamps by that time, so other records may be late by it. They are joined by time, then
+        by key. Without it they are joined at once, with the other records so far. A record that is
+        later than `grace_ms` is joined at once, too.
 
         Records without key or value are dropped and counted. Records of the other stream are kept
         for tolerance and grace. Kafka Streams has no such join of streams; of tables with a history

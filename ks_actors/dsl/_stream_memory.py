@@ -44,7 +44,7 @@ class StreamMemory(Generic[K, V]):
         name: str | None = None,
         store_type: StoreType | None = None,
     ) -> Stream[K, V]:
-        """Keep the first of records that are the same, and leave out its duplicates.
+        """Keep the first of equal records, and drop its duplicates.
 
         Two records are the same when their keys are equal, also the results of `by(value)` if it
         is given, and their timestamps are at most `within_ms` apart, in either order. A duplicate
@@ -103,18 +103,18 @@ class StreamMemory(Generic[K, V]):
         name: str | None = None,
         store_type: StoreType | None = None,
     ) -> Stream[K, V]:
-        """Forward the records, and a record without value for each key that has had none lately.
+        """Forward the records, and a record without value for each key without recent records.
 
         As a table, `stream.expire(after_ms).to_table(…)`, the stream has rows with a time to live:
         each is deleted `after_ms` after its last update, in its store, in the changelog and
         downstream.
 
-        By stream time (the default) that is when stream time is so far past the latest timestamp
-        of the key's records; the delete has the timestamp at which it was due, and the same records
-        always give the same deletes. A record that would expire at once is dropped and counted. By
-        wall-clock time it is so long after the last record was processed, and up to a tenth of
-        `after_ms`, or a minute, later; the delete has stream time. A backfill refuses that, or
-        leaves such deletes to the app.
+        By stream time (the default), stream time has then passed the latest timestamp of the key's
+        records by `after_ms`; the delete has the timestamp at which it was due, and the same
+        records always give the same deletes. A record that would expire at once is dropped and
+        counted. By wall-clock time, `after_ms` have then passed since the last record was
+        processed; the delete may be late by a tenth of `after_ms`, or a minute, and has stream time
+        as its timestamp. A backfill refuses that, or leaves such deletes to the app.
 
         Records without key are dropped and counted. A record without value is forwarded, and its
         key needs no other delete. The time of each key's last record is in a store with a

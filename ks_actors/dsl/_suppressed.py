@@ -70,8 +70,8 @@ class Suppressed:
     """The time at which changes of a table are forwarded.
 
     Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter. With
-    `idle_after_ms`, stream time also goes on by the wall clock: when no change has come for that
-    time (ms), in the task of one partition, and all that is in its topics has been read.
+    `idle_after_ms`, stream time also advances by the wall clock: when the task of one partition has
+    received no change for that time (ms), and has read everything in its topics.
     """
 
     wait_ms: int | None
@@ -98,9 +98,9 @@ class Suppressed:
     def until_time_limit(
         cls, wait_ms: int, buffer: BufferConfig, *, idle_after_ms: int | None = None
     ) -> Suppressed:
-        """Forward a key's latest change when stream time is `wait_ms` past the first waiting.
+        """Forward a key's latest change when stream time is `wait_ms` past its first change.
 
-        With `idle_after_ms` stream time also goes on while no change comes, so the last changes
+        With `idle_after_ms`, stream time also advances while no change comes, so the last changes
         are forwarded, too.
         """
         return cls(wait_ms, buffer, idle_after_ms=idle_after_ms)
@@ -114,9 +114,9 @@ class Suppressed:
         Deleted results are not forwarded. The buffer must not emit early: that would make more than
         one result.
 
-        With `idle_after_ms` windows also close while no change comes. The table goes on taking
-        records for them until its own stream time has passed them; changes by those are dropped
-        here and counted, so that each window has one result.
+        With `idle_after_ms` windows also close while no change comes. The table still takes records
+        for them until its own stream time has passed them; the changes from these records are
+        dropped here and counted, so that each window has one result.
         """
         check_kind(
             buffer,
@@ -217,9 +217,9 @@ def _closes(table: Table[Any, Any]) -> Closes:
     """Return the close of a table's windows: the latest of all aggregations that it comes from.
 
     As in Kafka Streams, the search goes up the graph through all operations, to the first
-    aggregation by windows on each way.
+    aggregation by windows on each path.
 
-    Raises TopologyError if a way leads to a source without one.
+    Raises TopologyError if a path leads to a source without one.
     """
     found: list[Closes] = []
     seen: set[GraphNode] = set()
@@ -235,7 +235,7 @@ def _closes(table: Table[Any, Any]) -> Closes:
             raise TopologyError(
                 f"table {table.node.name} has no windows that close, because it is made from "
                 f"{node.name} without an aggregation by windows between them: use "
-                "Suppressed.until_time_limit, or aggregate all that it is made from by windows"
+                "Suppressed.until_time_limit, or aggregate all its input by windows"
             )
         else:
             waiting += node.parents

@@ -110,8 +110,8 @@ class Table(TableJoins[K, V]):
     def queryable(self) -> QueryableStore[Any, Any]:
         """Return the store for `App.store`, whose answers then have the table's types.
 
-        A windowed aggregation is asked by its plain keys, a table that is made from one by its
-        windowed keys. Raises TopologyError when the user named no store.
+        A windowed aggregation is queried by its plain keys, a table made from it by its windowed
+        keys. Raises TopologyError when the user named no store.
         """
         if self._store_name is None:
             raise TopologyError(
@@ -125,7 +125,7 @@ class Table(TableJoins[K, V]):
 
     @property
     def history_ms(self) -> int | None:
-        """How long (ms) old rows can be looked up, None if they cannot.
+        """The time (ms) for which old rows can be looked up; None if they cannot.
 
         With None the table, and the tables it is computed from, are not versioned.
         """
@@ -137,13 +137,13 @@ class Table(TableJoins[K, V]):
         return self._logic.history_ms is not None and self._store_name is not None
 
     def view(self) -> View:
-        """Return the view for readers of the table; it is stored from then on where necessary."""
+        """Return the view for readers of the table; this stores the table if necessary."""
         return self._logic.view()
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values from now on; return whether it does.
+        """Send old values from now on; return whether the table sends them.
 
-        With `force` it stores the table for that if necessary.
+        With `force`, the table is stored for that if necessary.
         """
         self._sends_old = self._sends_old or self._logic.send_old(force=force)
         return self._sends_old
@@ -262,7 +262,7 @@ class Table(TableJoins[K, V]):
         stream: Stream[Any, Any] = _stream.Stream(
             self.graph, node, self.sources, key=self.key, value=self.value
         )
-        # A node of its own, as in Kafka Streams: it marks the stream as one to repartition.
+        # A node of its own, as in Kafka Streams: it marks the stream for repartitioning.
         return stream if key_mapper is None else stream.select_key(key_mapper)
 
     def group_by(
@@ -272,9 +272,9 @@ class Table(TableJoins[K, V]):
     ) -> GroupedTable[K2, V2]:
         """Group rows by another key: `selector(key, value)` returns it with the value to aggregate.
 
-        None, or a None in the pair, is no group. The rows go through a repartition topic; `grouped`
-        has its serdes and name. The selector is called for a row's old value as well as for its new
-        one. It must return the same for the same arguments.
+        For None, or a pair with None, the row is in no group. The rows go through a repartition
+        topic; `grouped` has its serdes and name. The selector is called for a row's old value as
+        well as for its new one. It must return the same for the same arguments.
         """
         of = self._called("group_by", None)
         options: Grouped[K2, V2] = check_options(grouped, Grouped, of=of)

@@ -25,8 +25,8 @@ VO = TypeVar("VO")
 class TableJoins(Generic[K, V]):
     """The join operations of Table.
 
-    Joiners get both values, and before them the key if they take it; those of joins by a foreign
-    key may get both keys. Kafka Streams' joiners of tables get values alone.
+    Joiners get both values, and before them the key if they accept it; joiners of joins by a
+    foreign key may get both keys. In Kafka Streams, joiners of tables get only the values.
     """
 
     @overload
@@ -120,10 +120,9 @@ class TableJoins(Generic[K, V]):
         """Return the table of rows that both tables have.
 
         The values are `joiner(value, other value)`, or `joiner(key, value, other value)`. With
-        `foreign_key`, the other row is that with the key `foreign_key(value)`, or `foreign_key(key,
-        value)`: any number of rows can refer to one (KIP-213, KIP-1104). Without such a row, or for
-        None, there is no result. The joiner may also be `joiner(key, foreign key, value, other
-        value)`.
+        `foreign_key`, the other row has the key `foreign_key(value)`, or `foreign_key(key, value)`:
+        any number of rows can refer to one (KIP-213, KIP-1104). Without such a row, or for None,
+        there is no result. The joiner may also be `joiner(key, foreign key, value, other value)`.
 
         The method is `join`, as in Kafka Streams; the extractor is an argument by name, because
         `materialized` may be given by position. Call it and the joiner with care: they must return
@@ -227,11 +226,11 @@ class TableJoins(Generic[K, V]):
         foreign_key: Callable[..., Any] | None = None,
         joined: TableJoined[K, Any] | None = None,
     ) -> Table[K, Any]:
-        """Return the table of this table's rows.
+        """Return the table of all of this table's rows.
 
-        The joiner is that of `join`, and gets None for the other value where there is no row. With
-        `foreign_key`, the other row is that with the foreign key, as in `join`; a row whose foreign
-        key is None is joined with None.
+        The joiner is as in `join`, and gets None for the other value if there is no row. With
+        `foreign_key`, the other row has the foreign key as its key, as in `join`; a row whose
+        foreign key is None is joined with None.
         """
         table = cast("Table[K, V]", self)
         if foreign_key is None:
@@ -270,7 +269,7 @@ class TableJoins(Generic[K, V]):
     ) -> Table[K, Any]:
         """Return the table of rows that either table has.
 
-        The joiner is that of `join`, and gets None for the value that is not there.
+        The joiner is as in `join`, and gets None for a missing value.
         """
         table = cast("Table[K, V]", self)
         return joins.table_table_join(

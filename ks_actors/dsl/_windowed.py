@@ -49,8 +49,8 @@ A = TypeVar("A")
 class TimeWindowedStream(Generic[K, V]):
     """A stream with its records grouped by key and window. Made by `GroupedStream.windowed_by`.
 
-    A record is late when stream time has passed the window's end by the grace period. Late records,
-    and those without key, are dropped; those without value are not, except by sliding windows.
+    A record is late when stream time has passed the window's end by the grace period. Late records
+    and records without key are dropped; records without value are dropped only by sliding windows.
     `Materialized(retention_ms=…)` keeps results longer than window and grace demand.
     """
 
@@ -72,12 +72,12 @@ class TimeWindowedStream(Generic[K, V]):
         In the second case no result is lost to a short retention. Kafka Streams needs a higher
         `retention_ms` for that.
 
-        With `idle_after_ms` windows also close while no record comes. When none has reached this
-        operation for that time (ms) of the wall clock, in the task of one partition, stream time
-        goes on by the wall clock until the next record. The task must have read all that is in
-        its topics by then. Records for windows that were closed like that are late: they are
-        dropped and counted. Those with timestamps no further than the grace period behind the
-        wall clock are never late by it.
+        With `idle_after_ms` windows also close while no record comes. When the operation, in the
+        task of one partition, has received no record for that time (ms) of the wall clock, stream
+        time advances by the wall clock until the next record. The task must have read everything in
+        its topics by then. Records for windows that were closed this way are late: they are dropped
+        and counted. Records whose timestamps are behind the wall clock by at most the grace period
+        are never late for this reason.
         """
         of = self._grouped.called("emit_strategy", None)
         chosen = checked_emit(emit, idle_after_ms, of)

@@ -34,7 +34,7 @@ def _load() -> tuple[ModuleType | None, str]:
         if error.name != _NAME:
             raise
         return None, "it was not built when ks-actors was installed"
-    # Built for another Python, or without a symbol: slower code is better than none.
+    # The kernel is for another Python, or lacks a symbol: slower code is better than none.
     except ImportError as error:
         return None, f"it cannot be loaded: {error}"
 

@@ -1,4 +1,4 @@
-"""Dead letters in their topics: to be listed, and written back to where they came from."""
+"""Dead letters in their topics: list them, and write them back to their sources."""
 
 from ks_actors.letters._letter import Letter
 from ks_actors.letters._read import newest_letters as newest_letters

@@ -25,7 +25,7 @@ _TOLD: Final = {
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
-    """A record in a dead letter topic, with the error that its headers tell of (KIP-1034)."""
+    """A record in a dead letter topic, with the error from its headers (KIP-1034)."""
 
     topic: str
     """The dead letter topic."""
@@ -56,7 +56,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> TopicPartition:
-        """The partition that has the letter."""
+        """The partition of the letter."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -65,8 +65,8 @@ def letter_of(
 ) -> Letter:
     """Return a record of a dead letter topic as a letter."""
     key, value, timestamp, headers = record
-    # The error's headers come last. Others of their names are the record's own: it was a letter
-    # itself, or its sender has made them up.
+    # The error's headers come last. Earlier headers with their names are the record's own: it was a
+    # letter before, or its sender has set them.
     last = {_TOLD[name]: row for row, (name, _) in enumerate(headers) if name in _TOLD}
     about = {*last.values()}
     told = {name: _text(headers[row][1]) for name, row in last.items()}
@@ -89,9 +89,9 @@ def letter_of(
 
 
 def marked_offset(value: bytes | None, headers: Headers, offset: int) -> int | None:
-    """Return the offset of the letter that the marker at an offset is about; None for a letter.
+    """Return the offset of the letter that the marker at an offset refers to; None for a letter.
 
-    A letter of a record that has a marker's header has others beside it, which tell of its error.
+    A letter of a record with a marker's header also has the headers that describe its error.
     """
     if value is not None or len(headers) != 1 or headers[0][0] != MARKER:
         return None

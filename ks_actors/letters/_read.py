@@ -40,15 +40,15 @@ async def read_letters(
 ) -> list[Letter]:
     """Return the last letters of a topic, the newest first, at most `limit`.
 
-    Of each partition those are listed that were written last, whatever their timestamps: these are
-    of the failed records. With a `limit` of at least the number of partitions, the letter that was
-    written last is in the list.
+    From each partition the letters that were written last are listed, whatever their timestamps,
+    which are those of the failed records. With a `limit` of at least the number of partitions, the
+    letter that was written last is in the list.
 
-    Looks at the last `limit` records of each partition, without those of open transactions. Where
-    they are not all letters, since each redrive adds a marker, it looks up to 16 times as far back.
-    Letters of a partition beyond its share of `max_bytes` (of keys and values; None: no limit) are
-    left out, the oldest first, with a warning; the newest one stays. Raises
-    UnknownTopicOrPartition, and LogTimeout after `timeout_ms`.
+    Looks at the last `limit` records of each partition, without those of open transactions. If some
+    of these are markers, which each redrive adds, it looks up to 16 times as far back. Letters of a
+    partition beyond its share of `max_bytes` (of keys and values; None: no limit) are left out, the
+    oldest first, with a warning; the newest one stays. Raises UnknownTopicOrPartition, and
+    LogTimeout after `timeout_ms`.
     """
     described = await log.describe_topics([topic], configs=False)
     if topic not in described:
@@ -85,8 +85,8 @@ def newest_letters(letters: Iterable[Letter], limit: int) -> list[Letter]:
 
     Offsets tell which letters of a partition are the newest. A letter has the timestamp of the
     failed record, which may be any (a wrong one may be why it failed), and no time of its own. So
-    partitions give their letters in turn. Timestamps only say which partition's letter is listed
-    first, of those that have the same turn where there is no room for all.
+    partitions give their letters in turn. Timestamps only decide which partition's letter is listed
+    first within one turn, if there is no room for all.
     """
     columns: dict[TopicPartition, list[Letter]] = {}
     for letter in sorted(letters, key=lambda letter: -letter.offset):
@@ -170,9 +170,9 @@ async def _read(
 
 @final
 class _Found:
-    """Letters told from markers: the newest `limit` of each partition, or the one at `only`.
+    """Letters without the markers: the newest `limit` of each partition, or the letter at `only`.
 
-    The others are dropped at once: letters may be large.
+    Other letters are dropped at once, as they may be large.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class _Found:
         self._only = only
         self._max_bytes = max_bytes
         self._bytes: dict[TopicPartition, int] = {}
-        # The partitions that have lost letters by `max_bytes`.
+        # The partitions whose letters exceed `max_bytes`.
         self.shortened: set[TopicPartition] = set()
         self._records: dict[TopicPartition, deque[_Record]] = {}
         self._marked: set[tuple[TopicPartition, int]] = set()
@@ -215,7 +215,7 @@ class _Found:
         return len(self._records.get(place, ()))
 
     def letters(self) -> list[Letter]:
-        """Return all letters, those that were written back marked so."""
+        """Return all letters; letters that were written back are marked."""
         return [
             letter_of(place, offset, record, redriven=(place, offset) in self._marked)
             for place, records in self._records.items()

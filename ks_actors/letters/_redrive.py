@@ -28,14 +28,14 @@ async def redrive(
 
     The record has its own key, value, timestamp and headers, and one more header that names the
     letter. A marker in the dead letter topic, written in the same transaction, keeps it from being
-    written twice. Callers at once write it once, whatever their application ids: the one whose
-    marker is first, and a later one of the same id fences an earlier one. Waits for transactions
-    that are open in the dead letter topic, because they hide markers.
+    written twice. Concurrent callers write it once, whatever their application ids: the caller with
+    the first marker succeeds, and a later caller of the same id fences an earlier one. Waits for
+    transactions that are open in the dead letter topic, because they hide markers.
 
     Raises RedriveRefused when there is no such letter, when its source is unknown or when it was
     written back before. Raises LogTimeout when transactions stay open for `timeout_ms`. Raises
-    Fenced, LogTimeout and other errors of the log: then nothing is visible, or all of it after a
-    LogTimeout of the commit.
+    Fenced, LogTimeout and other errors of the log: then nothing is visible, except that after a
+    LogTimeout of the commit everything may be.
     """
     producer = await log.transactional_producer(
         f"{application_id}-redrive",
@@ -48,8 +48,8 @@ async def redrive(
         await _closed_transactions(log, place, end, timeout_ms)
         letter, source = await _found(log, place, offset, timeout_ms)
         (end,) = await producer.send([_marker(letter)])
-        # Callers with other ids are not fenced. But their markers have an order: this one waits
-        # until the transactions of all before it have ended, and those after it wait for this one.
+        # Callers with other ids are not fenced. But their markers have an order: this caller waits
+        # until all earlier transactions have ended, and later callers wait for this one.
         try:
             await _closed_transactions(log, place, end - 1, min(timeout_ms, _TRANSACTION_MS // 2))
             await _found(log, place, offset, timeout_ms)
@@ -80,7 +80,7 @@ def _record(letter: Letter, source: TopicPartition) -> Outgoing:
 async def _closed_transactions(log: Log, place: TopicPartition, end: int, timeout_ms: int) -> None:
     """Wait until all records of a partition before `end` are committed or aborted.
 
-    An open transaction of another writer, such as the app itself, hides the markers behind it.
+    An open transaction of another writer, such as the app itself, hides the markers after it.
     """
     stable = -1
     try:

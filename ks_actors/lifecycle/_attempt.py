@@ -1,4 +1,4 @@
-"""Steps that are all due, even when some fail."""
+"""Steps that must all be taken, even when some fail."""
 
 from __future__ import annotations
 

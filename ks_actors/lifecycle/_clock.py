@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def wall_time(system: System) -> Callable[[], int]:
-    """Return the wall clock, in ms since the epoch: the system's own where time is virtual."""
+    """Return the wall clock, in ms since the epoch; in virtual time the actor system's own."""
     clock: Callable[[], int] | None = getattr(system, "wall_time_ms", None)
     return clock if clock is not None else lambda: time.time_ns() // 1_000_000
 
 
 def work_time(system: System) -> Callable[[], float]:
-    """Return the clock that measures work, in seconds: the system's own where time is virtual."""
+    """Return the clock that measures work, in seconds; in virtual time the actor system's own."""
     found: Callable[[], float] = getattr(system, "work_time", time.perf_counter)
     return found
 
@@ -30,13 +30,14 @@ _ELAPSED: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def elapsed_time() -> float:
     """Return seconds of a monotonic clock that runs while the machine sleeps.
 
-    It is not the clock of event loops. It decides whether others, on machines that did not sleep,
-    may consider this process dead by now. Where the system has no such clock, it stops in sleep.
+    It is not the clock of event loops. It decides whether processes on other machines, which did
+    not sleep, may consider this process dead by now. If the system has no such clock, it stops
+    during sleep.
     """
     return time.clock_gettime(_ELAPSED)
 
 
 def steady_time(system: System) -> Callable[[], float]:
-    """Return a monotonic clock in ms: the system's own where time is virtual."""
+    """Return a monotonic clock in ms; in virtual time the actor system's own."""
     found: Callable[[], float] | None = getattr(system, "steady_time_ms", None)
     return found if found is not None else lambda: time.monotonic() * 1000

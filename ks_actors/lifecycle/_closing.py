@@ -24,11 +24,11 @@ _COMMIT_SHARE: Final = 0.25
 
 @final
 class Closing:
-    """The one deadline by which a closing app gives up unanswered requests to its log.
+    """The deadline by which a closing app gives up unanswered requests to its log.
 
     Times are those of the event loop. The last commit may take most of the time. A share at the end
     is reserved, in equal parts, for the abort of its transaction, for leaving the group, and for
-    closing the clients. Before the app closes nothing is bounded here.
+    closing the clients. Before the app closes there is no limit here.
     """
 
     __slots__ = ("_calls_end", "_ends", "_under_way", "seconds")
@@ -37,8 +37,7 @@ class Closing:
         self.seconds: float = 0.0
         self._ends: tuple[float, ...] = ()
         self._calls_end: float = inf
-        # The bounds of current waits: their own deadlines, and their steps, if they have a certain
-        # one.
+        # The limits of current waits: their own deadlines, and their steps, if any.
         self._under_way: dict[asyncio.Timeout, tuple[float, int | None]] = {}
 
     def begin(self, seconds: float) -> None:
@@ -65,7 +64,7 @@ class Closing:
 
     @property
     def over(self) -> bool:
-        """Whether the time is over: nothing new may begin."""
+        """Whether the time is over, so that nothing new may begin."""
         return bool(self._ends) and asyncio.get_running_loop().time() >= self._ends[-2]
 
     @property
@@ -76,7 +75,7 @@ class Closing:
     def end(self, end: float, step: int | None = None) -> float:
         """Return the deadline of a wait that begins now and has until `end`.
 
-        Once the app closes it is at the latest that of `step`, or of the current step.
+        Once the app closes, this is at the latest the end of `step`, or of the current step.
         """
         if not self._ends:
             return end

@@ -1,4 +1,4 @@
-"""Loggers of components: their records say which client, task and record they are about."""
+"""Loggers of components, whose log records name client, task, topic, partition and offset."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def name_client(name: str) -> None:
 class ComponentLog(logging.LoggerAdapter[logging.Logger]):
     """A logger that adds `client_id`, and `task`, `topic`, `partition` and `offset` where known.
 
-    Task ids, partitions and errors among the arguments of a message tell these fields; `extra`
-    overrides them. Nothing is done for records that nobody wants.
+    The fields come from task ids, partitions and errors among the arguments of a message; `extra`
+    overrides them. A disabled level costs nothing.
     """
 
     def __init__(self, name: str) -> None:
@@ -80,7 +80,7 @@ class ComponentLog(logging.LoggerAdapter[logging.Logger]):
         if extra is not None:
             fields.update(extra)
         logger = self.logger
-        # This method is no part of the caller's code.
+        # This frame is not the caller's.
         file, line, function, stack = logger.findCaller(stack_info, stacklevel + 1)
         if isinstance(exc_info, BaseException):
             exc_info = type(exc_info), exc_info, exc_info.__traceback__

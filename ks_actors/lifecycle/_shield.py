@@ -17,7 +17,7 @@ T = TypeVar("T")
 async def shielded(work: Awaitable[T], give_up: Callable[[], None] | None = None) -> T:
     """Await work to completion even when cancelled, then raise the cancellation.
 
-    On the first cancellation `give_up` is called. A second one cancels the work.
+    The first cancellation calls `give_up`, a second one cancels the work.
     """
     job = asyncio.ensure_future(work)
     try:
@@ -33,6 +33,6 @@ async def shielded(work: Awaitable[T], give_up: Callable[[], None] | None = None
 async def run_in_thread(function: Callable[[], T], give_up: Callable[[], None] | None = None) -> T:
     """Run a function in a thread; when cancelled, call `give_up` and still wait for it.
 
-    So the resources that the function works on are closed only after its end.
+    So the resources that the function uses are closed only after its end.
     """
     return await shielded(in_thread(function), give_up)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _SECONDS: Final = 10.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-# Less time means no second attempt, but the first one is not cut short.
+# With less time there is no second attempt, but the first attempt is not cut short.
 _LEAST_SECONDS: Final = 1.0
 _ONE_CALL_SECONDS: Final = 60.0
 # The number of names in an error; the others are counted.
@@ -42,11 +42,12 @@ class NoAnswer(LogTimeout):
 
 @final
 class LogRetries:
-    """Ask the log until it answers, for up to `seconds`; then raise NoAnswer.
+    """Call the log until it answers, for up to `seconds`; then raise NoAnswer.
 
     The error has the duration and the request. `what` follows "asked" in logs and errors, `about`
-    are its partitions or topics. The pause between two attempts is 0.05 to 1 s. When the app
-    closes, calls in progress end with their step of closing, and in the end no new ones are made.
+    are its partitions or topics. The pause between two attempts is 0.05 to 1 s. While the app
+    closes, calls in progress end with their step of closing, and at its deadline no new calls are
+    made.
     """
 
     __slots__ = ("_closing", "seconds")
@@ -77,7 +78,7 @@ class LogRetries:
     async def ask_once(
         self, what: str, call: Callable[[], Awaitable[T]], about: Collection[object] = ()
     ) -> T:
-        """Make a call that must not be repeated, as it may have had its effect.
+        """Make a call that must not be repeated, because it may have taken effect.
 
         Raises NoAnswer, and the call's errors.
         """
@@ -86,7 +87,7 @@ class LogRetries:
     async def end(self, what: str, call: Callable[[], Awaitable[None]]) -> None:
         """End a part of the log.
 
-        A warning reports a goodbye without an answer: the other side finds out by a timeout.
+        A warning reports a close without an answer: the other side notices by a timeout.
         """
         try:
             async with self._closing.timeout_at(
@@ -155,7 +156,7 @@ class LogRetries:
 
 
 def with_names(what: str, about: Collection[object]) -> str:
-    """Return the request with the first names that it is about."""
+    """Return the request with the first of its partitions or topics."""
     names = ", ".join(map(str, islice(about, _NAMED)))
     more = f" and {len(about) - _NAMED} more" if len(about) > _NAMED else ""
     return f"{what} {names}{more}" if names else what
@@ -163,9 +164,9 @@ def with_names(what: str, about: Collection[object]) -> str:
 
 @final
 class Outage:
-    """The time that failed work is retried: the log did not answer, or its transaction was void.
+    """The time limit for retries of failed work: the log did not answer, or a transaction was void.
 
-    It is retried until `seconds` have passed since it was first asked for.
+    Work is retried until `seconds` have passed since it was first requested.
     """
 
     __slots__ = ("_error", "_seconds", "_since")
@@ -181,14 +182,14 @@ class Outage:
         if not (aborted or isinstance(error, LogTimeout)) or isinstance(error, NoAnswer):
             return False
         since = self._since = asked if self._since is None else self._since
-        # The log answers that a transaction is void: without work nothing fails.
+        # The log answers that a transaction is void: without work there is no failure.
         self._error = None if aborted else error
         return now - since < self._seconds
 
     def too_long(self, now: float) -> Exception | None:
         """Return the last error once the outage has lasted too long.
 
-        The clock has to check this: without input, there may be no work that could fail again.
+        Callers check this periodically: without input, no work may fail again.
         """
         if self._since is None or self._error is None or now - self._since < self._seconds:
             return None

@@ -54,7 +54,7 @@ class Transitions(Generic[E]):
 
 @final
 class Cycle(Generic[E]):
-    """One life in progress; made by `Transitions.start`."""
+    """A life cycle in progress; made by `Transitions.start`."""
 
     def __init__(
         self,

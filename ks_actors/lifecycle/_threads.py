@@ -1,4 +1,4 @@
-"""Calls in threads that no other call can keep busy."""
+"""Calls in threads of their own."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def in_thread(
 ) -> asyncio.Future[T]:
     """Start a call in a thread of its own; return the future of its outcome, on this loop.
 
-    The loop's default executor is the user's. It has a few threads, and behind the user's calls all
-    else would wait: for ever, where these wait for records. A thread takes 0.1 ms to start. Neither
-    the caller, if it is cancelled, nor the end of the process waits for it.
+    The loop's default executor belongs to the user and has few threads. There a call could wait
+    behind the user's calls: for ever, if these wait for records. A thread takes 0.1 ms to start.
+    Neither the caller, if it is cancelled, nor the end of the process waits for it.
     """
     loop, context = asyncio.get_running_loop(), copy_context()
     return loop.run_in_executor(_OwnThread(name), lambda: context.run(call, *args))
 
 
 class _OwnThread(Executor):
-    """A daemon thread for each call; a loop in virtual time knows of the calls of an executor."""
+    """A daemon thread for each call; a loop in virtual time tracks the calls of an executor."""
 
     def __init__(self, name: str) -> None:
         self._name = name

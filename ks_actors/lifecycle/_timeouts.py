@@ -9,7 +9,7 @@ from typing import Any
 def check_timeout(timeout_ms: Any, name: str = "timeout_ms", *, least: int = 0) -> None:
     """Raise unless the value is a time in ms, finite, and `least` or more.
 
-    That is TypeError for what is no number, ValueError for a number out of range.
+    Raises TypeError for a value that is not a number, ValueError for a number out of range.
     """
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
         raise TypeError(

@@ -1,8 +1,7 @@
-"""Errors out of users' code that are no Exception.
+"""Errors of users' code that are not of class Exception.
 
-Panics of Rust extensions are such, as those of polars are, and failed tests of pytest. They end
-what they concern as other errors do. Only what ends the program, or cancels the running task,
-passes through.
+Examples are panics of Rust extensions, such as polars, and failed tests of pytest. They are handled
+like other errors. Only errors that end the program, or cancel the running task, pass through.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ def passes(error: BaseException) -> bool:
 
 
 def closes(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Return whether an error closes the coroutine of a task that nothing runs any more.
+    """Return whether an error closes the coroutine of a task that no longer runs.
 
-    A GeneratorExit within the running task is one that a user's code has raised. The task is None
-    while it is in its first step.
+    A user's code has raised a GeneratorExit within the running task. The task is None while it is
+    in its first step.
     """
     return isinstance(error, GeneratorExit) and task not in {None, _current_task()}
 

@@ -1,4 +1,4 @@
-"""A log that makes its calls to another one."""
+"""A log that delegates to another log."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class LogRequest(NamedTuple):
 
 
 class DelegatingLog(BaseLog):
-    """A log that makes the calls of itself and its parts to another one, by `ask`, `tell`, `end`.
+    """A log that, with its parts, delegates all calls to another log by `ask`, `tell` and `end`.
 
-    `start` and `close` do nothing: the part that has started the other log closes it.
+    `start` and `close` do nothing: the code that has started the other log closes it.
     """
 
     def __init__(self, log: Log) -> None:
@@ -95,7 +95,7 @@ class DelegatingLog(BaseLog):
         """Do nothing: the log is already started."""
 
     async def close(self) -> None:
-        """Do nothing: the part that started the log closes it."""
+        """Do nothing: the code that started the log closes it."""
 
     def fetcher(
         self, *, client_id: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
@@ -198,7 +198,7 @@ class DelegatingLog(BaseLog):
 
 
 class DelegatedFetcher:
-    """A fetcher that makes its calls by the log that made it."""
+    """A fetcher that makes its calls through the log that created it."""
 
     def __init__(self, log: DelegatingLog, inner: Fetcher) -> None:
         self._log = log
@@ -267,14 +267,14 @@ class _TransactionalProducer(_Writer["TransactionalProducer"]):
         await self._log.ask(LogRequest(what, offsets), self._inner.commit, offsets, group)
 
     async def abort(self) -> None:
-        # The committer waits for the collector, which repeats this: answer before its whole timeout
-        # has passed.
+        # The committer waits for the collector, which repeats this call: answer before the
+        # committer's timeout.
         what = f"to abort a transaction of {self._name}"
         await self._log.ask(LogRequest(what, again=False, share=_SHARE), self._inner.abort)
 
 
 class DelegatedMembership(BaseMembership):
-    """A membership that makes its calls by the log that made it."""
+    """A membership that makes its calls through the log that created it."""
 
     def __init__(self, log: DelegatingLog, inner: Membership) -> None:
         self._log = log
@@ -288,7 +288,7 @@ class DelegatedMembership(BaseMembership):
 
     @property
     def committing(self) -> GroupMetadata:
-        """The group that a transaction of the member's partitions is to name now."""
+        """The group to name in a transaction of the member's partitions now."""
         inner = self._inner
         return inner.committing if isinstance(inner, BaseMembership) else inner.group
 

@@ -35,7 +35,7 @@ class Lease:
         self.lost: Callable[[], None] = _nothing
 
     def holds(self) -> bool:
-        """Return whether no other member can have the partitions now."""
+        """Return whether the lease holds: no other member can have the partitions now."""
         return self._clock() < self._until
 
     def time(self) -> float:

@@ -210,15 +210,15 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
     `instance_id` makes it a static member. A new member with the same id takes over its place and
     its partitions at once, without a rebalance. The old one is removed. With `takes_over`,
     members with the same client id belong to a dead process and are removed now, not by their
-    session timeouts. So are other processes' members of that kind when they die, as far as the log
-    can tell: Kafka's can for processes of this machine. The open transaction of a removed member's
-    `transactional_id` is then aborted, and its pending parts in the `transaction_scope` are
-    completed.
+    session timeouts. Such members of other processes are removed when the processes die, as far as
+    the log notices that: Kafka's does for processes of this machine. The open transaction of a
+    removed member's `transactional_id` is then aborted, and its pending parts in the
+    `transaction_scope` are completed.
 
     A member without progress for `rebalance_timeout_ms` loses its place, so that others get its
     partitions. The reason is a blocked loop, or `stuck`, which is called repeatedly and returns the
     seconds without progress. A log in this process cannot check its own loop while that is blocked:
-    there only a rebalance that waits for so long costs the place.
+    there a member loses its place only if a rebalance waits for so long.
 
     The `lease` is extended while the group knows the member, and ends with the membership.
     """
@@ -239,7 +239,7 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class TellsOutages(Protocol):
-    """A log that may be out of reach; a log in this process never is.
+    """A log that may be unreachable; a log in this process never is.
 
     You may call it before the start.
     """
@@ -251,14 +251,14 @@ class TellsOutages(Protocol):
 
 @runtime_checkable
 class TellsOperations(Protocol):
-    """A log that has permissions, and tells them."""
+    """A log that has permissions, and reports them."""
 
     async def allowed_operations(
         self, topics: Iterable[str], group_id: str, transactional_id: str | None = None, /
     ) -> AllowedOperations:
         """Return the permitted operations on topics, a group, a transactional id and the cluster.
 
-        The transactional id should be one that no producer has.
+        The transactional id should be unused.
         """
         ...
 
@@ -382,9 +382,9 @@ class BaseMembership(Membership):
 
     @property
     def committing(self) -> GroupMetadata:
-        """The group that a transaction of the member's partitions is to name now.
+        """The group to name in a transaction of the member's partitions now.
 
-        It differs from `group` where the group takes no commits of the last generation before the
+        It differs from `group` if the group accepts no commits of the last generation before the
         next Assigned.
         """
         return self.group
@@ -397,28 +397,28 @@ class BaseLog(Log):
     def cluster_id(self) -> str:
         """The id of the cluster, of which there may be several with topics of the same names.
 
-        Empty before the start, of a log that is no cluster, and when its brokers tell none.
+        Empty before the start, for a log that is not a cluster, and if its brokers report no id.
         """
         return ""
 
     def take_client_id(self, client_id: str, /) -> None:
         """Show this client id with requests that belong to no reader or writer.
 
-        Does nothing when the log was made with one, or shows none.
+        Does nothing if the log was made with a client id, or has none.
         """
 
     async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Raise the first error that `create_topics` would, if the log can tell; create nothing.
+        """Raise the first error of `create_topics`, if the log can foresee it; create nothing.
 
-        Topics that exist are right.
+        Topics that exist are no error.
         """
 
     async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records that fetchers of this log have read, below the given offsets.
 
         A log that may lose records leaves out partitions without a fetcher, and raises LogTruncated
-        when the log of a partition has lost records that were read: then nothing of that leader is
-        deleted, and no new records in place of lost ones.
+        when the log of a partition has lost records that were read. Then nothing of that leader is
+        deleted, and so no new records in place of lost ones.
         """
         await self.delete_records(before)
 

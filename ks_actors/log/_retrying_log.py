@@ -36,8 +36,8 @@ class PatientLog(DelegatingLog):
 
     NoAnswer, a LogTimeout, names the time of the attempts and the call. Two calls are made once,
     but have the same time limit: `send`, since its outcome is unknown, and `abort`, which the
-    collector repeats. The wait for the group's next event has no limit, and `delete_read` the log's
-    own.
+    collector repeats. The wait for the group's next event has no limit; `delete_read` has the log's
+    own limit.
     """
 
     def __init__(self, log: Log, patience: LogRetries) -> None:

@@ -23,7 +23,7 @@ class OffsetAndMetadata(msgspec.Struct, frozen=True):
 class TransactionScope(msgspec.Struct, frozen=True, kw_only=True):
     """The possible content of transactions.
 
-    That is records of `topics`, and the offsets that a group commits for its `sources`.
+    They have records of `topics`, and offsets that the group commits for its `sources`.
     """
 
     topics: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Families: names of metrics, with their groups, tags and levels, and how readings fill them."""
+"""Families: names of metrics with groups, tags and levels; readings give their values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class MetricFamily(msgspec.Struct, frozen=True):
-    """A metric without its values: the same name, group and tag names for each.
+    """A metric without its values, which share name, group and tag names.
 
-    `description` names the unit where there is one.
+    `description` names the unit, if there is one.
     """
 
     name: str
@@ -30,7 +30,7 @@ class MetricFamily(msgspec.Struct, frozen=True):
 
 
 class Instrument(Protocol):
-    """One or several families that one reading gives the values of."""
+    """One or several families, whose values come from one reading."""
 
     @property
     def families(self) -> tuple[MetricFamily, ...]:
@@ -39,7 +39,7 @@ class Instrument(Protocol):
 
     @property
     def level(self) -> RecordingLevel:
-        """The level from which on there are values."""
+        """The lowest level with values."""
         ...
 
     def values(self, reading: Any, tags: Mapping[str, str], rates: Rates) -> list[Metric]:
@@ -70,9 +70,10 @@ class _Single:
 
 @final
 class Rate:
-    """A rate per second over the last minute, read as a total, which has a name only if given.
+    """A rate per second over the last minute, from readings of a total.
 
-    Of a total of seconds the rate is a ratio: the share of time.
+    The total is a metric of its own only if its family is given. For a total of seconds, the rate
+    is a ratio: the share of time.
     """
 
     def __init__(self, rate: MetricFamily, total: MetricFamily | None) -> None:
@@ -84,7 +85,7 @@ class Rate:
     def values(self, reading: float, tags: Mapping[str, str], rates: Rates) -> list[Metric]:
         """Return the rate, and the total if it has a name."""
         rate, total = self._rate, self._total
-        # Noted under the instrument itself: families of one name may differ in their tags.
+        # Keyed by the instrument itself: families of one name may differ in their tags.
         per_second = rates.per_second(self, tags, reading)
         found = [_metric(rate, tags, per_second)]
         if total is not None:
@@ -161,7 +162,7 @@ class Group:
         total: str | None = None,
         level: RecordingLevel | None = None,
     ) -> Rate:
-        """Add a rate, and the counter `total` that it is made of, about the same `text`."""
+        """Add a rate, and the counter `total` from which it is computed, with the same `text`."""
         rate = self._add(name, MetricKind.GAUGE, f"{text}, per second over the last minute", level)
         return Rate(
             rate,
@@ -169,7 +170,7 @@ class Group:
         )
 
     def ratio(self, name: str, text: str, *, level: RecordingLevel | None = None) -> Rate:
-        """Add the share of the last minute's time that a total of seconds is of."""
+        """Add a total of seconds as its share of the last minute."""
         return Rate(self._add(name, MetricKind.GAUGE, text, level), None)
 
     def spread(

@@ -22,7 +22,7 @@ class MetricKind(Enum):
 
 
 class RecordingLevel(IntEnum):
-    """The level of a metric, as in `metrics_recording_level`; each includes those before."""
+    """The level of a metric, as in `metrics_recording_level`; each includes the lower levels."""
 
     INFO = 0
     DEBUG = 1
@@ -32,8 +32,8 @@ class RecordingLevel(IntEnum):
 class Distribution(msgspec.Struct, frozen=True):
     """The number of measured values by size.
 
-    `counts` has the number of values up to each of the `bounds`, and not up to the one before; its
-    last entry counts those above all bounds. `total` is the sum of all values.
+    `counts` has the number of values in each interval between `bounds`, upper bounds included; its
+    last entry counts the values above all bounds. `total` is the sum of all values.
     """
 
     bounds: tuple[float, ...]
@@ -47,7 +47,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 class Metric(msgspec.Struct, frozen=True, gc=False):
-    """One value of a metric: that of one task, one node, one partition, as its tags say.
+    """One value of a metric, for one task, node or partition, as its tags say.
 
     Names, groups and tags are Kafka Streams', where it has the metric. `tags` have no order.
     """

@@ -17,10 +17,10 @@ _SPAN_S: Final = 60.0
 
 @final
 class Rates:
-    """The totals of the last minute, as noted every few seconds.
+    """The totals of the last minute, sampled every few seconds.
 
-    Nothing is counted twice for a rate: it is the growth of a total since the note of a minute ago.
-    A total that was not there then began at 0; so did one that is lower now.
+    A rate needs no count of its own: it is the growth of a total since the sample of a minute ago.
+    A total that was missing then began at 0, and so did a total that is lower now.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -28,7 +28,7 @@ class Rates:
         self._notes: deque[tuple[float, Mapping[Key, float]]] = deque([(clock(), {})])
 
     def note(self, totals: Mapping[Key, float]) -> None:
-        """Note the totals of this moment."""
+        """Sample the totals of this moment."""
         now = self._clock()
         self._notes.append((now, totals))
         while self._notes[1][0] <= now - _SPAN_S:

@@ -29,14 +29,14 @@ _NOTES_PER_WINDOW: Final = 3
 class Registry:
     """All metrics of an app: sources of readings, and the totals that rates need.
 
-    Values are made on request. Until then metrics cost no more than their sensors, and one round of
-    readings each `NOTE_S`.
+    Values are made on request. Until then metrics cost only their sensors, and one round of
+    readings every `NOTE_S` seconds.
     """
 
     def __init__(self, level: RecordingLevel = RecordingLevel.INFO) -> None:
         self.level: RecordingLevel = level
         self.window: Window = Window()
-        # A clock that stands still, until the app starts: drivers of tests have none.
+        # The clock stands still until the app starts: test drivers have none.
         self._rates = Rates(float)
         self._sources: list[MetricSource] = []
         self._notes: int = 0
@@ -50,7 +50,7 @@ class Registry:
         return self._reads > self._reads_before
 
     def start(self, clock: Callable[[], float]) -> None:
-        """Begin to count the time, by a monotonic clock in seconds: until then rates are 0."""
+        """Start the time, by a monotonic clock in seconds; until then rates are 0."""
         self._rates = Rates(clock)
 
     def add(self, source: MetricSource) -> None:
@@ -69,7 +69,7 @@ class Registry:
         return MetricValues(found)
 
     def note(self) -> None:
-        """Note the totals for rates, and move the window on; call it each `NOTE_S`."""
+        """Sample the totals for rates, and advance the window; call it every `NOTE_S` seconds."""
         self._rates.note(
             {
                 (instrument, tuple(tags.values())): reading
@@ -82,7 +82,7 @@ class Registry:
             self._reads_before = self._reads_noted
             self._reads_noted = self._reads
         self._notes += 1
-        # Windows are longer than notes: a mean of 10 s would hide most of what is rare.
+        # Windows are longer than the sampling interval: a mean of 10 s would miss most rare values.
         if self._notes % _NOTES_PER_WINDOW == 0:
             self.window.number += 1
 

@@ -1,4 +1,4 @@
-"""Sensors: they measure, a batch at a time, and know nothing of names and tags."""
+"""Sensors, which measure a batch at a time, without names and tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @final
 class Window:
-    """The number of the current time window, which the registry moves on every 30 s.
+    """The number of the current time window, which the registry advances every 30 s.
 
     Sensors compare numbers instead of reading a clock.
     """
@@ -68,7 +68,7 @@ class Timing:
 
     def add(self, value: float, times: int = 1) -> None:
         """Add a value that was measured `times` times."""
-        # Found out on use: a timer for each of thousands of timings would keep an idle app awake.
+        # Checked on use: a timer for each of thousands of timings would keep an idle app awake.
         if self._number != self._window.number:
             self._turn()
         self.count += times
@@ -90,7 +90,7 @@ class Timing:
 
     def _turn(self) -> None:
         here = (self._count, self._total, self._most, self._least)
-        # Windows in between had no values, so those of before are too old to count.
+        # Windows in between had no values, so earlier values are too old to count.
         self._before = here if self._window.number == self._number + 1 else _NOTHING
         self._count, self._total, self._most, self._least = _NOTHING
         self._number = self._window.number
@@ -101,7 +101,7 @@ _NO_SPREAD: Final = Spread(nan, nan, nan)
 
 
 def joined(timings: Iterable[Timing]) -> Spread:
-    """Return the spread of several timings together; the mean is that of their means."""
+    """Return the spread of several timings together, with the mean of their means."""
     known = [spread for one in timings if not isnan((spread := one.spread()).mean)]
     if not known:
         return _NO_SPREAD

@@ -22,8 +22,8 @@ class MetricValues:
 
     Iterate over them for all values with their tags, or `find` those of a name. `values[name]` is
     the number of the whole instance: `metrics["process-total"]` counts the records of all tasks.
-    `instance()` has all of these, `get` has a default, and `name in values` tells whether there is
-    one.
+    `instance()` has all numbers of the instance, `get` has a default, and `name in values` checks
+    whether there is such a number.
     """
 
     __slots__ = ("_all", "_by_name")

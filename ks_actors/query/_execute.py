@@ -120,7 +120,7 @@ async def _one(
 
 
 class _Moment:
-    """The moment of a read: it checks the bound, and takes the position."""
+    """One read at one moment: it checks the bound, and takes the position."""
 
     def __init__(self, request: StateQueryRequest[Any], part: Part, *, committed: bool) -> None:
         self.position: Position = Position.empty()
@@ -167,7 +167,7 @@ async def _ask(
                 f"store {request.store}, a {local.spec(request.store).kind.value} store, does not "
                 f"support {request.query!r}"
             )
-    # The only error that is not part of the result: it is about the app, not about a partition.
+    # The only error that is not part of the result: it concerns the app, not a partition.
     except NotRunning:
         raise
     except QueryFailed as failed:

@@ -60,8 +60,8 @@ class Part:
         self._local.check_running()
         registered = self._local.registered(self._registered.task)
         if registered is None or registered.stores is not self._registered.stores:
-            # Also when the task has come back with other stores: this reader belongs to the old
-            # ones.
+            # Also when the task has returned with other stores: this reader belongs to the old
+            # stores.
             raise self.gone()
         self._registered = registered  # a restored task may be active by now, with the same stores
 
@@ -87,7 +87,7 @@ class Part:
     async def at(self, read: Callable[[AnyReader], T], timeout_ms: int) -> T:
         """Return the result of `read`: at once, or when the thread that has the task returns.
 
-        Raises QueryFailed when that is late.
+        Raises QueryFailed when that takes too long.
         """
         self.check()
         task = self._registered.processing
@@ -188,7 +188,7 @@ class LocalStores:
         return spec
 
     def check_serdes(self, store: str, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
-        """Raise QueryFailed when the store is known to have other serdes; None says nothing."""
+        """Raise QueryFailed when the store is known to have other serdes; None stands for any."""
         spec, config = self.spec(store), self._config
         for what, given, own, default in (
             ("keys", key, spec.key, config.default_key_serde),

@@ -86,7 +86,7 @@ class Position:
 class PositionBound:
     """The position that a store must have reached to answer.
 
-    Use `PositionBound.at(position)` with that of an earlier answer, or `unbounded()`.
+    Use `PositionBound.at(position)` with the position of an earlier answer, or `unbounded()`.
     """
 
     __slots__ = ("position",)

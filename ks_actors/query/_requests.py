@@ -30,7 +30,7 @@ class Query(Generic[R_co]):
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """Base of questions: they are values."""
+    """Base of questions, which are compared by value."""
 
 
 class KeyQuery(_Question, Query[Any], frozen=True):

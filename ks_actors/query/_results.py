@@ -75,9 +75,9 @@ class StateQueryResult(Generic[R]):
 
     @property
     def only_partition_result(self) -> QueryResult[R] | None:
-        """The result of the one partition that has found something; None when none has.
+        """The result of the only partition with a match; None without a match.
 
-        Raises ValueError when several have.
+        Raises ValueError for several matches.
         """
         found = [
             result
@@ -90,7 +90,7 @@ class StateQueryResult(Generic[R]):
 
     @property
     def position(self) -> Position:
-        """The position of all stores together: the bound for a query that must not see less."""
+        """The position of all stores together, as the bound for later queries."""
         if self.global_result is not None:
             return self.global_result.position
         position = Position.empty()

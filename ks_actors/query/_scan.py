@@ -55,9 +55,9 @@ class StoreScan(Generic[T_co]):
 
 
 class Scan:
-    """The way to scan one kind of store.
+    """The functions to scan one kind of store.
 
-    `begin` captures a reader's rows at that moment, `show` makes the caller's row of one.
+    `begin` captures a reader's rows at that moment, `show` turns a row into the caller's form.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ async def slices(
 ) -> AsyncGenerator[list[Any], None]:
     """Return the rows of some partitions, merged, a slice at a time.
 
-    Raises QueryFailed when one of them leaves.
+    Raises QueryFailed when one of them moves to another instance.
     """
     merged: Iterator[Any]
     if any(part.in_thread for part in parts):

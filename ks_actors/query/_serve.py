@@ -63,9 +63,9 @@ class StoreEndpoint:
 
     For Spark it is `spark.read.format("ks_actors")`. `address` is `host:port`. A client has to send
     the `token` first. Requests can only read, data is never executed, and nothing is encrypted. At
-    most 64 connections are open at a time. One without a request for ten minutes is closed, and so
-    is one that does not take its answer within one minute. The endpoint ends with the app, by
-    `close`, or with an `async with` block.
+    most 64 connections are open at a time. A connection without a request for ten minutes is
+    closed, and so is a connection that does not read its answer within one minute. The endpoint
+    ends with the app, by `close`, or with an `async with` block.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ async def _signs_of_life(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
     async def tell() -> None:
         while not writer.is_closing():
             await asyncio.sleep(_SIGN_SECONDS)
-            # Not drained: it is small, and a client that does not take it fails at the next rows.
+            # Not drained: it is small, and a client that does not read it fails at the next rows.
             _write(writer, SomeRows([], [], []))
 
     telling = asyncio.create_task(tell())
@@ -320,7 +320,7 @@ def _key_scan(low: bytes, high: bytes, *, committed: bool) -> Scan:
 def raw_scans(
     part: Part, kind: StoreKind, keys: Sequence[bytes] | None, *, committed: bool
 ) -> list[Scan]:
-    """Return the scans of a partition: one, or one for each key where that is less.
+    """Return the scans of a partition: one scan, or one for each key if that is cheaper.
 
     Raises QueryFailed for kinds that cannot be scanned.
     """

@@ -56,8 +56,8 @@ class StoreQueries(Generic[K, V]):
     Key-value stores have `get`, `range`, `reverse_range`, `prefix_scan`, `all`, `reverse_all` and
     `approximate_num_entries`. Window stores have `fetch`, `backward_fetch`, `fetch_all`,
     `backward_fetch_all`, `all` and `reverse_all`. Session stores have `fetch_session`, `fetch`,
-    `find_sessions`, `find_sessions_range` and these backward, `all` and `reverse_all`. Versioned
-    stores have `get`, with `as_of`, and `versions`. The caller owns the returned objects.
+    `find_sessions`, `find_sessions_range` and their backward forms, `all` and `reverse_all`.
+    Versioned stores have `get`, with `as_of`, and `versions`. The caller owns the returned objects.
 
     All raise NotRunning before the app is started and after it is closed. All raise QueryFailed
     with a `reason`: NOT_PRESENT, NOT_ACTIVE, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE for another kind of
@@ -115,8 +115,8 @@ class StoreQueries(Generic[K, V]):
 
         Of a versioned store it is a VersionedRecord, the latest one or that of the time `as_of`
         (ms). The key is searched where Kafka's partitioner puts it, then in the other partitions
-        that are here. When none of these has it, and the key's own partition is on another
-        instance, that is an error: NOT_PRESENT.
+        that are here. If none of these has it, and the key's own partition is on another instance,
+        raises QueryFailed: NOT_PRESENT.
         """
         committed = self._committed
         if self._spec.kind in VERSIONED:
@@ -161,7 +161,7 @@ class StoreQueries(Generic[K, V]):
         return versions
 
     async def _first(self, key: K, read: Callable[[Any], Any]) -> V | None:
-        """Return the first partition's answer that is one; the key's own partition comes first."""
+        """Return the first answer of a partition; the key's own partition comes first."""
         parts, missing = self._parts_for(key)
         for part in parts:
             entry = await part.at(read, self._timeout_ms)

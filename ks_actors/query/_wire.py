@@ -25,7 +25,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     version: int = VERSION
 
     def __repr__(self) -> str:
-        """Leave the token out: printed text goes into logs."""
+        """Return the fields without the token: printed text ends up in logs."""
         return f"Hello(version={self.version})"
 
 

@@ -20,7 +20,7 @@ class Batch:
     `offsets` ascend, with gaps where records were compacted or filtered; outgoing batches have
     none.
 
-    A batch is immutable once it was handed on. A filter makes a new one, and batches may share
+    A batch is immutable once it was passed on. A filter makes a new one, and batches may share
     columns.
     """
 
@@ -55,7 +55,7 @@ class Batch:
         )
 
     def select(self, selectors: Sequence[Any]) -> Batch:
-        """Return the records with a true selector, by position; all selected: the batch itself."""
+        """Return the records with a true selector, by position; if all are, the batch itself."""
         if all(selectors):
             return self
         headers = self.headers

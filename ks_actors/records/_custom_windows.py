@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 class CustomWindows(Protocol):
     """Windows of your own, for `windowed_by`: any object with these three members.
 
-    They correspond to a subclass of Kafka Streams' `Windows`. The object computes, and remembers
-    nothing: the same timestamp always gives the same windows, in each instance of the app. Windows
-    may overlap and have gaps, but no two of them begin at the same time: stores and topics have a
-    window's start, and its end is computed from it.
+    They correspond to a subclass of Kafka Streams' `Windows`. The object has no state: the same
+    timestamp always gives the same windows, in each instance of the app. Windows may overlap and
+    have gaps, but no two of them begin at the same time: stores and topics have a window's start,
+    and its end is computed from it.
     """
 
     @property
@@ -44,9 +44,9 @@ class CustomWindows(Protocol):
 def window_at(windows: CustomWindows, start: int) -> Window:
     """Return the window that begins at a time (ms).
 
-    Without one it ends with the first of the windows that have this time: when the rules of a time
-    zone have changed, there may be windows that begin elsewhere now. Raises SerializationError if
-    there is none at all.
+    If none does, return a window up to the earliest end of the windows that include this time:
+    after a change of a time zone's rules, windows may begin at other times. Raises
+    SerializationError if there is no such window.
     """
     found = list(windows.windows_for(start))
     for window in found:

@@ -40,7 +40,7 @@ class LazyBatch(Batch):
     @property
     @abstractmethod
     def own_bytes(self) -> int:
-        """The memory that the records take in bytes; 0 when a store has them anyway."""
+        """The memory of the records in bytes; 0 when a store keeps them anyway."""
 
     @abstractmethod
     def write(self, start: int, limit: int, header: int) -> tuple[bytearray, int, int, int]:

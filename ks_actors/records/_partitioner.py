@@ -40,7 +40,7 @@ def partition(key: bytes, partitions: int) -> int:
 def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
     """Return the partition of each key, as `partition` does.
 
-    For more than a few keys it costs a fraction per key.
+    For more than a few keys, the cost per key is much lower.
     """
     if partitions == 1:
         return [0] * len(keys)
@@ -66,8 +66,8 @@ def warm_up() -> None:
 class Partitioner:
     """Find partitions of keys, batch by batch, among `partitions`; remember keys while that pays.
 
-    Without the kernel a remembered key costs a fifth of one that must be hashed. Of keys that
-    rarely repeat only one batch in a few is remembered. The kernel hashes faster than a lookup.
+    Without the kernel a remembered key costs a fifth of one that must be hashed. If keys rarely
+    repeat, only one batch in a few is remembered. The kernel hashes faster than a lookup.
     """
 
     def __init__(self, partitions: int) -> None:

@@ -1,7 +1,7 @@
 """Serdes: conversion of keys and values to bytes and back.
 
-Those in capitals use the formats of the Java serdes with their names; `json` and `msgpack` are
-typed; `Serde.of` makes one from two functions.
+Serdes with names in capitals use the formats of the Java serdes with these names; `json` and
+`msgpack` are typed; `Serde.of` makes one from two functions.
 """
 
 from __future__ import annotations

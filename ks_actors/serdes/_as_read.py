@@ -111,7 +111,7 @@ class Conditions:
     A condition is one expression: a call for each part of an object would take as long as writing
     it. It refers to names in `names`. An object that meets it is read back unchanged; with `equal`
     it is enough that it is read back equal. With `free` there may be anything in parts of type Any.
-    With `omitted` Structs leave out the defaults that `omit_defaults` means.
+    With `omitted`, Structs leave out defaults, as `omit_defaults` says.
     """
 
     def __init__(self, *, equal: bool = False, free: bool = False, omitted: bool = False) -> None:
@@ -148,7 +148,7 @@ class Conditions:
                 self._equal
             ):
                 return [WHOLE_FLOAT.format(place)]
-            # Where items have types, to look at each takes longer than to read them all again.
+            # If items have types, checking each takes longer than reading them all again.
             case inspect.ListType(
                 item_type=inspect.AnyType(), min_length=None, max_length=None
             ) if self._free:
@@ -166,7 +166,7 @@ class Conditions:
         return []
 
     def _composed(self, info: inspect.Type, place: str, around: frozenset[int]) -> list[str | None]:
-        """Return the conditions for an object of a class of the user's, or a tuple."""
+        """Return the conditions for an object of a user's class, or a tuple."""
         parts: list[str | None] = []
         match info:
             case inspect.TupleType():

@@ -26,7 +26,7 @@ def checked_serializer(
     without the key or the value. Serdes of this package return bytes, and are not checked. The
     first keys are written twice, and a warning tells if their bytes differ.
     """
-    # Unchecked bytes would fail in a batch of records, where nothing tells which one is at fault.
+    # Other types would fail in a batch of records, without a sign which record is at fault.
     serialize = serde.serializer(topic, is_key=is_key)
     if type(serde).__module__.startswith(_OURS) and not getattr(serde, "given", False):
         return serialize

@@ -16,9 +16,9 @@ _WRITTEN_ALIKE = (inspect.AnyType, inspect.StrType, inspect.IntType, inspect.Boo
 def reads(new: Serde[Any] | None, old: Serde[Any] | None, *, is_key: bool = False) -> bool:
     """Tell whether `new` reads what `old` wrote, as far as can be seen.
 
-    A key is found by its bytes, so `is_key` wants equal ones. Types of JSON and MessagePack are
+    A key is found by its bytes, so `is_key` requires equal bytes. Types of JSON and MessagePack are
     compared by their parts, in whatever module they are, and other serdes by their names: functions
-    and classes of a user are not looked into. None is a serde that is not known.
+    and classes of a user are not inspected. None is an unknown serde.
     """
     if new is old or new is None or old is None:
         return True
@@ -48,7 +48,7 @@ class _Types:
         self._seen: set[tuple[int, int]] = set()
 
     def fit(self, old: inspect.Type, new: inspect.Type) -> bool:  # noqa: PLR0911 - one per kind
-        """Tell whether what is written of `old` is read as `new`."""
+        """Return whether `new` reads everything that `old` writes."""
         if (id(old), id(new)) in self._seen:
             return True  # a type within itself
         self._seen.add((id(old), id(new)))
@@ -101,14 +101,14 @@ class _Types:
 
     def _fields(self, old: Any, new: Any, owner: Any) -> bool:
         if new is None:
-            # A named tuple has no room for more, and some Structs refuse what they do not know.
+            # A named tuple has no room for more fields, and some Structs refuse unknown fields.
             return not (
                 isinstance(owner, inspect.NamedTupleType)
                 or getattr(owner, "forbid_unknown_fields", False)
             )
         if old is None:
             return not new.required
-        # A default of the old type may stand for rows of a version before it, which lack it.
+        # A field with a default in the old type may be missing in rows of an earlier version.
         return (old.required or not new.required) and self.fit(old.type, new.type)
 
 

@@ -1,4 +1,4 @@
-"""Make read objects alike that are equal: msgspec writes some of them as different bytes.
+"""Normalize read objects: msgspec writes some equal objects as different bytes.
 
 A dataclass with a `__dict__` is read without the fields that the data leave out: their defaults are
 on the class, and are not written. A class of attrs with a `__dict__` is written in its order, with
@@ -24,10 +24,10 @@ _OBJECTS = (inspect.DataclassType, inspect.StructType)
 
 
 def completion(type_: Any, *, omitted: bool = False) -> Callable[[Any], None] | None:
-    """Return the function that makes a read object of the type like all that are equal to it.
+    """Return the function that normalizes a read object of the type; None if the type needs none.
 
-    It changes the object, with all objects in it; the type needs none where this returns None. With
-    `omitted` also defaults are made alike that Structs leave out.
+    It changes the object, and all objects in it, so that equal objects are written alike. With
+    `omitted`, it also normalizes defaults that Structs leave out.
     """
     infos = [part for part in parts_of(inspect.type_info(type_)) if isinstance(part, _OBJECTS)]
     fields = {cls_of(info): info.fields for info in infos}
@@ -61,7 +61,7 @@ def completion(type_: Any, *, omitted: bool = False) -> Callable[[Any], None] | 
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """Return the parts of a container; none of anything else."""
+    """Return the parts of a container; no parts of other objects."""
     if isinstance(value, dict):
         return chain(value, value.values())
     return value if isinstance(value, list | tuple | set | frozenset) else ()
@@ -93,5 +93,5 @@ def omitted_defaults(info: inspect.Type) -> list[tuple[str, Any]]:
 
 
 def is_like(value: Any, default: Any) -> bool:
-    """Return whether a value is another object than a default, and written alike."""
+    """Return whether a value is not the default object itself, but is written alike."""
     return value is not default and type(value) is type(default) and bool(value == default)

@@ -22,7 +22,7 @@ def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[
 
 
 def wraps_key(serde: Any) -> bool:
-    """Return whether this serde of values wraps a serde of keys: that takes the default of keys."""
+    """Return whether this serde of values wraps a serde of keys, with the default of keys."""
     return getattr(serde, "wraps_key", False) is True
 
 

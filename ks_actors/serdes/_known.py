@@ -1,4 +1,4 @@
-"""Look through the types that msgspec decodes."""
+"""Inspect the types that msgspec decodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def unknown_types(type_: Any) -> Iterator[type[Any]]:
-    """Yield the classes in `type_`, at any depth, that msgspec has no form for.
+    """Yield the classes in `type_`, at any depth, for which msgspec has no form.
 
-    Raises TypeError for a value that is no type.
+    Raises TypeError for a value that is not a type.
     """
     for part in parts_of(inspect.type_info(type_)):
         if isinstance(part, inspect.CustomType):

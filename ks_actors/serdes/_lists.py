@@ -31,9 +31,9 @@ SIZES: dict[Serde[Any], int] = {
 def list_of(inner: Serde[T]) -> Serde[list[T]]:
     """Return the serde of lists with items of `inner`, in the format of Kafka's ListSerde.
 
-    A tuple is written as a list, and nothing else is. None in a list is kept. Numbers and UUIDs
-    follow each other without their lengths, after the indexes of the nulls; any other item has its
-    length before it.
+    Lists and tuples are written as lists; other objects are refused. None in a list is kept.
+    Numbers and UUIDs follow each other without their lengths, after the indexes of the nulls; any
+    other item has its length before it.
     """
     return _ListSerde(checked_inner(inner, "list_of"))
 
@@ -88,7 +88,7 @@ class _ListSerde(Serde[list[T]]):
 
 
 def _check(values: object) -> None:
-    # A text, a dict or a set would be taken apart, and read back as a list of its parts.
+    # A text, a dict or a set would be written as a list of its parts.
     if not isinstance(values, list | tuple):
         raise SerializationError(f"list_of writes a list, got {values!r:.200}")
 

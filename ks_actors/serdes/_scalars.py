@@ -62,7 +62,7 @@ def _uuid_serializer() -> Callable[[uuid.UUID], bytes]:
     encode = msgspec.json.Encoder().encode
 
     def serialize(value: uuid.UUID) -> bytes:
-        if not isinstance(value, uuid.UUID):  # A text may have the length of one.
+        if not isinstance(value, uuid.UUID):  # A text may have the length of a UUID.
             raise SerializationError(f"UUID writes uuid.UUID, got {value!r}")
         return encode(value)[1:-1]
 

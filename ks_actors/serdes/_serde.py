@@ -80,9 +80,9 @@ class Serde(ABC, Generic[T]):
 class FunctionSerde(Serde[T]):
     """A serde made of two functions that ignore the topic.
 
-    `serialize_key` is the function for keys, where equal keys need more care to get equal bytes.
+    `serialize_key` is the function for keys, if equal keys need special care to get equal bytes.
     `reads_back` tells that a written value may be unreadable, so stores read it at the put. `given`
-    tells that the functions are a user's. `form` is the format, and the type that is read.
+    says that a user gave the functions. `form` is the format, and the type that is read.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class FunctionSerde(Serde[T]):
         return self._deserialize
 
     def alike(self, other: FunctionSerde[Any]) -> bool:
-        """Tell whether the other has the same functions, or the same name if they are no user's."""
+        """Return whether the functions are the same, or the names if no user gave them."""
         if self.given or other.given:
             return (self._serialize, self._deserialize) == (other._serialize, other._deserialize)
         return self._name == other._name
@@ -139,7 +139,7 @@ class FunctionSerde(Serde[T]):
 
 
 def checked_inner(inner: Any, of: str) -> Any:
-    """Return a serde to wrap; raise TopologyError if it is none."""
+    """Return a serde to wrap; raise TopologyError if it is not a serde."""
     if not isinstance(inner, Serde):
         raise TopologyError(
             f"inner of {of} is {inner!r}, which is not a serde: give an object of ks_actors.serdes"
@@ -150,7 +150,7 @@ def checked_inner(inner: Any, of: str) -> Any:
 def alike_writer(serde: Serde[T], topic: str) -> Callable[[T], bytes]:
     """Return a serializer of values of `topic` that writes equal objects alike.
 
-    Serdes of this package do so for keys. Of a user's, no more is known than its serializer.
+    Serdes of this package do so for keys. Of a user's serde only the serializer is known.
     """
     return serde.serializer(topic, is_key=isinstance(serde, FunctionSerde))
 
@@ -158,7 +158,7 @@ def alike_writer(serde: Serde[T], topic: str) -> Callable[[T], bytes]:
 def may_be_same(one: Serde[Any], other: Serde[Any]) -> bool:
     """Return False for serdes that are known to read and write other bytes.
 
-    Two of functions are told apart by their names, others by their classes.
+    Serdes of functions are distinguished by their names, others by their classes.
     """
     if isinstance(one, FunctionSerde) and isinstance(other, FunctionSerde):
         return one is other or repr(one) == repr(other)
@@ -166,10 +166,10 @@ def may_be_same(one: Serde[Any], other: Serde[Any]) -> bool:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Tell whether two serdes, or other options, do the same, as far as can be seen.
+    """Return whether two serdes, or other options, are known to do the same.
 
-    Functions are the same if they are one, also those of a user's serde. Other objects of one class
-    are the same if they are equal, or their reprs are, or all of their attributes.
+    Functions must be the same object, also in a user's serde. Other objects of one class are the
+    same if they are equal, or their reprs are, or all of their attributes.
     """
     if one is other or one == other:
         return True

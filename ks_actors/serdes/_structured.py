@@ -95,7 +95,7 @@ def _typed(
         immutable=immutable,
         name=name,
         as_read=of_type(type_) if immutable else None,
-        reads_back=not (typed or free),  # a typed one has read its own bytes
+        reads_back=not (typed or free),  # a typed writer has read its own bytes
         form=(format_, type_),
     )
 
@@ -125,7 +125,7 @@ def _name(type_: Any) -> str:
 def is_immutable(type_: Any) -> bool:
     """Return whether msgspec decodes `type_` to deeply immutable objects; False in doubt.
 
-    Immutable are scalars, enums, dates and times, decimals, UUIDs, and containers of only such:
+    Immutable are scalars, enums, dates and times, decimals, UUIDs, and containers of only these:
     tuples, named tuples, frozensets, frozen Structs and dataclasses, unions.
     """
     return _immutable(inspect.type_info(type_), set())

@@ -26,9 +26,8 @@ ARRAYS: Final = (list, tuple)
 def value_writer(type_: Any, name: str, encode: Encode, decode: Decode, *, free: bool) -> Encode:
     """Return a serializer of values of a type, with a form for columns.
 
-    It refuses by SerializationError an object that `decode` could not read, or would read as
-    another.
-    `free` tells that `decode` reads all that is written of a part of type Any.
+    It raises SerializationError for an object that `decode` could not read, or would read as
+    another object. With `free`, `decode` reads everything that is written for a part of type Any.
     """
     slow = _reading_back(type_, name, encode, decode)
     return _with_quick_check(type_, encode, slow, Conditions(equal=True, free=free))

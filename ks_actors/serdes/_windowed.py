@@ -27,8 +27,8 @@ def windowed(inner: Serde[K], windows: int | CustomWindows) -> Serde[Windowed[K]
     """Return the serde of windowed keys.
 
     It writes the key with `inner`, then the window's start in ms (8 bytes, big-endian). The
-    window's end is not written: it is computed by `windows`. They are the size of all windows in
-    ms, or CalendarWindows or CustomWindows. It is at most the last possible instant.
+    window's end is not written: it is computed by `windows`. `windows` is the size of all windows
+    in ms, or CalendarWindows or CustomWindows. The end is at most the last possible instant.
     """
     given: Any = windows
     checked = checked_inner(inner, "windowed")
@@ -54,7 +54,7 @@ def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
 class WindowedKeySerde(Serde[Windowed[K]]):
     """A serde that writes `window_bytes` after the key: records are partitioned by the key alone.
 
-    `inner` None is still to be set, by `or_default`.
+    `inner` None is set later, by `or_default`.
     """
 
     window_bytes: int

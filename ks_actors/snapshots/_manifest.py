@@ -117,8 +117,8 @@ class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """The rows of one store of one task.
 
     `next_offset` is the next offset of the `changelog` after these rows. It is None when the
-    changelog does not have them yet (then App.seed loads them). `observed` is the latest time ever
-    put into a store with times: the start of a window, the end of a session, the time of a version.
+    changelog does not have them yet (then App.seed loads them). `observed` is the latest time put
+    into a store with times: the start of a window, the end of a session, the time of a version.
     `sequence` is the last sequence number. Without these two, the rows determine them.
     `changelog_id` is the id of the changelog's topic (KIP-516), if the log has ids.
     """

@@ -79,7 +79,7 @@ class Place:
 
     @property
     def uri(self) -> str:
-        """The URI of this place, with its login if it has one: do not show it."""
+        """The URI of this place, with its login if it has one; never print it."""
         return str(self._files.unstrip_protocol(self._path))
 
     @property

@@ -95,7 +95,7 @@ class SnapshotReader:
             with self.place.at(*file.path.split("/")).read_from() as opened:
                 reading = _Reading(opened.read)
                 yield from decode_blocks(reading.read, name)
-        except (ConnectionError, TimeoutError):  # it is not about this file
+        except (ConnectionError, TimeoutError):  # not an error of this file
             raise
         except FileNotFoundError as error:
             raise SnapshotRefused(f"{name} is missing") from error
@@ -148,8 +148,9 @@ def find_snapshots(
 ) -> tuple[list[SnapshotReader], list[SnapshotRefused]]:
     """Return an application's snapshots, newest first, and the errors of refused ones. Blocks.
 
-    Skips those without a manifest, and everything else that is no snapshot. One that cannot be read
-    is refused. Raises OSError when that is true of all, and when the place does not answer.
+    Skips those without a manifest, and everything else that is no snapshot. A snapshot that cannot
+    be read is refused. Raises OSError when no snapshot can be read, and when the place does not
+    answer.
     """
     root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
     found: list[SnapshotReader] = []
@@ -163,7 +164,7 @@ def find_snapshots(
                 found.append(SnapshotReader.open(place, application_id=application_id))
         except SnapshotRefused as error:
             refused.append(error)
-        except (ConnectionError, TimeoutError):  # it is not about this one
+        except (ConnectionError, TimeoutError):  # not an error of this snapshot
             raise
         except OSError as error:
             unreadable.append(error)

@@ -26,10 +26,10 @@ def delete_old_snapshots(
 ) -> list[str]:
     """Delete snapshots not needed to keep `keep` of each task; return their names. Blocks.
 
-    Instances write separate snapshots of their own tasks. One is deleted when each of its tasks is
-    in `keep` newer ones. A snapshot without a manifest is deleted after a day. Names in `spare`
-    stay, and so does everything that has no snapshot's name. Raises OSError for one that cannot be
-    read or deleted, after the others are deleted.
+    Instances write separate snapshots of their own tasks. A snapshot is deleted when each of its
+    tasks is in `keep` newer snapshots. A snapshot without a manifest is deleted after a day. Names
+    in `spare` stay, and so does everything that has no snapshot's name. Raises OSError for one that
+    cannot be read or deleted, after the others are deleted.
     """
     root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
     found, _ = find_snapshots(uri, application_id)
@@ -62,7 +62,7 @@ def _is_old(name: str, now_ms: int) -> bool:
 
 @contextmanager
 def _noted(failed: list[OSError]) -> Iterator[None]:
-    """Note the error of one snapshot, so that the others go on."""
+    """Note the error of one snapshot, and continue with the others."""
     try:
         yield
     except OSError as error:

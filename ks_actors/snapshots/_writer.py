@@ -168,7 +168,7 @@ class StoreWriter:
 class SnapshotWriter:
     """A writer of one snapshot below `<uri>/<application id>/<name>`.
 
-    It becomes a valid snapshot only when `commit` returns. With `name`, it continues a snapshot
+    It becomes valid only when `commit` returns. With `name`, it continues a snapshot
     that another writer began. All methods block.
     """
 

@@ -2,7 +2,7 @@
 
 Imports take half a second, or more on a busy machine. A KeyboardInterrupt there shows a traceback,
 or is lost in a callback of the import system. So a signal ends the process, with the exit code that
-shells tell of it. Importing this module in the command line's process has it do so; it must come
+shells report for it. Importing this module enables that in the command line's process; it must come
 before all other imports.
 """
 
@@ -35,7 +35,7 @@ def _is_command_line() -> bool:
 
 
 def end_early() -> None:
-    """Let a signal end the command line's process without a word, until `heed_signals`.
+    """Let a signal end the command line's process silently, until `heed_signals`.
 
     A signal that is ignored, or has a handler, stays as it is. In other processes do nothing.
     """
@@ -45,7 +45,7 @@ def end_early() -> None:
 
 
 def heed_signals() -> None:
-    """Give the signals their usual effects again."""
+    """Restore the usual effects of the signals."""
     for number, default in _DEFAULTS.items():
         if signal.getsignal(number) is _end:
             signal.signal(number, default)

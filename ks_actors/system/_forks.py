@@ -6,14 +6,14 @@ import os
 
 from ks_actors._errors import StateError
 
-# The process that has opened a database first, as this one or the one that it was forked from.
+# The first process to open a database: this one, or a process from which it was forked.
 _opened_by: int | None = None
 
 
 def check_fork() -> None:
     """Note that this process opens a database of RocksDB.
 
-    Raises StateError in a process that was forked from one that had opened some.
+    Raises StateError in a process forked from a process that had opened a database.
     """
     global _opened_by  # noqa: PLW0603 - a child has a copy of it, which is the point
     here = os.getpid()

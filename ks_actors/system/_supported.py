@@ -13,7 +13,7 @@ from pathlib import Path
 def check_actors() -> None:
     """Raise ImportError if Python finds another module by the name `actors` than our package.
 
-    It runs nothing of the other module, so that module's own errors do not come first.
+    It does not run the other module, whose own errors could come first.
     """
     ours = Path(__file__).resolve().parents[2] / "actors" / "__init__.py"
     found = find_spec("actors")

@@ -20,7 +20,7 @@ class CacheBudget:
     def __init__(self, limit: int) -> None:
         self.limit: int = limit
         self.used: int = 0
-        self._lock = Lock()  # functions that block use it from their threads
+        self._lock = Lock()  # blocking functions use it from their threads
 
     def add(self, weight: int) -> int:
         """Add to the bytes in use (or subtract); return the excess over the limit."""

@@ -62,7 +62,8 @@ class Plan(NamedTuple):
     It has the entrances by source node, the close functions in order, and the asynchronous nodes.
     `blocking` tells whether a function blocks. `caches` are in the order in which they must be
     flushed. `pair` takes batches of both streams of a join, by its left and right source. `holders`
-    are what holds records back, upstream first, each with the nodes that its records may reach.
+    are the parts that hold records back, upstream first, each with the nodes that its records may
+    reach.
     """
 
     entrances: Mapping[str, Entrance]
@@ -76,7 +77,7 @@ class Plan(NamedTuple):
     def close(self) -> list[tuple[str, Exception]]:
         """Close all processors, even when some raise; return the errors with their nodes."""
         errors: list[tuple[str, Exception]] = []
-        # First of all calls: they may use processors and stores that are closed next.
+        # Cancel calls first: they may use processors and stores that are closed next.
         for node in self.asynchronous:
             node.cancel()
         for name, close in self.closers.items():
@@ -154,14 +155,14 @@ class Compiler:
         )
 
     def _holders(self, works: Iterable[NodeWork]) -> tuple[tuple[Holder, frozenset[str]], ...]:
-        """Return what holds records back, upstream first, with the nodes that it leads to."""
+        """Return the parts that hold records back, upstream first, and their nodes downstream."""
         found: list[tuple[Holder, frozenset[str]]] = [
             (node.turnover, self._reached(node.node)) for node in self._asynchronous
         ]
         found += [
             (Emptied(cache), self._reached(work.node)) for work in works for cache in work.caches
         ]
-        # A node leads to more nodes than any that is further down.
+        # A node leads to more nodes than any node downstream of it.
         return tuple(sorted(found, key=lambda one: -len(one[1])))
 
     def _make(self, name: str) -> tuple[Process, ProcessBatch]:
@@ -242,9 +243,9 @@ class Compiler:
         )
 
     def _feeds_back(self, node: ProcessorNode) -> bool:
-        """Return whether this node and one further down use a store that one of both changes.
+        """Return whether this node and a node downstream use a store that one of them changes.
 
-        In a batch the one further down would see the store as the last record leaves it.
+        In a batch the node downstream would see the store as the last record leaves it.
         """
         own, changed = set(node.stores), set(_changed_stores(node))
         for name in self._reached(node.name):
@@ -269,8 +270,8 @@ class Compiler:
                     own.update(("store", store) for store in node.stores)
                 elif isinstance(node, SinkNode):
                     own_topics.add(_ANY if callable(node.topic) else node.topic)
-            # Two sinks of one topic, too: a batch per branch would change the order of records in
-            # the topic. The topics of a function may be any.
+            # Also two sinks of one topic: a batch per branch would change the order of records in
+            # the topic. A function may return any topic.
             if seen & own or _meet(topics, own_topics):
                 return False
             seen |= own
@@ -293,7 +294,7 @@ def _changed_stores(node: ProcessorNode) -> tuple[str, ...]:
 
 
 def _meet(topics: set[str], others: set[str]) -> bool:
-    """Return whether some topic may be in both."""
+    """Return whether a topic may be in both."""
     return bool(topics and others) and (
         _ANY in topics or _ANY in others or not topics.isdisjoint(others)
     )

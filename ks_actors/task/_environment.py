@@ -55,11 +55,11 @@ class Environment:
 
     `partitions` returns a topic's number of partitions, None while it is unknown. `nodes` returns
     the nodes of a task. `work_time` measures slices of work, in seconds. `steady_time` is a
-    monotonic time in ms; it defaults to the wall clock. `window` is that of the metrics, and
-    `detailed` says whether their level is above INFO. With `replayable` the same records give the
-    same output in the same order each time: records without keys are spread over the partitions one
-    by one, not in batches, and asynchronous nodes hand on when one is full, in the records' order.
-    `tracing` records spans.
+    monotonic time in ms; it defaults to the wall clock. `window` is the time window of the metrics,
+    and `detailed` says whether their level is above INFO. With `replayable` the same records give
+    the same output in the same order each time: records without keys are spread over the partitions
+    one by one, not in batches, and asynchronous nodes emit results in the records' order, when one
+    of them is full. `tracing` records spans.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Environment:
         self.partitions: TopicSizes = TopicSizes(partitions)
         self.node_names: Callable[[TaskId], Iterable[str]] = nodes
         self.max_task_idle_ms: int = config.max_task_idle_ms
-        # Not 0, also if poll_ms is: an app without records would fetch in a tight loop.
+        # Never 0, even if poll_ms is: an app without records would fetch in a tight loop.
         self.poll_ms: int = max(1, config.poll_ms)
         self.timestamp_extractor: TimestampExtractor = config.default_timestamp_extractor
         self.global_stores: Mapping[str, Any] = {}
@@ -116,9 +116,9 @@ class Environment:
                 if spec.caching
             }
         self.store_registry: StoreRegistry = StoreRegistry(_behind(topology, self.cached_stores))
-        # As they were at the start. A log may have none, and topics come while the app runs.
+        # As at the start. A log may have no ids, and topics may be created while the app runs.
         self.topic_ids: Mapping[str, str] = {}
-        # By subtopology. Each task asks for them, so they are kept until topics come or go.
+        # By subtopology. Each task needs them, so they are cached until topics appear or disappear.
         self._topics_read: Mapping[int, tuple[str, ...]] | None = None
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {
@@ -217,7 +217,7 @@ class Environment:
 
         A store's source topic may have fewer partitions than there are tasks: such a task's store
         gets neither source topic nor changelog. It stays empty, so it is in memory: on disk it
-        would pass for the only copy of something.
+        would look like an only copy.
         """
         return [
             spec
@@ -337,7 +337,7 @@ class Environment:
     def topics_in_use(self) -> frozenset[str]:
         """Return the topics that the app reads, and those that it writes to as far as known.
 
-        Of topics that functions choose it has the ones chosen so far.
+        Of topics that functions choose, it has those chosen so far.
         """
         written = {
             self.topic(node.topic)
@@ -352,7 +352,8 @@ class Environment:
         topics: dict[int, tuple[str, ...]] = {}
         for subtopology in self.topology.subtopologies():
             nodes = set(subtopology.nodes)
-            # A repartition topic behind a pattern is created once the pattern has matched a topic.
+            # A repartition topic downstream of a pattern is created once the pattern has matched a
+            # topic.
             topics[subtopology.id] = tuple(
                 topic
                 for topic, node in self._sources.items()
@@ -383,12 +384,12 @@ def is_internal(topic: str, application_id: str) -> bool:
 
 
 def is_own_internal(topic: str, application_id: str) -> bool:
-    """Return whether a topic is internal to the app by its name, as Kafka's own tools tell it."""
+    """Return whether a topic is internal to the app by its name, as Kafka's own tools decide it."""
     return topic.startswith(f"{application_id}-") and _INTERNAL.fullmatch(topic) is not None
 
 
 def _behind(topology: Topology, cached: Iterable[str]) -> frozenset[str]:
-    """Return the stores downstream of caches: cached updates have not reached them.
+    """Return the stores downstream of caches, which cached updates have not reached.
 
     Only the first node with a cached store writes to it, the others read.
     """

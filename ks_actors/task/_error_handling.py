@@ -38,8 +38,8 @@ class ExceptionHandlers:
 
     Each method returns to continue without the record, or raises the error that ends the task. Dead
     letters are written like other output: in the transaction, if there is one. Those of a record
-    that ends the task are `parting`. Under a transaction they are aborted with all that the task
-    did.
+    that ends the task are `parting`. In a transaction they are aborted with everything else that
+    the task did.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ExceptionHandlers:
 
     def punctuation(self, node: str, error: BaseException, now: int) -> None:
         """Decide about a punctuator that raised at time `now`."""
-        # A handler's decision about a record that a node downstream got is among them.
+        # This includes a handler's decision about a record at a node downstream.
         if isinstance(error, OWN_ERRORS):
             raise error
         context = self._unknown(node, now)
@@ -142,7 +142,7 @@ class ExceptionHandlers:
         cause: str,
         remedy: str,
     ) -> None:
-        """Decide about a record that a serde cannot write, for a cause and with a remedy."""
+        """Decide about a record that a serde cannot write; the error names cause and remedy."""
         context = self._context(node, timestamp, headers)
         where = _where(self.task_id, context)
         failure = ProductionFailed(
@@ -175,7 +175,7 @@ class ExceptionHandlers:
             if passes(error):
                 raise error
             if not isinstance(error, asyncio.CancelledError):
-                # As in Kafka Streams, handlers decide about exceptions, not about what is worse.
+                # As in Kafka Streams, handlers decide about exceptions of class Exception only.
                 raise failure from error
             error = as_exception(error)
         try:

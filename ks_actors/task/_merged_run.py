@@ -72,17 +72,17 @@ class MergedRun:
         return page.metadata(offset)
 
     def raw(self, offset: int) -> RawRecord | None:
-        """Return the record of a rank as it was fetched."""
+        """Return the record with a rank as it was fetched."""
         page, offset = self._find(offset)
         return page.raw(offset)
 
     def logged(self, offset: int) -> bool:
-        """Return whether the log has the record of a rank."""
+        """Return whether the log has the record with a rank."""
         page, offset = self._find(offset)
         return page.logged(offset)
 
     def origin(self, offset: int) -> Place:
-        """Return the page of the record of a rank, and its offset there."""
+        """Return the page of the record with a rank, and its offset there."""
         page, offset = self._find(offset)
         return OriginLeaf(page, 0), offset
 
@@ -108,7 +108,7 @@ def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
     Returns the places in order, and how many are of the first list. On equal values the first list
     goes first.
     """
-    # Cut the one that goes further in time, and let one stable sort merge them.
+    # Cut the list that goes further in time, and merge both by one stable sort.
     if first[-1] <= second[-1]:
         second = second[: bisect_left(second, first[-1])]
     else:
@@ -167,8 +167,8 @@ class MergedTurns:
         before = current.stream_time
         current.stream_time = max(before, *(queue.partition_time for queue in queues))
         sides = run.sides()
-        # The join refuses runs with null keys or values, or that fail a serde; one by one, each
-        # such record is handled in its turn.
+        # The join refuses runs with null keys or values, and runs that a serde rejects; one by one,
+        # each such record is handled in its turn.
         if not self._pair.join.process(
             sides[self._left], sides[1 - self._left], ascending=run.ascending
         ):

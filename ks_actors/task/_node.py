@@ -67,7 +67,7 @@ class TaskServices:
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
-        # By node; they go on when the nodes are made anew.
+        # By node; they continue when the nodes are made again.
         self.emissions: dict[str, Emitted] = emissions
         self.key_serde: Callable[..., Serde[Any]] = key_serde
         self.value_serde: Callable[..., Serde[Any]] = value_serde
@@ -115,7 +115,8 @@ class NodeWork:
         try:
             step()
         except BaseException as error:
-            # The framework's own errors name the node, and the uncaught handler may know them.
+            # The framework's own errors already name the node, and the uncaught handler may know
+            # them.
             if isinstance(error, KsActorsError) or passes(error):
                 raise
             raise StreamsError(
@@ -153,7 +154,7 @@ class NodeWork:
             )
 
     def count_emissions(self, operator: Operator) -> None:
-        """Count the results of an operator that holds them back."""
+        """Count the results of an operator that holds results back."""
         if (emitted := emissions_of(operator)) is None:
             return
         emitted = self._services.emissions.setdefault(self.node, emitted)
@@ -236,7 +237,7 @@ class NodeWork:
         self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 
     def _tell_of_drop(self) -> None:
-        """Log the first drop, and one a minute: a stream without keys would fill the log."""
+        """Log the first dropped record, then one a minute: otherwise they could fill the log."""
         now = self.wall_time()
         if self._tell_at is not None and now < self._tell_at:
             return

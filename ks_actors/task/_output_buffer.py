@@ -57,7 +57,7 @@ class Unplaced(Outgoing, frozen=True):
 class Column:
     """Records on their way to one partition, as four lists.
 
-    A column that has records is among the `filled` ones.
+    A column with records is in `filled`.
     """
 
     __slots__ = ("_filled", "headers", "keys", "partition", "timestamps", "values")
@@ -98,7 +98,7 @@ class Column:
 
     def take(self) -> Outgoing:
         """Return and clear the buffered records."""
-        # None means no headers at all, which the log writes faster than a list of empty ones.
+        # None means no headers at all, which the log writes faster than a list of empty headers.
         headers = self.headers[:] if any(self.headers) else None
         # Copies, so that the lists keep their capacity, and the writers that hold them stay valid.
         batch = Batch(self.keys[:], self.values[:], self.timestamps[:], headers)

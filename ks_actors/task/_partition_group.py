@@ -18,9 +18,9 @@ class PartitionGroup:
 
     The record with the smallest timestamp comes first; on equal timestamps the first partition
     wins. A task with several partitions waits for data of all of them, as `max_task_idle_ms` says
-    (KIP-695). -1 never waits, and 0 waits for records that the log is known to have. More waits
-    that long beyond it, per partition, for records that a producer may still write. Times are of a
-    monotonic clock.
+    (KIP-695). -1 never waits, and 0 waits for records that the log is known to have. A positive
+    value then also waits that long, per partition, for records that a producer may still write.
+    Times are of a monotonic clock.
     """
 
     def __init__(self, queues: Sequence[RecordQueue], max_task_idle_ms: int) -> None:
@@ -68,7 +68,7 @@ class PartitionGroup:
         return self._waits_until if self.buffered else None
 
     def awaited(self) -> RecordQueue | None:
-        """Return an empty queue that `max_task_idle_ms` lets the others wait for; None without."""
+        """Return an empty queue that others wait for (`max_task_idle_ms`); None without any."""
         if self._idle < 0:
             return None
         empty = [queue for queue in self._all if not queue.buffered]
@@ -103,8 +103,8 @@ class PartitionGroup:
     def turn(self) -> tuple[RecordQueue, int] | None:
         """Return the queue that is next, and the time up to which it may continue.
 
-        None when a queue has no decoded record ready. As long as all queues have some there is
-        nothing to wait for, so the caller need not ask `ready` again.
+        None when a queue has no decoded record ready. As long as all queues have records, there is
+        nothing to wait for, so the caller need not call `ready` again.
         """
         first: RecordQueue | None = None
         time = until = _LAST

@@ -23,7 +23,7 @@ _log = component_log(__name__)
 
 @final
 class Progress(dict[str, int]):
-    """Numbers by name: stream times, and how far final results have been sent.
+    """Numbers by name: stream times, and the times up to which final results have been sent.
 
     Kafka Streams uses the names of stores for the latter, so either can take over.
     """
@@ -34,9 +34,9 @@ class Progress(dict[str, int]):
         self._told: set[str] = set()
 
     def drop_unclaimed(self, stores: Collection[str]) -> None:
-        """Drop the numbers of operations that the topology no longer has, once all are made.
+        """Drop the numbers of operations that the topology no longer has, once all nodes exist.
 
-        They would be committed for ever, and the room is limited.
+        They would be committed for ever, and the space is limited.
         """
         for name, number in tuple(self.items()):
             # An operation that keeps its number as an object has claimed the name.
@@ -44,7 +44,7 @@ class Progress(dict[str, int]):
                 del self[name]
 
     def numbers(self) -> dict[str, int]:
-        """Return the numbers as they are now; some are kept as objects that change."""
+        """Return the current numbers; some are kept as objects that change."""
         return {name: index(number) for name, number in self.items()}
 
     def committed(self, offset: int, time: int, task: object) -> OffsetAndMetadata:
@@ -89,8 +89,8 @@ class Progress(dict[str, int]):
 def _packable(name: str, number: int) -> int:
     """Return a number as it is committed: no time is after the last instant.
 
-    A mark at the last instant stands for `ALL_CLOSED`, so one that is really there is committed
-    as 1 ms earlier.
+    A committed last instant stands for `ALL_CLOSED`, so a real last instant is committed as 1 ms
+    earlier.
     """
     number = index(number)
     if number < LATEST_MS:

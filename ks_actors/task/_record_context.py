@@ -15,8 +15,8 @@ class RecordContextHolder:
 
     The record is the one at `offset` of `page`. Without a page there is none, or it is unknown. In
     batch mode the page is exact, and the rest is that of the batch's first record: errors name
-    their record by its own offset. Where a batch has records of several partitions, or records that
-    were held back, offsets are other numbers that the page understands.
+    their record by its own offset. If a batch has records of several partitions, or records that
+    were held back, offsets are other numbers that the page can resolve.
     """
 
     __slots__ = ("headers", "offset", "page", "stream_time", "timestamp")
@@ -35,7 +35,7 @@ class RecordContextHolder:
         self.headers = ()
 
     def begin_anew(self) -> None:
-        """Reset; the task ran elsewhere meanwhile."""
+        """Reset; another instance ran the task meanwhile."""
         self.nowhere()
         self.timestamp = self.stream_time = -1
 

@@ -66,7 +66,7 @@ class Source(Protocol):
         ...
 
     def untimely(self, raw: RawRecord, timestamp: int) -> None:
-        """Count a record that is left out for want of a valid timestamp."""
+        """Count a record that is left out because it has no valid timestamp."""
         ...
 
 
@@ -111,7 +111,7 @@ class RecordQueue:
         self.page: Chunk = Chunk(partition, self._raw_chunk, logged=logged)
         self._at: int = 0
         self._behind: int = position
-        # No position behind the first is committed before so many records are consumed.
+        # No position after the first is committed before so many records are consumed.
         self._back_to: tuple[int, int] = position, 0
         self._poison: Exception | None = None
         self._poisoned: int = -1
@@ -132,7 +132,7 @@ class RecordQueue:
                 batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)
             )
         self.buffered += count
-        # Not the last record's offset plus one: markers and compacted records lie behind it.
+        # Not the last record's offset plus one: markers and compacted records may follow it.
         self._added += count
         self.bytes += estimated_bytes(batch)
         self._behind = next_offset
@@ -149,8 +149,8 @@ class RecordQueue:
         """Continue at `position` after the buffered records: the log has none in between.
 
         The end offset is unknown until the next fetch. After a move back, the log has other records
-        at the offsets of the buffered ones: `position` is not behind the new position until these
-        are processed.
+        at the offsets of the buffered ones: `position` stays at or before the new position until
+        these are processed.
         """
         if self.buffered and position < self._behind:
             offset, consumed = self._back_to
@@ -179,7 +179,7 @@ class RecordQueue:
     @property
     def lag(self) -> int | None:
         """The number of offsets in the log after the fetched ones; None before the first fetch."""
-        end = self.end_offset  # once: `App.health` asks from other threads
+        end = self.end_offset  # read once: `App.health` calls this from other threads
         return None if end is None else max(0, end - self._behind)
 
     def lag_to(self, end: int | None) -> int | None:
@@ -216,11 +216,11 @@ class RecordQueue:
 
     @property
     def consumed(self) -> int:
-        """The number of records taken, those that were left out included."""
+        """The number of records taken, including records that were left out."""
         return self._added - self.buffered
 
     def measure(self, now_ms: int) -> None:
-        """Note the age of the record that was taken last, if any was since the last time."""
+        """Note the age of the record that was taken last, if there was one since the last call."""
         consumed = self._added - self.buffered
         if consumed != self._measured and self._at:
             self._measured = consumed
@@ -244,7 +244,7 @@ class RecordQueue:
         while True:
             chunk = self._chunk
             more = self._at < len(chunk)
-            # Between these records an undecodable one may lie: its handler is asked in its turn.
+            # There may be an undecodable record between these: its handler is called in its turn.
             if self._bad:
                 self._decide(chunk.offsets[self._at] if more else None)
             if more:
@@ -258,8 +258,8 @@ class RecordQueue:
     def take(self, limit: int, until: tuple[int, bool] | None = None) -> Batch:
         """Take the next records, after `head` found one: at most `limit`, all before `until`.
 
-        `until` is a timestamp, and whether records of that very time may be taken too. The first
-        record is taken in any case.
+        `until` is a timestamp, with a flag whether records of that very time may be taken too. The
+        first record is taken in any case.
         """
         start, chunk = self._at, self._chunk
         stop = min(len(chunk), start + limit)
@@ -356,8 +356,8 @@ class RecordQueue:
                 keep[index] = False
             chunk = chunk.select(keep)
         good = len(chunk)
-        # Kafka's own extractors return the record's timestamp: without a negative one nothing can
-        # change.
+        # Kafka's own extractors return the record's timestamp: without negative timestamps nothing
+        # changes.
         if not source.keeps_valid or min(chunk.timestamps, default=0) < 0:
             chunk = self._stamp(chunk, raw)
         self._chunk = chunk

@@ -1,4 +1,4 @@
-"""The way of records out of a task: serialize, partition, buffer."""
+"""The output of a task: serialize, partition and buffer records."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Sink:
 
     def _process_extracted(self, extract: TopicExtractor) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            # The time and headers are those of the record at hand, which nodes above may have
+            # The time and headers are those of the current record, which nodes upstream may have
             # changed. A punctuation has no input record.
             origin = self._current.metadata() or _NO_ORIGIN
             try:
@@ -138,7 +138,7 @@ class Sink:
 class _Columns(dict[int, "Column"]):
     """The columns of a topic by partition, each created at its first write.
 
-    Most tasks write to few partitions of many.
+    Most tasks write to few of many partitions.
     """
 
     def __init__(self, output: OutputBuffer, topic: str) -> None:
@@ -314,8 +314,7 @@ class _TopicWriter:
         for key, value, timestamp, header, offset in zip(
             records.keys, records.values, records.timestamps, headers, offsets, strict=False
         ):
-            # Errors and partitioners see the record that they are about, not the last one of the
-            # batch.
+            # Errors and partitioners see their own record, not the last one of the batch.
             current.offset = offset
             self.record(key, value, timestamp, header)
 
@@ -329,7 +328,7 @@ class _TopicWriter:
     ) -> Iterable[int]:
         """Return the partitions that the user's partitioner chooses.
 
-        None at all drops the record (KIP-837).
+        An empty list drops the record (KIP-837).
         """
         custom = self._custom
         try:

@@ -1,4 +1,4 @@
-"""The way of records into a task."""
+"""The input of a task: deserialize records and extract their timestamps."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _log = component_log(__name__)
 
 
 class TaskState(Enum):
-    """Where a task is in its life.
+    """The state of a task.
 
     CREATED ──▶ RESTORING ──▶ RUNNING ──▶ SUSPENDED ──▶ CLOSED
        ▲  │       ▲    │                   ▲ ▲   │         │

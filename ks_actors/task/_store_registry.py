@@ -29,7 +29,7 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 
 
 class Role(Enum):
-    """The role of a task's stores. Only those of an active task are up to date."""
+    """The role of a task's stores. Only stores of an active task are up to date."""
 
     ACTIVE = "active"
     RESTORING = "restoring"
@@ -39,8 +39,8 @@ class Role(Enum):
 class RegisteredStores:
     """The stores of one task, while they are open.
 
-    `positions` are the next offsets of the task's partitions at the last commit. `metadata` is that
-    of the last commit, once there was one. Caches may hold back updates of the stores in `behind`.
+    `positions` are the next offsets of the task's partitions at the last commit. `metadata` was
+    committed with the last commit, if any. Caches may hold back updates of the stores in `behind`.
     """
 
     __slots__ = ("behind", "metadata", "positions", "processing", "role", "stores", "task")
@@ -100,7 +100,7 @@ class StoreRegistry:
 
     The owner of a task reports it: the state manager during a restore or as a standby, the task
     manager during processing. All run on one event loop. So a reader may use an entry until its
-    next `await`, and must look it up again after that.
+    next `await`, and must then look it up again.
     """
 
     def __init__(self, behind_caches: frozenset[str] = frozenset()) -> None:
@@ -162,7 +162,7 @@ class StoreRegistry:
     def call_on_return(self, task: TaskId, look: Callable[[], None]) -> bool:
         """Call `look` when the thread that has the task returns.
 
-        Returns False when no thread has it: the caller may use the stores now.
+        Returns False when no thread has the task: then the caller may use the stores now.
         """
         registered = self._store_registry.get(task)
         processing = None if registered is None else registered.processing

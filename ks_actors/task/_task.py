@@ -111,7 +111,7 @@ class Task:
         ]
         self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
         self.idle: IdleNodes = IdleNodes(self.group.queues)
-        # Turns of several queues go past the tracing.
+        # Turns of several queues bypass the tracing.
         self._takes_turns: bool = len(queues) > 1 and not self._tracing.on
         self._current.stream_time = max(
             (position.time for position in positions.values()), default=-1
@@ -123,7 +123,7 @@ class Task:
     def start(self) -> None:
         """Create the processors; call it when the stores are restored."""
         if self.life.is_(TaskState.CREATED):
-            # It has no stores to restore.
+            # A task without stores has nothing to restore.
             self.life.to(TaskState.RESTORING)
         self._plan = self._compile()
         self.life.to(TaskState.RUNNING)
@@ -220,7 +220,7 @@ class Task:
         )
 
     def wakes_at(self, now_ms: float) -> float | None:
-        """Return the time (ms) at which `ready` may turn true by time alone: not without room."""
+        """Return the time (ms) at which `ready` may turn true by time alone; never without room."""
         inputs = self.group.wakes_at() if self.draining.room() > 0 else None
         waits = inputs, self.idle.wakes_at(now_ms)
         return min((at for at in waits if at is not None), default=None)
@@ -276,7 +276,7 @@ class Task:
                 or self._progress.numbers() != before
                 or (self.stores is not None and self.stores.any_changed)
             )
-        # Time in which the task worked is no time in which its partitions were silent.
+        # The partitions do not count as silent while the task worked.
         self.idle.note(self._setup.steady_time())
         return called
 
@@ -297,7 +297,7 @@ class Task:
     @property
     def async_nodes(self) -> tuple[InFlight, ...]:
         """The nodes of asynchronous processors."""
-        plan = self._plan  # once: `App.health` asks from other threads, and closing removes it
+        plan = self._plan  # once: `App.health` reads it in other threads, and closing removes it
         return () if plan is None else plan.asynchronous
 
     @property
@@ -336,12 +336,12 @@ class Task:
         return self._current.stream_time
 
     def drain(self, seconds: float) -> None:
-        """Hand on finished asynchronous results and cached updates, for about `seconds`."""
+        """Emit finished asynchronous results and cached updates, for about `seconds`."""
         self.draining.step(self._setup.work_time, seconds)
         self.idle.note(self._setup.steady_time())
 
     def note_end(self, partition: TopicPartition, end: int, *, asked: bool) -> None:
-        """Note the end offset of a partition; `asked` if `idle` has asked for it."""
+        """Note the end offset of a partition; `asked` says that `idle` has requested it."""
         if asked:
             self.idle.answer(partition, end)
         else:
@@ -369,7 +369,7 @@ class Task:
     # --- inside -----------------------------------------------------------------------------------
 
     def _close_idle(self) -> bool:
-        """Close windows of nodes that no record reaches; return whether there was anything."""
+        """Close windows of nodes that no record reaches; return whether there were any."""
         if not self.idle:
             return False
         now = self._setup.steady_time()
@@ -382,7 +382,7 @@ class Task:
         return closed
 
     def _watch_idle(self, name: str, after_ms: int, node: IdleNode) -> None:
-        # History has no wall clock: its records are there already, however far apart they came.
+        # A backfill has no wall clock: its records are there already, whatever their times were.
         if not self._setup.replayable:
             self.idle.add(name, after_ms, node, self._setup.steady_time())
 
@@ -548,7 +548,7 @@ class Task:
         return plan
 
     def _close_plan(self) -> None:
-        # Taken away first: an error of a user's `close` must not lead to a second close.
+        # Removed first: an error of a user's `close` must not lead to a second close.
         plan, self._plan = self._plan, None
         self.draining.drop()
         self._tracing.end()

@@ -46,9 +46,9 @@ def make_stores(
 ) -> TaskStores | None:
     """Return the stores of a task, not yet open; None when it has none.
 
-    `directory` is that of all tasks. `topic_ids` are those of the task's topics, as far as known.
-    `filled_from` has the topic that each store is filled from, by default its changelog. The other
-    parameters are those of `TaskStores`.
+    `directory` is the directory of all tasks. `topic_ids` are the ids of the task's topics, as far
+    as known. `filled_from` has the topic from which each store is filled, by default its changelog.
+    The other parameters are those of `TaskStores`.
     """
     if not specs:
         return None

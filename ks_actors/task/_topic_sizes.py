@@ -20,10 +20,10 @@ class Follower(Protocol):
 
 @final
 class TopicSizes:
-    """The number of partitions by topic, None for a topic of unknown size.
+    """The number of partitions by topic; None for a topic of unknown size.
 
     Topics may grow while the app runs: `know` updates the counts, and marks the followers of a
-    topic. All methods are thread-safe. `first` returns counts that are known from elsewhere.
+    topic. All methods are thread-safe. `first` returns counts from another source.
     """
 
     def __init__(self, first: Callable[[str], int | None]) -> None:

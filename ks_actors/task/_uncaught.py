@@ -1,4 +1,4 @@
-"""Errors out of a task that are no Exception, and that no node has named."""
+"""Errors of a task that are not of class Exception, and that no node has wrapped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def uncaught(task: Task, raised: BaseException) -> ProcessingFailed:
-    """Return such an error as a failure of the task, near the record that it was at."""
+    """Return such an error as a failure of the task, near its current record."""
     at = task._current.metadata()
     near = (
         ""

@@ -35,7 +35,7 @@ WINDOWED = (StoreKind.TIMESTAMPED_WINDOW, StoreKind.WINDOW_WITH_HEADERS)
 SESSIONS = (StoreKind.SESSION, StoreKind.SESSION_WITH_HEADERS)
 _GONE: tuple[Any, int] = (None, 0)
 _value, _timestamp = itemgetter(0), itemgetter(1)
-_new = tuple.__new__  # the constructor that a named tuple's own one calls
+_new = tuple.__new__  # the constructor that a named tuple's own constructor calls
 
 
 class UpdateCache:
@@ -43,14 +43,14 @@ class UpdateCache:
 
     It has at most one per row, the latest (see `processors._cache.Cache`).
 
-    They go window by window, by the order in which windows and rows came here since they were last
-    sent. All of them go when the task is committed, and the oldest when there is no room. With a
-    row goes the value that was last sent, and the timestamp and headers of its last update. An
-    update from nothing to nothing does not go.
+    They are sent window by window, in the order in which windows and rows came here since they were
+    last sent. All are sent when the task is committed, and the oldest when there is no room. A row
+    is sent with the value that was last sent, and the timestamp and headers of its last update. An
+    update from nothing to nothing is not sent.
 
     With `exact` some node downstream reads the record's context, and `forward` gets the rows one by
-    one. Otherwise `forward_batch` gets them in batches. Either way the current record is the last
-    one of the row, as far as it is known: see CachedOrigins.
+    one. Otherwise `forward_batch` gets them in batches. In both cases the current record is the
+    last record of the row, as far as known: see CachedOrigins.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class UpdateCache:
 
     @property
     def weight(self) -> int:
-        """The approximate bytes of the updates that are held."""
+        """The approximate bytes of the cached updates."""
         return self._weight
 
     @property
@@ -185,7 +185,7 @@ class UpdateCache:
         skipped: Collection[int] = (),
         late: Mapping[int, int | None] = NONE_LATE,
     ) -> None:
-        """Note the origin of updates that an operator adds itself."""
+        """Note the origin of updates that an operator adds by itself."""
         self._recent.came(batch, skipped, late)
 
     def leave_to_store(self, batch: Batch) -> bool:
@@ -242,7 +242,7 @@ class UpdateCache:
     def _take(
         self, key: Any, change: tuple[Any, Any], timestamp: int, place: Place | None
     ) -> CachedRows | None:
-        """Cache an update; return None when nothing is left to send of its row."""
+        """Cache an update; return None if its row has nothing left to send."""
         new, old = change
         rows = self.rows(key[1] if self._windowed else None)
         row = self._row(key)
@@ -262,7 +262,7 @@ class UpdateCache:
             # Sent all the same: a reader of the store may have seen the row meanwhile.
             rows.news[row] = Gone(None, timestamp)
         elif new is None or self._keeps_news:
-            # As bytes where user code could change it in place before it is sent.
+            # As bytes if user code could change it in place before it is sent.
             rows.news[row] = (
                 new if new is None or not self._mutable else self._written(new),
                 timestamp,
@@ -415,8 +415,7 @@ class UpdateCache:
         page: Flushed,
     ) -> None:
         values = list(map(_value, entries))
-        # Nobody downstream uses the old values in the other case, and pairs without them are
-        # cheaper.
+        # Otherwise no node downstream uses old values, and pairs without them are cheaper.
         changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers, range(len(keys)))
         if not all(map(is_not, values, repeat(None))):
@@ -508,5 +507,5 @@ class Caches:
 
     def in_order(self) -> tuple[UpdateCache, ...]:
         """Return all caches, upstream first: nodes are made from the sinks up."""
-        # A cache further down must be flushed after those that send into it.
+        # A cache must be flushed after the caches that send into it.
         return tuple(reversed(self._made.values()))

@@ -17,8 +17,8 @@ _LONGEST_RUN = 0.003
 class AppKit(TestKit):
     """A `TestKit` with a virtual wall clock for apps; its seed decides how long work takes.
 
-    Work takes no virtual time. But workers measure their slices by `work_time`, so that these end
-    after few records or many, depending on the seed.
+    Work takes no virtual time, but workers measure their slices by `work_time`: so a slice ends
+    after few or many records, depending on the seed.
     """
 
     def __init__(self, *, seed: int = 0, wall_clock_ms: int = 0) -> None:

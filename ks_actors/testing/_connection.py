@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 class Connection(DelegatingLog):
-    """A `Log` that delegates to another one, until it is cut like that of a dead process.
+    """A `Log` that delegates to another log, until it is cut like that of a dead process.
 
-    From then on nothing gets through, and no call returns, except those that close something. The
+    From then on nothing gets through, and no call returns, except calls that close something. The
     log notices nothing: transactions stay open, and members stay in their groups, until their
     timeouts.
     """
@@ -58,7 +58,7 @@ class Connection(DelegatingLog):
     async def through(
         self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Make a call; it never returns when the connection is cut before it would."""
+        """Make a call; if the connection is cut first, it never returns."""
         if not self.is_cut:
             try:
                 result = await call(*args, **kwargs)
@@ -68,9 +68,9 @@ class Connection(DelegatingLog):
             else:
                 if not self.is_cut:
                     return result
-        # As in a process that is gone, the call never returns.
+        # As in a dead process, the call never returns.
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("only a cancellation ends this wait")
+        raise AssertionError("this wait ends only by cancellation")
 
     async def ask(
         self,

@@ -12,7 +12,7 @@ _TRIES = 1000
 def copy_as_is(source: Path, target: Path) -> None:
     """Copy a directory as of one moment, even while it is written to.
 
-    Data that is in no file yet is lost, as with a killed process.
+    Data outside of files is lost, as with a killed process.
     """
     for _ in range(_TRIES):
         before = _look(source)

@@ -74,9 +74,9 @@ class _Driver:
     def advance(self, ms: int) -> None:
         """Move the wall clock without calling punctuators."""
         if isinstance(ms, bool) or not isinstance(ms, int):
-            raise TypeError(f"the clock is to advance by {ms!r}: give a whole number of ms")
+            raise TypeError(f"cannot advance the clock by {ms!r}: give a whole number of ms")
         if ms < 0:
-            raise ValueError(f"the clock is to advance by {ms} ms: time does not go back")
+            raise ValueError(f"cannot advance the clock by {ms} ms: time does not go back")
         self._now += ms
 
     @property
@@ -99,8 +99,8 @@ class _Driver:
     def get_state_store(self, name: str) -> Any:
         """Return a store by name, as a processor has it.
 
-        The values of one with timestamps are ValueAndTimestamps. Raises KeyError when the topology
-        has none of that name.
+        The values of a store with timestamps are ValueAndTimestamps. Raises KeyError when the
+        topology has no store of that name.
         """
         for stores in self._open:
             if name in stores.names:
@@ -111,8 +111,8 @@ class _Driver:
     def get_key_value_store(self, name: str) -> Any:
         """Return a store by name, with values alone, as `App.store` reads them.
 
-        A put gives the timestamp -1 where the store has timestamps. Raises KeyError when the
-        topology has none of that name.
+        A put writes the timestamp -1 if the store has timestamps. Raises KeyError when the topology
+        has no store of that name.
         """
         store, topology = self.get_state_store(name), self._topology
         return plain_store(store, (topology.stores.get(name) or topology.global_stores[name]).kind)
@@ -150,7 +150,7 @@ class _Driver:
         try:
             self._begin()
         except BaseException:
-            # Initialized processors stay unclosed: it is unknown which of them are initialized.
+            # Processors stay unclosed: it is unknown which of them are initialized.
             self._task = self._globals = None
             self._stop()
             raise
@@ -257,7 +257,7 @@ class _Driver:
         self._commit()
 
     def _told_ends(self, task: Task) -> bool:
-        """Tell a task the ends of its topics if it has asked for them."""
+        """Give a task the end offsets of its topics if it has requested them."""
         if not task.idle.asks:
             return False
         task.idle.asked(self._now)
@@ -274,9 +274,9 @@ class _Driver:
 
     @contextmanager
     def _showing_letters(self) -> Iterator[None]:
-        """Show the dead letters of a record that ends a task, where an app writes them.
+        """Show the dead letters of a record that ends a task, if an app would write them.
 
-        With exactly-once those of tasks are aborted.
+        With exactly-once, an app aborts the dead letters of tasks.
         """
         try:
             yield
@@ -363,8 +363,7 @@ class TopologyTestDriver(_Driver):
     writes and reads, are fed back. Of several waiting records the one with the smallest timestamp
     comes first. The wall clock stands still unless it is advanced; stream time comes from the
     records. The code that processes is that of the runtime. Asynchronous processors run on the
-    driver's own loop, on which time does not pass by itself but jumps. Where a loop runs already,
-    use `AsyncTopologyTestDriver`.
+    driver's own loop in virtual time. Where a loop runs already, use `AsyncTopologyTestDriver`.
 
     `config` is a StreamsConfig or its settings by name; `application_id` defaults to "test". Stores
     are real ones, in a temporary directory. Closing the driver removes everything. After a call has
@@ -450,7 +449,7 @@ class TopologyTestDriver(_Driver):
         self._run(self._pipe(topic, key, value, timestamp, headers))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work that never waits right here; with asynchronous processors, run it on a loop."""
+        """Run work: on a loop with asynchronous processors; without them it never waits."""
         # Sinks and sources have no operator.
         operators = (getattr(node, "operator", None) for node in self._topology.nodes.values())
         if any(operator is not None and operator.asynchronous for operator in operators):
@@ -471,7 +470,9 @@ class TopologyTestDriver(_Driver):
             work.send(None)
         except StopIteration:
             return
-        raise AssertionError("a driver without asynchronous processors waits for nothing")
+        raise AssertionError(
+            "this driver has no asynchronous processors, so there is nothing to wait for"
+        )
 
 
 class AsyncTopologyTestDriver(_Driver):

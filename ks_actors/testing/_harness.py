@@ -66,11 +66,11 @@ class AppHarness:
     `start` is False. Leaving the block closes it, and raises the error that ended it unless `ended`
     has returned that. State is in a temporary directory, and the log in memory, unless `state_dir`
     or `embedded`, a started log, are given. Each app of the harness enters the same `services`: for
-    several apps, such as after a `restart`, they must be fit to be entered again.
+    several apps, such as after a `restart`, entering them again must be possible.
 
-    The app runs as in production. It talks to the log through a connection that `crash` cuts,
-    blocking jobs run in the loop's thread, and time passes when nothing else can happen. The same
-    seed gives the same run.
+    The app runs as in production. It calls the log through a connection that `crash` cuts, blocking
+    jobs run in the loop's thread, and time advances when nothing else can happen. The same seed
+    gives the same run.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class AppHarness:
         """Return one more instance of the app, on the same log, with its own state directory.
 
         Enter it by `async with`. It runs another version of the app if a `topology` is given. Its
-        default `client_id` is that of the first with a number, from `-2` on.
+        default `client_id` is that of the first instance with a number, from `-2` on.
         """
         world = self._world
         world.instances += 1
@@ -261,7 +261,7 @@ class AppHarness:
         return app.error
 
     async def crash(self) -> None:
-        """End the app like the end of its process: nothing is committed, written or sent.
+        """End the app as if its process had died: nothing is committed, written or sent.
 
         Its transaction stays open until the next instance with its transactional id, or until its
         timeout. The group notices at the session timeout. The disk keeps the content of files at
@@ -325,9 +325,9 @@ class AppHarness:
     ) -> None:
         """Make the next `times` calls of a log operation raise `error`.
 
-        A fetch that waits for records already is the next one. With `after` they raise it when the
-        operation is done: `send`, `commit`, `abort` and `commit_offsets` can. The harness's own
-        calls do not fail.
+        A fetch that is already waiting for records is the next call. With `after`, which only
+        `send`, `commit`, `abort` and `commit_offsets` accept, they raise it after the operation.
+        The harness's own calls do not fail.
         """
         self.log.inject(operation, error, times, after=after)
 
@@ -382,7 +382,7 @@ class AppHarness:
         return await self._topics.batches(partition, position, isolation)
 
     async def turns(self, number: int) -> None:
-        """Let the event loop go round `number` times: no time passes."""
+        """Let the event loop run `number` turns: no time passes."""
         for _ in range(number):
             await asyncio.sleep(0)
 

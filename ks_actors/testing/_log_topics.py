@@ -185,7 +185,7 @@ class LogTopics:
     def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
         """Return the serdes of a topic: those of a node, or the app's defaults.
 
-        There are none for its changelogs and dead letters, which are as bytes.
+        There are none for changelogs and dead letters, which are bytes.
         """
         topology, config = self._version()
         keys, values = config.default_key_serde, config.default_value_serde

@@ -1,4 +1,4 @@
-"""A store with timestamps or headers as one of values alone, as a service reads it."""
+"""A store with timestamps or headers, seen as a store of values alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FULL: Final[dict[StoreKind, Callable[[Any], Any]]] = {
 
 
 def plain_store(store: Any, kind: StoreKind) -> Any:
-    """Return a store whose values are values alone: itself, if that is what it keeps."""
+    """Return a store of values alone: the store itself, if it keeps nothing else."""
     return _PlainStore(store, kind) if kind in _FULL else store
 
 
@@ -56,7 +56,7 @@ class _PlainStore:
         self._store.put(key, self._whole(value), *start)
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Set a value where there is none, and return the one that was there."""
+        """Set a value if there is none; return the previous value."""
         return _plain(self._store.put_if_absent(key, self._whole(value)))
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:

@@ -54,7 +54,7 @@ class _Input(Generic[K, V]):
         )
 
     def _timestamp(self, given: int | None) -> int:
-        """Return the timestamp of a record; one that is not given is the topic's own."""
+        """Return the timestamp of a record; by default the topic's own."""
         if given is None:
             given = self._time
             self._time += self._advance
@@ -62,7 +62,7 @@ class _Input(Generic[K, V]):
 
 
 class TestInputTopic(_Input[K, V]):
-    """A topic that a test pipes records into."""
+    """A topic into which a test pipes records."""
 
     __test__ = False
 
@@ -106,7 +106,7 @@ class TestInputTopic(_Input[K, V]):
             self.pipe_input(key, value)
 
     def advance_time(self, ms: int) -> None:
-        """Advance the timestamp that records without one get."""
+        """Advance the timestamp of records without a timestamp."""
         self._time += ms
 
 
@@ -155,14 +155,14 @@ class AsyncTestInputTopic(_Input[K, V]):
             await self.pipe_input(key, value)
 
     def advance_time(self, ms: int) -> None:
-        """Advance the timestamp that records without one get."""
+        """Advance the timestamp of records without a timestamp."""
         self._time += ms
 
 
 class TestOutputTopic(Generic[K, V]):
-    """A topic that a test reads records from, each once, in order.
+    """A topic from which a test reads records, each once, in order.
 
-    All but its creation raises UnknownTopicOrPartition when the topology does not write the topic.
+    All methods raise UnknownTopicOrPartition when the topology does not write the topic.
     """
 
     __test__ = False

@@ -24,8 +24,8 @@ _KNOWN_HANDLERS: Final = (log_and_continue, log_and_fail)
 class WrittenTopics:
     """The unread records of each topic that was written, by its name in the log.
 
-    A look at a topic that nothing writes is refused as long as the written topics are known. With a
-    sink whose topic a function chooses, or an exception handler of one's own, any topic may be one.
+    Reading a topic that nothing writes is refused as long as the written topics are known. With a
+    sink whose topic a function chooses, or a custom exception handler, any topic may be written.
     """
 
     __slots__ = ("_open", "_records", "_setup", "_written")
@@ -46,7 +46,7 @@ class WrittenTopics:
         self._written: frozenset[str] = setup.transaction_scope().topics
 
     def names(self) -> frozenset[str]:
-        """Return the topics that records were written to."""
+        """Return the topics with written records."""
         return frozenset(self._records)
 
     def add(self, topic: str, records: Iterable[Written]) -> None:

@@ -19,14 +19,14 @@ class StateStore(ABC):
     """Base class of custom stores; `stores.custom` adds one to a topology.
 
     It can have any methods that its processors call. Each task has one, made by the supplier, and
-    made anew whenever the task starts over. All methods are called from one thread at a time.
+    made again whenever the task starts over. All methods are called from one thread at a time.
     `commit` and the restore function run on the app's event loop, so keep them quick.
 
-    `persistent` says that committed data is still there when the store is made anew on the same
+    `persistent` says that committed data is still there when the store is made again on the same
     directory. `manages_offsets` says that `committed_offset` then returns the offsets of the last
     `commit`, and that later writes are gone: such a store is as exact as the framework's own. For
     any other store, rows that a rollback finds changed are deleted and restored from the changelog.
-    Under exactly once so are the rows that a crash leaves.
+    Under exactly-once, so are the rows that a crash leaves.
     """
 
     persistent: bool = False
@@ -39,7 +39,7 @@ class StateStore(ABC):
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - for overrides
         """Keep all writes since the last commit: they are committed in the log.
 
-        The changelog is at these offsets then; without a changelog there are none. A persistent
+        `offsets` is the end of the changelog then; without a changelog it is empty. A persistent
         store writes the data to disk; one that manages its offsets writes them atomically with the
         data. The default calls `flush`, the only method before `commit` existed.
         """
@@ -55,7 +55,7 @@ class StateStore(ABC):
     def approximate_num_uncommitted_bytes(self) -> int:
         """Return about how many bytes of memory the next commit would free.
 
-        Returns 0 when that is unknown, or nothing is held.
+        Returns 0 when that is unknown.
         """
         return 0
 
@@ -113,7 +113,7 @@ class StateStoreContext:
         self.restore = restore
 
     def record_time(self) -> int:
-        """Return the timestamp (ms) of the record at hand."""
+        """Return the timestamp (ms) of the current record."""
         return self._record_time()
 
     def log_change(self, key: bytes, value: bytes | None, timestamp: int | None = None) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Described:
-    """A node with the size of the graph below it at the moment, the order of Kafka's text."""
+    """A node with the current size of the graph below it, by which Kafka's text is sorted."""
 
     __slots__ = ("node", "predecessors", "size", "successors")
 
@@ -37,7 +37,7 @@ class _Described:
 
 
 def _upwards(start: _Described) -> list[_Described]:
-    """Return a node and all nodes above it, each before those above it."""
+    """Return a node and all nodes above it, each before its own parents."""
     found: dict[_Described, None] = {}
     stack = [(start, iter(start.predecessors))]
     while stack:

@@ -1,4 +1,4 @@
-"""The effects of replacing a topology: on state, on topics, and on what is read."""
+"""The effects of replacing a topology: on state, on topics, and on the records that are read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Defaults(NamedTuple):
     new: tuple[Any, Any]
 
     def read(self, before: Any, after: Any, *, is_key: bool = False) -> bool:
-        """Tell whether a serde reads all that the one before it has written."""
+        """Return whether a serde reads everything that its predecessor has written."""
         old, new = (
             with_default(serde, given[0 if is_key or wraps_key(serde) else 1])
             for serde, given in ((before, self.old), (after, self.new))
@@ -80,10 +80,10 @@ def compare(
     """Return the changes of stores and topics when `new` replaces a running `old`.
 
     Both run with the same application id, log and state directories. Stores come first, then
-    repartition topics, sources and sinks, each by name. The default serdes of keys and values
-    stand for those that a topology does not give; unknown ones (None) count as unchanged. Functions
-    are not looked into, nor are serdes of a user. Numbers of partitions are not known here: a
-    source of another size may change those of internal topics, and a start refuses that.
+    repartition topics, sources and sinks, each by name. The default serdes of keys and values stand
+    for missing serdes of a topology; unknown serdes (None) count as unchanged. Functions are not
+    inspected, nor are serdes of a user. Numbers of partitions are not known here: a source of
+    another size may change those of internal topics, and a start refuses that.
     """
     defaults = _Defaults(old_serdes, new_serdes)
     return (
@@ -162,7 +162,7 @@ def _changed(owner: Subtopology, heir: Subtopology, name: str, defaults: _Defaul
 
 
 def _mixed(before: StoreSpec, after: StoreSpec, defaults: _Defaults) -> str | None:
-    """Return the reason for another meaning of the old rows; None if there is none."""
+    """Return the reason why the old rows have another meaning; None if they do not."""
     if (unread := _unread(before, after, defaults)) is not None:
         return unread
     was, now = before.rows_of, after.rows_of
@@ -186,7 +186,7 @@ def _mixed(before: StoreSpec, after: StoreSpec, defaults: _Defaults) -> str | No
 def _unread(
     before: StoreSpec | SourceNode, after: StoreSpec | SourceNode, defaults: _Defaults
 ) -> str | None:
-    """Return the serde that does not read the old rows; None if both do."""
+    """Return the serde (of keys or values) that does not read the old rows; None if both do."""
     if not defaults.read(before.key, after.key, is_key=True):
         return _by_serde("keys", before.key, after.key)
     if not defaults.read(before.value, after.value):
@@ -222,7 +222,7 @@ def _rows_of(rows_of: Any) -> str:
 
 
 def _unlike(before: StoreSpec, after: StoreSpec) -> str | None:
-    """Return the reason against the changelog for the new store; None if there is none."""
+    """Return the reason why the new store cannot use the changelog; None if it can."""
     if bare_kind(before.kind.value) != bare_kind(after.kind.value):
         return _kinds(before, after)
     if after.seen_ms > before.seen_ms:
@@ -243,7 +243,7 @@ def _kinds(before: StoreSpec, after: StoreSpec) -> str:
 
 
 def _misfit(before: StoreSpec, after: StoreSpec) -> str | None:
-    """Return the reason against rows on disk for the new store; None if there is none."""
+    """Return the reason why the new store cannot use rows on disk; None if it can."""
     if bare_kind(before.kind.value) != bare_kind(after.kind.value) or _rewritten(before, after):
         return _kinds(before, after)
     if before.segment_ms != after.segment_ms:
@@ -254,7 +254,7 @@ def _misfit(before: StoreSpec, after: StoreSpec) -> str | None:
 
 
 def _rewritten(before: StoreSpec, after: StoreSpec) -> bool:
-    """Return whether rows on disk have to be restored: those with headers take others over."""
+    """Return whether rows on disk have to be restored: stores with headers take over other rows."""
     return before.kind is not after.kind and after.kind not in HEADED
 
 

@@ -68,7 +68,7 @@ class TreeSet(Generic[T]):
     """Java's TreeSet, with its tree.
 
     Items whose order changes after their addition stay in place, and mislead later ones. Items are
-    never equal, so `before` (is the first to come before the second?) decides.
+    never equal, so `before` (does the first precede the second?) decides.
     """
 
     def __init__(self, before: Callable[[T, T], bool]) -> None:

@@ -87,8 +87,8 @@ class SourceNode(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessorNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node that runs an operator.
 
-    `stores` are the connected stores, `children` are in the order of their addition: that of
-    forwarding.
+    `stores` are the connected stores; `children` are in the order of their addition, in which
+    records are forwarded.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Engines of one's own below stores: their contract, and the types of stores."""
+"""Custom engines below stores: their contract, and the types of stores."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class StoreEngineContext(NamedTuple):
 class StoreEngine(ABC):
     """Base class of the storage below one store: a sorted map of bytes.
 
-    `Materialized(store_type=…)` and the other options named so take a function that makes one, and
-    so does the setting `default_dsl_store`. Any kind of store can have one: key-value, window,
-    session and versioned ones, with or without headers. The store keeps what it has read and
-    written lately in memory, reads the rest from the engine, and brings committed rows to it now
-    and then. So an engine never sees uncommitted data, and has nothing to roll back. Offsets are
-    rows like the others: after a crash the changelog brings what the engine lacks.
+    `Materialized(store_type=…)` and the other options of that name take a function that makes one,
+    and so does the setting `default_dsl_store`. Any kind of store can have one: key-value, window,
+    session and versioned ones, with or without headers. The store keeps recently read and written
+    rows in memory, reads the rest from the engine, and writes committed rows to it from time to
+    time. So an engine never sees uncommitted data, and has nothing to roll back. Offsets are rows
+    like the others: after a crash the missing rows are restored from the changelog.
 
     Keys and values are opaque bytes, ordered as Python orders them. Calls come from
     one thread at a time, but not always the same one: stores are opened in a thread of their own,
@@ -61,7 +61,8 @@ class StoreEngine(ABC):
     def scan(self, low: bytes, high: bytes, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Return the rows from `low` to before `high`, in the order of keys or in reverse.
 
-        Writes that come later do not change them. A generator is closed when it is not read on.
+        Writes that come later do not change them. A generator that is not read to its end is
+        closed.
         """
 
     @abstractmethod
@@ -72,8 +73,8 @@ class StoreEngine(ABC):
     ) -> None:
         """Delete the `ranges` (their ends are exclusive), then write the rows; None deletes.
 
-        All or nothing, also after a crash; and no later write survives one without the earlier
-        ones.
+        All or nothing, also after a crash; and no write survives a crash without the earlier
+        writes.
         """
 
     def approximate_num_entries(self) -> int:

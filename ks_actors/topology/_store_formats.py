@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def with_headers(topology: Topology, default_type: StoreType) -> Topology:
-    """Return a topology whose stores of the DSL keep headers, where Kafka Streams has them do so.
+    """Return a topology whose stores of the DSL keep headers, as in Kafka Streams.
 
-    These are the stores of tables and aggregates on disk. Versioned ones, those in memory, and
-    those of joins stay as they are. `default_type` is that of stores that name none.
+    These are the stores of tables and aggregates on disk. Versioned stores, stores in memory and
+    stores of joins stay unchanged. `default_type` is the type of stores that name none.
     """
 
     def formatted(specs: Mapping[str, StoreSpec]) -> dict[str, StoreSpec]:
@@ -34,7 +34,7 @@ def with_headers(topology: Topology, default_type: StoreType) -> Topology:
 
 
 def without_engines(topology: Topology, default_type: StoreType) -> Topology:
-    """Return a topology with RocksDB in place of engines of the user's own."""
+    """Return a topology with RocksDB in place of the user's own engines."""
 
     def placed(specs: Mapping[str, StoreSpec]) -> dict[str, StoreSpec]:
         found = {}
@@ -52,7 +52,7 @@ def without_engines(topology: Topology, default_type: StoreType) -> Topology:
 
 
 def spec_with_headers(spec: StoreSpec, default_type: StoreType) -> StoreSpec:
-    """Return a store's spec as `with_headers` has it."""
+    """Return a store's spec as `with_headers` changes it."""
     if (
         not spec.of_dsl
         or spec.kind not in WITH_HEADERS

@@ -143,8 +143,8 @@ def versioned_key_value(
     """Describe a store of a value per key and time (KIP-889).
 
     An old value can be queried until `history_retention_ms` after its replacement. A put that is
-    more than that behind the latest put is dropped. The changelog keeps all versions for that long,
-    and a day more.
+    older than the latest put by more than that is dropped. The changelog keeps all versions for
+    that long, and a day more.
     """
     _check(name, key, value, type, changelog_configs, logging=logging)
     check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")

@@ -54,7 +54,7 @@ HEADED: Final = frozenset(WITH_HEADERS.values())
 
 
 def bare_kind(kind: str) -> str:
-    """Return the name of a kind without what its entries have besides the value."""
+    """Return the name of a kind, without its suffix for timestamps or headers."""
     return kind.removeprefix("timestamped_").removesuffix("_with_headers")
 
 
@@ -66,9 +66,9 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` says where its rows are, None is
     the app's default.
-    `logging` keeps a changelog topic with `changelog_configs` on top of those that the kind
-    demands. `caching` lets the cache hold back the updates of its table. `as_written` keeps the
-    bytes of values, also where objects could stand for them: an operator compares them.
+    `logging` keeps a changelog topic; `changelog_configs` override the configs of the kind.
+    `caching` lets the cache hold back the updates of its table. `as_written` keeps the bytes of
+    values, also where objects could stand for them: an operator compares them.
 
     Times are ms. A window or session store drops rows that are older than `retention_ms` behind the
     latest record put into it. A versioned store drops versions `history_retention_ms` after their

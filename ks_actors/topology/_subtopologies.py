@@ -29,11 +29,11 @@ GROWN: Final = (
 class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are connected by records or by stores.
 
-    It has one task for every partition of its source topics. The app's own topics have their bare
-    names: `repartition_topics` are those among `source_topics`. Topics of a copartition group have
-    to have the same number of partitions. `source_patterns` match further source topics.
-    `pattern_groups` are the names of sources with a pattern, and the topics that need as many
-    partitions as those that they match.
+    It has one task for every partition of its source topics. The app's own topics have their names
+    without the application id: `repartition_topics` are those among `source_topics`. Topics of a
+    copartition group have to have the same number of partitions. `source_patterns` match further
+    source topics. `pattern_groups` are the names of sources with a pattern, and the topics that
+    need as many partitions as those that they match.
     """
 
     id: int
@@ -102,7 +102,7 @@ def copartition_groups(
 def pattern_groups(
     groups: Iterable[frozenset[str]], nodes: Mapping[str, Node]
 ) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
-    """Return the sources with a pattern, and the topics, of each group of sources with patterns."""
+    """Return the sources with a pattern, and the topics, of each group that has patterns."""
     found: list[tuple[frozenset[str], frozenset[str]]] = []
     for group in groups:
         sources = [node for name in group if isinstance(node := nodes.get(name), SourceNode)]

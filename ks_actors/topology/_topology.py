@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 class Topology:
     """Sources, processors and sinks, added one by one, parents first.
 
-    The DSL makes one; build one by hand for full control. Every `add_…` checks at once and raises
-    TopologyError, which names the node and says how to mend it; a failed call changes nothing.
-    Records are forwarded to children in the order of their addition.
+    The DSL makes a topology; build one by hand for full control. Every `add_…` checks at once and
+    raises TopologyError, which names the node and the fix; a failed call changes
+    nothing. Records are forwarded to children in the order of their addition.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,10 @@ class Topology:
 
     @property
     def internal_topics(self) -> Mapping[str, InternalTopic]:
-        """The topics that the app makes before it runs, by bare name, without changelogs."""
+        """The topics that the app creates before it runs, without changelogs.
+
+        Their names are those in the topology, without the application id.
+        """
         return MappingProxyType(self._internal)
 
     def add_source(

@@ -30,8 +30,8 @@ class TaskTracing(Protocol):
     def begin(self, partition: TopicPartition, batch: Batch) -> Batch:
         """Begin a span for each record that is processed now.
 
-        Returns the same records, whose headers have the context of their span in place of the one
-        that they came with.
+        Returns the same records, with the context of their span in the headers, in place of the
+        given one.
         """
         ...
 

@@ -16,7 +16,7 @@ class HeaderGetter(Getter["Headers"]):
     """Read the fields of a context from the headers of a record."""
 
     def get(self, carrier: Headers, key: str) -> list[str] | None:
-        """Return the value of a field; None when there is none, or when it is no text.
+        """Return the value of a field; None when there is none, or when it is not text.
 
         The last header of a name counts, as in Kafka.
         """

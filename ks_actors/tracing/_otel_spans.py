@@ -41,7 +41,7 @@ _SAMPLE: Final = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(Trace
 
 @final
 class Spans:
-    """The source of an app's spans: a tracer, and the way of their contexts in headers."""
+    """The source of an app's spans: a tracer, and a propagator for their contexts in headers."""
 
     def __init__(
         self, tracer_provider: TracerProvider | None, propagator: TextMapPropagator | None
@@ -133,7 +133,7 @@ class TaskSpans:
 
     def call(self, node: str, headers: Sequence[Headers], context: Context) -> CallSpan:
         """Begin the span of a node's call; make it the current one of `context`."""
-        # Rows of a batch go on with the headers of its last record.
+        # Rows of a batch continue with the headers of its last record.
         parent = self._extract(headers[-1])
         links = [
             Link(found)
@@ -181,7 +181,7 @@ class TaskSpans:
         return self._propagator.extract(headers, self._current or OtelContext(), _GETTER)
 
     def _carried(self, headers: Headers) -> Headers:
-        """Return those of the headers that carry the context."""
+        """Return the headers that carry the context."""
         return tuple(header for header in headers if header[0] in self._fields)
 
     def _attributes(self, operation: str, topic: str) -> dict[str, str | int]:
@@ -208,7 +208,7 @@ class CallSpan:
 
 
 def _carries_spans(propagator: TextMapPropagator) -> bool:
-    """Return whether a propagator writes spans into headers: baggage alone tells of none."""
+    """Return whether a propagator writes spans into headers: baggage alone has none."""
     fields: dict[str, str] = {}
     propagator.inject(
         fields, set_span_in_context(NonRecordingSpan(_SAMPLE), OtelContext()), _SETTER

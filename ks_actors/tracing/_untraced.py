@@ -59,13 +59,13 @@ class _Untraced:
         headers: Sequence[Headers],  # noqa: ARG002 - the contract's
         context: Context,  # noqa: ARG002 - the contract's
     ) -> _NoSpan:
-        """Return a span that is none."""
+        """Return a span that does nothing."""
         return _NoSpan()
 
 
 @final
 class _NoSpan:
-    """A span that is none."""
+    """A span that does nothing."""
 
     def end(self, error: BaseException | None) -> None:
         """Do nothing."""

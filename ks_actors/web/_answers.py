@@ -65,7 +65,7 @@ def as_json(value: Any) -> bytes:
 
 
 def _encodable(value: Any) -> Any:
-    """Return a value with an escape for half of a character, which UTF-8 cannot have."""
+    """Return a value with escapes for lone surrogates, which UTF-8 cannot encode."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):
@@ -91,7 +91,7 @@ def refused(text: str, status: int) -> Response:
 def told(
     handler: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler with its errors as answers; errors of no known kind stay errors."""
+    """Return the handler with its errors as answers; unknown errors are raised."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -117,7 +117,7 @@ def number(request: Request, name: str, default: int, *, most: int) -> int:
 
 
 def whole(text: str) -> int | None:
-    """Return the number of at most 19 digits that a text is, None when it is none."""
+    """Return a text as a number of at most 19 digits; None when it is not one."""
     # Digits alone: `int` takes blanks, signs and underscores, and those of other scripts; and it
     # raises an error of its own for thousands of them.
     return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else None

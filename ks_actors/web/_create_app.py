@@ -56,7 +56,7 @@ def create_app(
     may be for (None: any). `state.events.close()` ends the streams of all readers.
 
     Spaces and line ends around the token do not count. Raises ValueError for a token that is empty
-    or has other characters than those of ASCII.
+    or has characters outside ASCII.
     """
     token = None if token is None else checked(token)
     limits = HealthBounds() if bounds is None else bounds

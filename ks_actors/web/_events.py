@@ -52,7 +52,7 @@ class Events:
                         return
                     yield b"event: view\ndata: " + view.result() + b"\n\n"
         finally:
-            # A reader that goes away cancels the wait, and not what it waits for.
+            # A reader that disconnects cancels the wait, but not the sampler.
             closed.cancel()
             if view is not None:
                 view.cancel()

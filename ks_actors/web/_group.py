@@ -1,4 +1,4 @@
-"""The group of an app, as its log tells: members, committed offsets and lag."""
+"""The group of an app, as described by its log: members, committed offsets and lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: to be listed, and redriven."""
+"""Dead letters over HTTP: list and redrive them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST: Final = 1_000
 _SHOWN: Final = 2_000
 _MOST_BYTES: Final = 10_000
-# Of all letters of a topic that are listed at once.
+# The limit for all letters of a topic that are listed at once.
 _LISTED_BYTES: Final = 32 << 20
 _MOST_PARTITION: Final = (1 << 31) - 1
 _MOST_OFFSET: Final = (1 << 63) - 1
@@ -98,7 +98,7 @@ def redrive_letter(app: App, topics: Collection[str]) -> Callable[[Request], Awa
     async def handle(request: Request) -> Response:
         order = await body(request, Order)
         if order.topic not in topics:
-            raise Refusal(404, f"topic {order.topic} is no dead letter topic of this app")
+            raise Refusal(404, f"topic {order.topic} is not a dead letter topic of this app")
         letter = await redrive(
             app.log,
             TopicPartition(order.topic, order.partition),
@@ -119,7 +119,7 @@ async def body(request: Request, kind: Any) -> Any:
             if len(content) > _MOST_BYTES:
                 raise Refusal(413, f"the body has more than {_MOST_BYTES} bytes")
     except ClientDisconnect:
-        raise Refusal(400, "the client has broken off the body") from None
+        raise Refusal(400, "the client closed the connection before the end of the body") from None
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

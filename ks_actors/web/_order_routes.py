@@ -1,4 +1,4 @@
-"""Orders over HTTP: pause, resume, and take a snapshot; and the snapshots that there are."""
+"""Orders over HTTP: pause, resume, take a snapshot; and the list of snapshots."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def list_snapshots(app: App) -> Callable[[Request], Awaitable[Response]]:
         uri = app.config.snapshot_uri
         if uri is None:
             return answer(Snapshots(None))
-        # One look for all callers: no place that does not answer takes the threads that the app
-        # itself needs.
+        # One lookup for all callers: a place that does not answer must not use up the app's
+        # threads.
         look = looking
         if look is None or look.done():
             look = looking = asyncio.create_task(_find(uri, app.config.application_id))
-            # Its callers may have gone: then nobody asks for its error.
+            # Its callers may have left: then no caller retrieves its error.
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
         done, _pending = await asyncio.wait({look}, timeout=_LOOK_S)
         if not done:

@@ -1,4 +1,4 @@
-"""The look at an app each second, shared by all readers of the page."""
+"""Sampling an app each second, shared by all readers of the page."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _log = component_log(__name__)
 
 
 class Sampler:
-    """Look at an app once a second while somebody reads, and hand the view to all readers.
+    """Sample an app once a second while there are readers, and send the view to all of them.
 
-    Rates are those between two looks. The group is asked for its members each two seconds, beside
-    the looks: a log that does not answer delays none of them.
+    Rates are those between two samples. Every two seconds the group's members are looked up,
+    independently of the samples: a log that does not answer delays none of them.
     """
 
     def __init__(self, app: App, layout: Layout, bounds: HealthBounds) -> None:
@@ -72,9 +72,9 @@ class Sampler:
         # delay.
         queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
         self._readers.add(queue)
-        # Nobody reads, nobody looks: an app without readers pays nothing for its page.
+        # An app without readers pays nothing for its page.
         if len(self._readers) == 1:
-            # The last look may be long ago: a rate over all of that time would mislead.
+            # The last sample may be old: a rate over all of that time would mislead.
             self._last_at = None
             self._tasks = (
                 asyncio.create_task(self._look_each_second()),
@@ -91,7 +91,8 @@ class Sampler:
         tasks, self._tasks = self._tasks, ()
         for task in tasks:
             task.cancel()
-        # Waited for, so that no look touches an app that is closed after the last reader has gone.
+        # Wait for them, so that no sample touches an app that is closed after the last reader has
+        # left.
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_each_second(self) -> None:
@@ -99,11 +100,11 @@ class Sampler:
             try:
                 view = as_json(self.look())
             except Exception:  # noqa: BLE001 - the page goes on, and the log has the error
-                _log.exception("the look at the app failed; it is repeated")
+                _log.exception("could not read the state of the app; retrying")
             else:
                 for queue in self._readers:
                     if queue.full():
-                        # The view that nobody has read is outdated by this one.
+                        # The unread view is outdated by this one.
                         queue.get_nowait()
                     queue.put_nowait(view)
             await asyncio.sleep(_EACH_S)
@@ -113,8 +114,8 @@ class Sampler:
             try:
                 found = await look_at_group(self._app, self._layout)
             except Exception as error:  # noqa: BLE001 - the page goes on, and tells it
-                _log.exception("the look at the group failed; it is repeated")
-                found = GroupView(error=f"the look at the group failed: {error!r}")
+                _log.exception("could not look up the group; retrying")
+                found = GroupView(error=f"could not look up the group: {error!r}")
             if found.error is None:
                 self._group = found
                 self._note_members()
@@ -124,7 +125,7 @@ class Sampler:
             await asyncio.sleep(_GROUP_EACH_S)
 
     def look(self) -> View:
-        """Return the view of this moment; rates are those since the last look."""
+        """Return the view of this moment; rates are those since the last sample."""
         app = self._app
         now = asyncio.get_running_loop().time()
         seconds = None if self._last_at is None else now - self._last_at

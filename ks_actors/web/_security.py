@@ -1,4 +1,4 @@
-"""The token for writes, the headers of all answers, and the names that a loopback page has."""
+"""The token for writes, the headers of all answers, and the names of a loopback page."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def checked(token: str) -> str:
     """Return a token as requests have it, without blanks around. Raises ValueError."""
     # A file or a variable often ends with a line end, which no header can have.
     found = token.strip()
-    # An empty token, from a variable that is not set, would let in everybody.
+    # An empty token, from a variable that is not set, would let everybody in.
     if not found:
         raise ValueError("token is empty: give one that cannot be guessed, or None")
     if not found.isascii() or not found.isprintable():

@@ -27,7 +27,7 @@ _CLOSE_S = 2
 
 @final
 class PageServer:
-    """A page that is being served, with its address; `link` has the token behind a `#`."""
+    """A page that is being served, with its address; `link` has the token after a `#`."""
 
     def __init__(self, url: str, token: str | None, close: Callable[[], Awaitable[None]]) -> None:
         self._close = close
@@ -43,7 +43,7 @@ class PageServer:
         return self.url if self.token is None else f"{self.url}#token={quote(self.token, safe='')}"
 
     async def close(self) -> None:
-        """Serve no longer; the end of the block does the same."""
+        """Stop serving; the end of the block does the same."""
         await self._close()
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ async def serve_probes(
     """Serve `/health`, `/ready` and `/metrics` alone while the block runs; yield the address.
 
     They are for the probes of an orchestrator and for Prometheus, on other hosts too: they change
-    nothing and show no records, but names of topics, stores and nodes. Port 0 is any free one. It
+    nothing and show no records, only names of topics, stores and nodes. Port 0 is any free one. It
     runs on this event loop, and answers before the app has started: it is live then, and not ready.
     `bounds` are the limits of `/health` and `/ready`. Raises OSError when the address is taken.
     """
@@ -101,7 +101,7 @@ async def serve_probes(
 async def _serving(
     made: Starlette, listening: socket.socket, end: Callable[[], None]
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Serve an ASGI application; yield what closes it, which calls `end` first."""
+    """Serve an ASGI application; yield a function that closes it, and first calls `end`."""
     server = _Server(
         uvicorn.Config(
             made,

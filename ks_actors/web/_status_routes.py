@@ -67,7 +67,7 @@ def topology(app: App, layout: Layout) -> Handler:
         if form == "graph":
             return answer(layout.graph())
         if form != "json":
-            raise Refusal(400, f"format is {form!r}: give json, text, mermaid or graph")
+            raise Refusal(400, f"parameter 'format' is {form!r}: give json, text, mermaid or graph")
         return Response(described.to_json(), media_type="application/json")
 
     return handle

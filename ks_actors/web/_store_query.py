@@ -61,7 +61,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Rows of a store, at most the limit; `more` tells that there are others."""
+    """Rows of a store, at most the limit; `more` says that there are others."""
 
     store: str
     rows: tuple[Row, ...]
@@ -88,11 +88,10 @@ def store_views(app: App) -> tuple[StoreView, ...]:
 async def query_store(app: App, request: Request) -> Rows:
     """Return rows by the query string: `key`, or `from` and `to`; `time_from` and `time_to` (ms).
 
-    Windows are not asked by `from` and `to`, and what has no time not by times.
+    `from` and `to` do not apply to windows, times not to stores without them.
 
-    `as` says how the text of keys is meant: text, json, hex, base64 or auto, which is the first of
-    them that has rows. `stale` allows standbys.
-    Raises Refusal, UnknownStore, QueryFailed and NotRunning.
+    `as` says how to read the text of keys: text, json, hex, base64 or auto, the first of these with
+    rows. `stale` allows standbys. Raises Refusal, UnknownStore, QueryFailed and NotRunning.
     """
     name = request.path_params["name"]
     limit = number(request, "limit", _ROWS, most=_MOST_ROWS)
@@ -116,7 +115,7 @@ async def query_store(app: App, request: Request) -> Rows:
 
 
 def _check_names(given: Mapping[str, str], spec: StoreSpec) -> None:
-    """Raise Refusal for what would be ignored: the answer would be another one than asked for."""
+    """Raise Refusal for parameters that would be ignored: the answer would not fit the request."""
     ways = [{"key"}] if spec.kind in _WINDOWS | {StoreKind.VERSIONED} else [{"key"}, _RANGE]
     times = frozenset[str]() if spec.kind in _KEY_VALUE else _TIMES
     if any(given.keys() <= way | times | _ALWAYS for way in ways):
@@ -163,7 +162,7 @@ async def _first_rows(
         try:
             found = await _answer(store, spec, bounds, limit)
         except QueryFailed as error:
-            # Another key may be of another partition, which is here.
+            # Another key may belong to another partition, which is here.
             failed = failed or error
         else:
             if found.rows:
@@ -210,7 +209,7 @@ async def _some(
     rows: list[Row] = []
     async with aclosing(aiter(scan)) as found:  # type: ignore[type-var] # an async generator
         async for row in found:
-            # One more row than asked for tells that there are more, without counting all.
+            # One row beyond the limit shows that there are more, without counting all.
             if len(rows) == limit:
                 return Rows(store.name, tuple(rows), more=True)
             rows.append(show(row))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
 
 _AUTO: Final = "auto"
-# In this order. The last one is the form in which bytes are shown.
+# Tried in this order. The last one is the form in which bytes are shown.
 _READINGS: Final[tuple[tuple[str, Callable[[str], Any]], ...]] = (
     ("text", str),
     ("json", json.loads),
@@ -33,10 +33,10 @@ def typed_keys(serde: Serde[Any], texts: Mapping[str, str], how: str) -> list[di
     """Return the keys that the texts can mean, by the names of the texts, the likeliest first.
 
     All texts of an element are read in the same way. `how` is `auto` for all ways, or one of them.
-    Raises Refusal where the serde takes none.
+    Raises Refusal if the serde accepts no key.
     """
     if how != _AUTO and how not in dict(_READINGS):
-        raise Refusal(400, f"as is {how!r}: give auto, text, json, hex or base64")
+        raise Refusal(400, f"parameter 'as' is {how!r}: give auto, text, json, hex or base64")
     if not texts:
         return [{}]
     serializer = serde.serializer("", is_key=True)
@@ -54,7 +54,7 @@ def typed_keys(serde: Serde[Any], texts: Mapping[str, str], how: str) -> list[di
         for keys in zip(*found.values(), strict=True)
         if None not in keys
     ]
-    # A serde of any objects takes a text for a number, and only its bytes tell the two apart.
+    # A serde of any objects accepts a text in place of a number; only their bytes differ.
     exact = [way for way in ways if all(key.exact for key in way.values())]
     if not ways:
         text = next((texts[name] for name, keys in found.items() if not any(keys)), None)
@@ -92,8 +92,9 @@ def _key(
 ) -> Any:
     """Return the key that a serde reads from an object, or None.
 
-    A serde of a type writes no other objects, such as a dict for a Struct: it reads their JSON or
-    MessagePack. Numbers and bytes would be read from any text of the right length.
+    A typed serde does not write other objects, such as a dict for a Struct, but reads their JSON or
+    MessagePack. Serdes of numbers and bytes are excluded: they would read any text of the right
+    length.
     """
     with suppress(Exception):
         return deserialize(serialize(meant))

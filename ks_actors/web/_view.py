@@ -95,7 +95,8 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeView(msgspec.Struct, frozen=True):
     """An asynchronous node: its calls in all tasks here.
 
-    `full`: a task has as many as it may have. `stuck` has the reason when a call does not return.
+    `full`: a task has its maximum number of calls. `stuck` has the reason when a call does not
+    return.
     """
 
     node: str
@@ -187,7 +188,7 @@ def worker_views(app: App) -> tuple[WorkerView, ...]:
 
 
 def task_view(task: TaskMetadata, bound_ms: int) -> TaskView:
-    """Return a task for the page; a wait of `bound_ms` is stuck, 0 or less: none is."""
+    """Return a task for the page; a wait of `bound_ms` is stuck (0 or less: no wait is)."""
     full = any(one.in_flight and not one.room for one in task.calls)
     waits = tuple(
         _wait(wait, bound_ms, full=full) for wait in task.waits if wait.reason not in IDLE

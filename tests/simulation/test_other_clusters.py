@@ -173,7 +173,7 @@ def test_nothing_is_read_or_written_in_another_cluster(seed: int) -> None:
 def test_a_broker_of_another_cluster_is_a_problem_with_its_address() -> None:
     """Health names the address, the cluster that is there, and the one that is meant."""
     problems = set().union(*(_misled(seed).problems for seed in range(3)))
-    assert any("10.1.0." in each and "it is of cluster 'another', and this client is of 'simulated'" in each for each in problems)
+    assert any("10.1.0." in each and "it belongs to cluster 'another', but this client uses cluster 'simulated'" in each for each in problems)
 
 
 class Moved:

@@ -105,7 +105,7 @@ def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, i
     """Return the environment shared by all tasks of a backfill.
 
     Tasks wait for all of the log's records of a time before they process it. Their output must be
-    repeatable and so independent of any clock; caches, which flush by time, are off. Stores are in
+    repeatable, and so independent of any clock: caches, which flush by time, are off. Stores are in
     RocksDB or memory: snapshots are written from there.
     """
     setup = Environment(
@@ -149,7 +149,7 @@ async def make_plan(
     external = [topic for topic in setup.source_topics if topic not in repartitions]
     ranges = {(one.topic, one.partition): one for one in await plan_ranges(log, external, bounds)}
     # Apps fill global tables with their whole topics, whatever the times of the records: a bound by
-    # time would empty tables that were loaded later than the history is old.
+    # time would empty tables that were filled after that time.
     whole = msgspec.structs.replace(bounds, starts={}, from_ms=None, until_ms=None)
     globals_ = (
         await plan_ranges(log, topology.global_topics, whole) if topology.global_topics else []
@@ -251,7 +251,7 @@ def _reasons(
             for topic in internal
             if sum(tasks.get(writer, 0) for writer in writers.get(topic, ())) > 1
         )
-        # Beside another topic the records of even one writer mix with others.
+        # If the task reads another topic, too, even the records of one writer mix with others.
         if internal and len(sources.get(subtopology.id, ())) > 1:
             mixed = sorted(internal)
         for node in _dependent(setup, subtopology) if mixed else ():

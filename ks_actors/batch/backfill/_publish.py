@@ -200,8 +200,8 @@ class _Publisher:
                 if where in there
                 else (0, 0, False)
             )
-            # A checksum of all records so far, because a changed function may give as many other
-            # ones.
+            # Compare a checksum of all records so far: a changed function may give as many, but
+            # different records.
             if records != marker.records or checksum != marker.checksum:
                 raise self._refused(
                     where,

@@ -57,8 +57,8 @@ def numbered(batches: Iterable[Batch], source: int) -> Iterator[Row]:
 def together(sources: Iterable[Iterator[Row]]) -> Iterator[Row]:
     """Merge the records of several tasks into the order of one partition.
 
-    Each task's records keep their order; tasks interleave by `high`. That is one of the orders
-    possible in a stream.
+    Each task's records keep their order; tasks interleave by `high`. A stream could have the same
+    order.
     """
     return heapq.merge(*sources, key=_IN_ORDER)
 

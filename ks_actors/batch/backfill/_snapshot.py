@@ -61,7 +61,7 @@ def write_memory(
 
 def _rows(store: Any) -> Rows:
     reader: Any = reader_of(store)
-    # All steps at once: in a backfill nobody else waits for this thread.
+    # Take all steps at once: in a backfill nothing else waits for this thread.
     for _ in reader.prepare():
         pass
     rows = committed_rows(reader)

@@ -167,7 +167,7 @@ class TaskRun:
         self._check_clock()
 
     async def _fill_globals(self) -> None:
-        """Fill the global stores from their topics before processing, as an app does."""
+        """Fill the global stores from their topics before processing, as in an app."""
         setup, runner = self._setup, self._globals
         specs = [
             msgspec.structs.replace(spec, type="in_memory")
@@ -252,8 +252,8 @@ class TaskRun:
             if batch is None:
                 del self._sources[where]
                 end = self._ends.setdefault(where, self._starts.get(where, 0))
-                # An end offset without lag says that the partition has nothing more, so the task
-                # stops waiting.
+                # An end offset without lag shows that the partition has no more records, so the
+                # task stops waiting.
                 self._task.add(where, _NOTHING, end, end)
             elif len(batch):
                 behind = batch.offsets[-1] + 1

@@ -49,13 +49,13 @@ class WorkLoop:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            # Never given up: what was opened is closed, also after a cancellation.
+            # Never cancelled: all open services are closed, also after a cancellation.
             self._runner.run(self.services.__aexit__(kind, error, traceback))
         finally:
             self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the coroutine's result. Raises CancelledError when it is given up."""
+        """Return the coroutine's result. Raises CancelledError after `give_up`."""
         return self._runner.run(self._noted(work))
 
     def settle(self) -> None:
@@ -63,7 +63,7 @@ class WorkLoop:
         self._runner.run(_ended())
 
     def give_up(self) -> None:
-        """Cancel the coroutine that runs, and all later ones. Any thread may call."""
+        """Cancel the running coroutine and all later ones. Any thread may call this."""
         self.given_up.set()
         if self._loop is not None:
             # The loop may have been closed meanwhile.

@@ -57,7 +57,8 @@ class Pushed:
                 return self._offsets and self._narrows(one)
 
     def _is_one_of(self, name: str, values: Iterable[Any]) -> bool:
-        # pyspark gives bytes as a bytearray, which no set can hold; and nothing equals NULL in SQL.
+        # pyspark gives bytes as a bytearray, which cannot be hashed; and in SQL nothing equals
+        # NULL.
         wanted = [
             bytes(value) if isinstance(value, bytearray) else value
             for value in values
@@ -103,7 +104,7 @@ class Pushed:
         return True
 
     def _from(self, time: datetime) -> None:
-        # A time without a zone is no instant: Spark applies that filter alone.
+        # A time without a zone is not an instant: leave that filter to Spark.
         if time.tzinfo is not None:
             self.from_ms = max(self.from_ms or 0, (time - _EPOCH) // _MS)
 

@@ -143,7 +143,7 @@ def _refusal(refused: Refused, address: str) -> KsActorsError:
         reason = FailureReason.__members__.get(refused.reason or "", FailureReason.STORE_EXCEPTION)
         return QueryFailed(text, reason=reason)
     kind = getattr(_errors, refused.error, KsActorsError)
-    # Only these can be made from a text alone.
+    # Only these errors can be made from a text alone.
     if kind not in {_errors.ConfigError, _errors.NotRunning, _errors.UnknownStore}:
         return KsActorsError(f"{refused.error}: {text}")
     found: KsActorsError = kind(text)

@@ -99,8 +99,8 @@ class BatchBridge(Actor[BridgeMessage]):
 
     The first job starts the session. The event loop never waits for Spark. Send it RunJob and
     CancelJob, StartQuery and StopQuery. When it stops, it stops queries, cancels jobs, and stops
-    the session and its processes. It only borrows a session that the process already had, and
-    leaves that running. Create it with `BatchBridge.spec(settings)`.
+    the session and its processes. A session that the process already had stays open. Create it with
+    `BatchBridge.spec(settings)`.
     """
 
     def __init__(self, settings: SparkSettings) -> None:
@@ -249,7 +249,7 @@ class BatchBridge(Actor[BridgeMessage]):
         if job is not None:
             if job.refusal is None:
                 job.refusal = refusal
-                # Repeat: between two Spark jobs, the thread has nothing to cancel.
+                # Repeat: between two Spark jobs there is nothing to cancel.
                 self.ctx.timers.every(f"interrupt {name}", _INTERRUPT_SECONDS, InterruptJob(name))
                 self.ctx.timers.once(f"late {name}", _GIVE_UP_SECONDS, JobLate(name))
                 self._interrupt(name)
@@ -355,7 +355,7 @@ async def run_job(
 ) -> T:
     """Run `work(session)` on a bridge, as RunJob does; cancelling cancels the job.
 
-    Raises JobCancelled also when the bridge has ended.
+    Also raises JobCancelled when the bridge has ended.
     """
     try:
         done: T = await ref.ask(RunJob, name, work, deadline_ms, progress).within(inf)

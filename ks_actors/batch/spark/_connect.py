@@ -68,7 +68,7 @@ def connected(builder: Any) -> Any:
     with _changing:
         was = _MODE in os.environ
         spark = builder.create()
-        _connected += 0 if was and not _connected else 1  # leave the mark of another session alone
+        _connected += 0 if was and not _connected else 1  # keep the mark of another session
         return spark
 
 

@@ -42,9 +42,9 @@ class _Watcher(Actor[JobProgress]):
 
 
 def ship(recipe: Recipe) -> bytes:
-    """Return the recipe as Spark's tasks get it. Blocks.
+    """Return the pickled recipe for Spark's tasks. Blocks.
 
-    Raises SparkUnavailable, and BatchError for what cannot be pickled.
+    Raises SparkUnavailable, and BatchError when pickling fails.
     """
     check_packages()
     from ks_actors.batch._shipping import packed_recipe  # noqa: PLC0415 - it needs pyspark

@@ -118,12 +118,12 @@ class SparkSession:
         return self._spark is not None
 
     def living(self) -> Any:
-        """Return the session if it was started and has not died, else None. Blocks."""
+        """Return the session if it was started and is alive, else None. Blocks."""
         with self._lock:
             return self._spark if self._spark is not None and self._lives() else None
 
     def has_lost(self, spark: Any, error: BaseException) -> bool:
-        """Return whether the error only means that the session is gone, and record that. Blocks."""
+        """Return whether the error means that the session has ended, and record that. Blocks."""
         if self._settings.connects and is_gone(error):
             with self._lock:
                 # pyspark records this only for the answer to a first request, and sometimes late.
@@ -238,7 +238,7 @@ class SparkSession:
                 if lives and self._answers():
                     spark.stop()
                 else:
-                    spark.client.close()  # the server cannot be told
+                    spark.client.close()  # the server does not answer
             finally:
                 disconnected()
             return
@@ -246,7 +246,7 @@ class SparkSession:
             if lives:
                 spark.stop()
             else:
-                spark.sparkContext._jsc = None  # the JVM cannot be told
+                spark.sparkContext._jsc = None  # the JVM does not answer
                 spark.sparkContext.stop()
         finally:
             _end_jvm()
@@ -301,7 +301,7 @@ def check_packages(*, connects: bool = False) -> None:
 
 
 def _check_java() -> None:
-    # Spark's scripts take an empty one for none, too.
+    # Spark's scripts ignore an empty value, too.
     home = os.environ.get("JAVA_HOME") or None
     java = shutil.which("java") if home is None else shutil.which(str(Path(home) / "bin" / "java"))
     if java is None:

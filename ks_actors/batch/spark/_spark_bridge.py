@@ -1,4 +1,4 @@
-"""A batch bridge with a lifetime of its users, and Spark functions that run on it."""
+"""A batch bridge that lives as long as it has users, and Spark functions that run on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 async def _in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine in a loop, which may be that of another thread."""
+    """Await a coroutine in a loop, which may belong to another thread."""
     if loop is asyncio.get_running_loop():
         return await work
     if not loop.is_running():
@@ -111,7 +111,7 @@ class SparkBridge:
 
     async def _enter(self, life: _Life) -> None:
         if self._life is not life:
-            # Its last user has left between the call of another loop and now.
+            # Its last user has left since the call from another loop.
             raise BatchError("this SparkBridge was closed by another event loop: enter it again")
         life.users += 1
         try:
@@ -143,7 +143,7 @@ class SparkBridge:
             self._forget(life)
 
     def _forget(self, life: _Life) -> None:
-        """Drop a life without users."""
+        """Forget the session after its last user."""
         if life.users == 0 and life.ref is None:
             self._life = None
 

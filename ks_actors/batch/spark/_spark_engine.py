@@ -27,10 +27,9 @@ _IN_ORDER = [("high", "ascending"), ("source", "ascending"), ("number", "ascendi
 class SparkRun:
     """A backfill as a job of the bridge; `run` is called in the job's thread.
 
-    `shipped` is the recipe as the tasks get it.
-
-    `directory` and the snapshot's location are shared by all Spark processes. Each stage writes a
-    directory of Parquet files. It appears only when complete, however often Spark retries a task.
+    `shipped` is the pickled recipe. `directory` and the snapshot's location are shared by all Spark
+    processes. Each stage writes a directory of Parquet files. It appears only when complete,
+    however often Spark retries a task.
     """
 
     def __init__(

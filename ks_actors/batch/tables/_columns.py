@@ -35,9 +35,9 @@ class TopicColumns:
     """Convert batches of a topic to record batches of a schema.
 
     The schema selects the columns; a column without a decoder stays bytes. Keys of a windowed store
-    of this `kind` are split into key and window. Windows last `windows` ms, or compute their ends;
-    session keys contain them. With `ready` the decoders give values that Arrow takes. `advice` ends
-    the errors of data that cannot be decoded.
+    of this `kind` are split into key and window. `windows` is the length of windows in ms, or
+    computes their ends; session keys contain the ends. With `ready` the decoders return values that
+    Arrow accepts. `advice` ends the errors of data that cannot be decoded.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ class Exporter:
     ) -> dict[str, int]:
         """Export all of them; return the number of rows by name.
 
-        A cancellation ends the read, and waits for the thread to put its files away.
+        A cancellation ends the read, and waits until the thread has removed its files.
         """
         plans = [self._table(name) for name in tables] + [self._topic(name) for name in topics]
         names = [plan.name for plan in plans]
@@ -153,7 +153,7 @@ class Exporter:
     def _topic(self, name: str) -> _Plan:
         topic = self._setup.topic(name)
         nodes = self._topology.nodes.values()
-        # A topic's own name comes before the patterns, as it does in a topology's sources.
+        # A topic's own name has precedence over patterns, as in a topology's sources.
         for matches in (_names, _matches):
             for node in nodes:
                 if isinstance(node, SourceNode | SinkNode) and matches(node, name):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SIMPLE = {type(None), bool, int, float, str, bytes}
-# Times of day are not among them: Spark has no type that every version reads.
+# Without times of day: Spark has no type for them that every version reads.
 _EXACT: dict[type[Any], Any] = {
     dt.datetime: pa.types.is_timestamp,
     dt.date: pa.types.is_date,
@@ -29,9 +29,9 @@ _EXACT: dict[type[Any], Any] = {
 def plain(name: str, objects: list[Any], kind: pa.DataType | None) -> list[Any]:
     """Return the objects of a column as values of its type; None infers the type.
 
-    Structs and dataclasses become dicts, wherever they are. Dates, times and decimals stay as they
-    are where the type has such, and are text elsewhere. Raises ConfigError for a type with fields
-    that the objects do not have.
+    Structs and dataclasses become dicts at any depth. Dates, times and decimals stay unchanged if
+    the type has them, and become text otherwise. Raises ConfigError for a type with fields that the
+    objects do not have.
     """
     found = set(map(type, objects))
     if found <= _SIMPLE:
@@ -51,7 +51,7 @@ def _built(value: Any, exact: tuple[type[Any], ...]) -> Any:
     try:
         return msgspec.to_builtins(value, builtin_types=(bytes, *exact))
     except TypeError:
-        # Not of a type that msgspec knows; Arrow may know it, or says what is wrong.
+        # msgspec does not know the type; Arrow may know it, or raises an error that names it.
         return value
 
 
@@ -84,7 +84,7 @@ def _texts(value: Any, kind: Any) -> Any:
 def _check_fields(name: str, of: type[Any], kind: pa.DataType) -> None:
     """Raise ConfigError if a type has fields that objects of a class do not have.
 
-    Each would be null in every row, and nobody would be told.
+    Each would be null in every row, without an error.
     """
     if issubclass(of, msgspec.Struct) or dataclasses.is_dataclass(of):
         try:
@@ -120,7 +120,7 @@ def _compare(path: str, info: Any, kind: Any) -> None:
 
 
 def objects_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as objects; maps are dicts, as they were before."""
+    """Return the values of a column as objects; maps become dicts again."""
     values: list[Any] = column.to_pylist()
     return [_object(value, column.type) for value in values] if _has_map(column.type) else values
 

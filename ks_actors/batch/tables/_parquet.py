@@ -52,7 +52,7 @@ def write_parquet(
         new.add(file)
     for topic in (directory / name for name in {*topics, *counts}):
         for file in set(topic.glob("*.parquet")) - new:
-            # Who reads the directory would take the rows of an earlier run for those of this one.
+            # A reader of the directory would take rows of an earlier run for rows of this run.
             if file.stem.isdecimal():
                 file.unlink(missing_ok=True)
     return counts

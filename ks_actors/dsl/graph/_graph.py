@@ -1,4 +1,4 @@
-"""The graph that the DSL builds, node by node, before it becomes a topology."""
+"""The graph that the DSL builds, node by node, and then turns into a topology."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _REPARTITION = "-repartition"
 class Closes(NamedTuple):
     """The close of windows: `grace_ms` after their end, and 1 ms later if they include their end.
 
-    The greater of two is the later one.
+    Of two, the greater one is later.
     """
 
     grace_ms: int
@@ -100,7 +100,7 @@ class GraphNode:
 
 
 class StreamSource(GraphNode):
-    """The source of a stream; the build merges two with the same topics and the same options."""
+    """The source of a stream; `build` merges sources with the same topics and options."""
 
     __slots__ = ("key", "offset_reset", "timestamp_extractor", "topics", "value")
 
@@ -126,8 +126,8 @@ class StreamSource(GraphNode):
 class Repartition(GraphNode):
     """A repartition topic: filter, sink and source.
 
-    Records without a key are dropped unless a left join downstream needs them. Several after one
-    change of keys can be merged, unless the user has asked for this one: then it is not
+    Records without a key are dropped unless a left join downstream needs them. Several repartitions
+    after one change of keys can be merged, unless the user has asked for this one: then it is not
     `mergeable`.
     """
 
@@ -195,7 +195,7 @@ class GraphBuilder:
         return self.new_processor_name(f"{prefix}STATE-STORE-")
 
     def name_or(self, name: str | None, prefix: str) -> str:
-        """Return `name`, or else a new one.
+        """Return `name`, or else a new name.
 
         The counter advances in both cases, so that naming a node renames no other.
         """
@@ -279,7 +279,7 @@ class GraphBuilder:
         sink = self.new_processor_name("KSTREAM-SINK-")
         keep = self.new_processor_name("KSTREAM-FILTER-")
         source = self.new_processor_name("KSTREAM-SOURCE-")
-        # A name of the user's own goes into the names of the nodes, as in Kafka Streams.
+        # A name given by the user is part of the names of the nodes, as in Kafka Streams.
         if not _GENERATED.fullmatch(prefix):
             sink, keep, source = (
                 valid_name(f"{topic}-{kind}") for kind in ("sink", "filter", "source")
@@ -316,7 +316,7 @@ class GraphBuilder:
         optimize: Callable[[GraphBuilder, frozenset[str]], None],
     ) -> Topology:
         """Return a new topology, optimized. The graph stays unchanged, and can grow further."""
-        # The optimizer changes the links: keep the present ones, to restore them below.
+        # The optimizer changes the links: keep the present links, to restore them below.
         index, copartitioned = self._index, self._copartitioned
         links = [(node, node.parents[:], node.children[:]) for node in (self.root, *self._nodes)]
         try:
@@ -372,7 +372,7 @@ class GraphBuilder:
                         "streams, or make the lists equal"
                     )
                 _merge(main, node, self.root)
-                # A join of the stream that is merged is one of the source that stays.
+                # Joins of the merged stream become joins of the remaining source.
                 self.recopartition(node.name, main.name)
                 break
 
@@ -393,7 +393,7 @@ class GraphBuilder:
 
 
 def named_or_behind(operation: str, name: str | None, node: GraphNode) -> str:
-    """Return an operation's name in errors: its own name, or else the node that it comes behind."""
+    """Return an operation's name in errors: its own name, or else the node before it."""
     return f"{operation} behind {node.name}" if name is None else f"{operation} {name}"
 
 
@@ -409,8 +409,8 @@ def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:
             )
             raise TopologyError(
                 f"sources {main.name} and {other.name} read {read} but have different options, "
-                f"{setting} is {_shown(one)} and {_shown(two)}: what is read twice has one source, "
-                "so give both the same, or convert the records behind it"
+                f"{setting} is {_shown(one)} and {_shown(two)}: a topic has one source, so give "
+                "both the same options, or convert the records after it"
             )
     root.children.remove(other)
     for child in other.children:

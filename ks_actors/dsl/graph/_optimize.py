@@ -50,7 +50,7 @@ def _changes(node: GraphNode) -> bool:
 
 
 def _changes_if_typed(node: GraphNode) -> bool:
-    """Return whether this node changes the type that a serde is for.
+    """Return whether this node changes types, so that serdes no longer fit.
 
     Kafka Streams moves such topics before joins with global tables, where the serde does not fit.
     """
@@ -84,7 +84,7 @@ def _hoisted(
 
 
 def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartition]) -> None:
-    """Put one repartition right after the node that changes keys, instead of all these.
+    """Put one repartition right after the node that changes keys, in place of several.
 
     It takes the name of the first one's topic.
     """
@@ -97,7 +97,7 @@ def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartiti
     one.priority = changer.priority
     for each in repartitions:
         child = _below(each, changer)
-        if child is not None:  # Otherwise it has moved with another one.
+        if child is not None:  # Otherwise it was moved together with another repartition.
             one.link(child)
             changer.unlink(child)
         parents, children = each.parents[:], each.children[:]

@@ -65,12 +65,12 @@ def foreign_key_join(
 ) -> Table[Any, Any]:
     """Join rows of `this` table with the rows of the other one that their foreign keys name.
 
-    `left` keeps rows without another one. The names and their order are those of Kafka Streams.
+    `left` keeps rows without a match. The names and their order are those of Kafka Streams.
     """
     graph = this.graph
     options, keyed, arguments = _checked(this, other, foreign_key, joiner, joined, name, left=left)
     check_materialized(materialized, _called(this, options.name, left=left))
-    # Both sides: by its old value a row is known that has changed its foreign key, or has gone.
+    # Of both sides: the old value shows that a row has changed its foreign key, or was deleted.
     other.send_old(force=True)
     this.send_old(force=True)
     if (store := stored_in(this.view())) is not None:
@@ -146,7 +146,7 @@ class _Parts:
     def add_right_side(self, subscriptions: GraphNode) -> tuple[GraphNode, GraphNode]:
         """Add the store of subscriptions; return the nodes that answer them.
 
-        One answers new subscriptions, the other one changes of the right table.
+        The first answers new subscriptions, the second changes of the right table.
         """
         other = self.other
         store = StoreSpec(
@@ -282,7 +282,7 @@ def _add_topic(
 
 @dataclass(frozen=True)
 class _ByKey:
-    """A partitioner of keys as a sink's: it gets no value."""
+    """A partitioner of keys in the form of a sink's partitioner; it gets no value."""
 
     partitioner: Partitioner
 
@@ -298,5 +298,5 @@ def _by_key(partitioner: Partitioner | None) -> Partitioner | None:
 def _to_primary_partition(
     _topic: str, _key: Any, response: SubscriptionResponse, _count: int
 ) -> int | None:
-    """Return the left row's own partition, None if its subscription did not tell it."""
+    """Return the left row's own partition, None if its subscription does not name it."""
     return response.primary_partition

@@ -45,9 +45,8 @@ _KEYED = 3
 class StreamJoined(Generic[K, V, W]):
     """Options for a join of two streams: serdes of the key and of both values.
 
-    `name` is the join's, `store_name` that of its stores. `store_type` None is the app's default.
-    `logging` keeps changelog topics, with `changelog_configs` on top of those that the stores
-    demand.
+    `name` names the join, `store_name` its stores. `store_type` None is the app's default.
+    `logging` keeps changelog topics; `changelog_configs` override the configs of the stores.
     """
 
     key: Serde[K] | None = None
@@ -80,7 +79,7 @@ def stream_stream_join(
     left: bool = False,
     outer: bool = False,
 ) -> Stream[Any, Any]:
-    """Join two streams; `left` keeps unmatched records of `this` one, `outer` those of both."""
+    """Join two streams; `left` keeps unmatched records of `this`, `outer` of both."""
     of = named_or_behind(
         "outer_join" if outer else "left_join" if left else "join", None, this.node
     )
@@ -116,7 +115,7 @@ def stream_stream_join(
 
     def add_window(name: str, above: Stream[Any, Any], store: StoreSpec, own: int) -> None:
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            # A record of a self-join is of both sides: it is late when it is so on both.
+            # A record of a self-join belongs to both sides: it is late if it is late on both.
             late_ms = max(each.late_ms for each in sides) if node.of_one else own
             window = JoinWindow(store=store.name, time=parts.time, late_ms=late_ms)
             topology.add_operator(name, window, *parents, stores=[store])
@@ -127,7 +126,7 @@ def stream_stream_join(
     add_window(names.other_window, other, parts.other_store, sides[1].late_ms)
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:
-        # Known only now: the optimizer has found out that both sides are one stream.
+        # Known only now: the optimizer has found that both sides are one stream.
         if node.of_one:
             parts.write_self_join(topology)
         else:
@@ -159,7 +158,7 @@ class _Parts:
         return self.pending[0].name if self.pending else self.this_store.name
 
     def side(self, *, of_left: bool) -> StreamJoinSide:
-        """Return the operator of one side, which looks into the store of the other."""
+        """Return the operator of one side, which reads the store of the other side."""
         return StreamJoinSide(
             other=(self.other_store if of_left else self.this_store).name,
             joiner=self.joiner,
@@ -231,7 +230,7 @@ class _Names(NamedTuple):
             "KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-",
             "KSTREAM-OUTEROTHER-" if left else "KSTREAM-JOINOTHER-",
         )
-        # Taken in any case, so that naming a join renames no other node.
+        # Always taken, so that naming a join renames no other node.
         numbers = [graph.new_processor_name(prefix) for prefix in prefixes]
         nodes = numbers if name is None else [name + suffix for suffix in suffixes]
         bases = numbers if base is None else [base + suffix for suffix in suffixes]

@@ -37,7 +37,7 @@ def table_table_join(
 ) -> Table[Any, Any]:
     """Join two tables on their keys.
 
-    `left` keeps rows that only `this` one has, `outer` those of both. With `materialized` the
+    `left` keeps rows that only `this` has, `outer` keeps all rows. With `materialized` the
     result is stored.
     """
     graph = this.graph

@@ -25,12 +25,12 @@ _MIDNIGHT: Final = time()
 class CalendarWindows:
     """Tumbling windows that are days, weeks, months, quarters or years of a time zone.
 
-    They begin and end by local clocks: a day lasts 23 or 25 hours where clocks are changed, and a
-    month has as many days as it has. `zone` is a name of the IANA time zone database, such as
+    They begin and end by local clocks: a day lasts 23 or 25 hours when clocks are changed, and
+    months have different lengths. `zone` is a name of the IANA time zone database, such as
     `Europe/Berlin`, or a `zoneinfo.ZoneInfo` of that name. With `starts_at` each window begins at
-    that local time instead of midnight. A time that local clocks show twice counts the first time;
-    one that they skip counts when they go on. So each timestamp is in exactly one window. The first
-    window begins at the epoch.
+    that local time instead of midnight. If local clocks show that time twice, the first one counts;
+    if they skip it, the window begins at the end of the gap. So each timestamp is in exactly one
+    window. The first window begins at the epoch.
 
     Windows take records until stream time has passed their end by `grace_ms`. Keys in topics and
     stores have a window's start only: its end is computed, by the time zone database of the
@@ -63,7 +63,7 @@ class CalendarWindows:
         check_one_of(
             self.first_weekday, tuple(range(7)), role="first_weekday", of="CalendarWindows"
         )
-        # Before the calendar: its error would not say which argument is wrong.
+        # Check before the calendar does: its error would not name the argument.
         _check_zone(self.zone)
         shared = local_calendar(self.unit, self.zone, self.starts_at, self.first_weekday)
         object.__setattr__(self, "_calendar", shared)
@@ -130,7 +130,7 @@ class CalendarWindows:
         if isinstance(day, datetime) or not isinstance(day, date):
             raise TopologyError(f"day of CalendarWindows.window_of is {day!r}: give a date")
         window = self._calendar.period_of(day)
-        # A window that reaches over the epoch begins there; one before it can have no record.
+        # A window that includes the epoch begins there; a window before it can have no record.
         if window.end <= 0:
             raise TopologyError(f"there is no window of {day}: windows begin at the epoch")
         return window

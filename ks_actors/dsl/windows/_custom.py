@@ -1,4 +1,4 @@
-"""Windows of the user's own, checked, with the times that stores need."""
+"""The user's own windows, checked, with the times that stores need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CheckedWindows:
 
     @property
     def tumbling(self) -> bool:
-        """Whether the windows are known to be side by side."""
+        """Whether the windows are known not to overlap."""
         return isinstance(self.windows, CalendarWindows)
 
     @property
@@ -52,7 +52,7 @@ KnownWindows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows | Chec
 
 
 def checked_windows(windows: Any, of: str) -> KnownWindows | SessionWindows:
-    """Return the windows; those of the user's own with their times.
+    """Return the windows; the user's own windows with their times.
 
     Raises TopologyError unless the argument is one of the kinds of windows, or has the members of
     CustomWindows.

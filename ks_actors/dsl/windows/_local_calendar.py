@@ -1,4 +1,4 @@
-"""The periods of a local calendar: which instants a day, a week or a month of a zone begins at."""
+"""The periods of a local calendar: the instants at which days, weeks or months of a zone begin."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class LocalCalendar:
             microseconds=starts_at.microsecond,
         )
         self._first_weekday = first_weekday
-        # Replaced as a whole: tasks in several threads may look.
+        # Replaced as a whole: tasks in several threads may read it.
         self._known: tuple[list[int], list[tuple[Window]]] = ([], [])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the settings: where it is read, there may be such a calendar."""
+        """Pickle the settings: the reading process may have such a calendar already."""
         settings = (self._unit, self._zone.key, self._starts_at, self._first_weekday)
         return local_calendar, settings
 
@@ -75,14 +75,14 @@ class LocalCalendar:
         return found
 
     def period_of(self, day: date) -> Window:
-        """Return the period that a day belongs to."""
+        """Return the period to which a day belongs."""
         first = self._first(day)
         return Window(max(0, self._begin(first)), self._begin(self._next(first)))
 
     def longest(self) -> int:
         """Return the longest time (ms) that a period lasts, since the epoch or year by year.
 
-        A period is longer than others only where clocks are set back: the others need no look.
+        Only periods in which clocks are set back are longer than others, so look at these alone.
         """
         instants = range(0, _REGULAR, _STEP)
         offsets = [
@@ -124,7 +124,7 @@ class LocalCalendar:
         return earliest + bisect_left(range(earliest, latest), local, key=shows)
 
     def _first(self, day: date) -> date:
-        """Return the first day of the period that a day belongs to."""
+        """Return the first day of the period to which a day belongs."""
         if self._unit == "day":
             return day
         if self._unit == "week":

@@ -31,7 +31,7 @@ class TimeWindows:
         if self.size_ms <= 0:
             raise TopologyError(f"a window lasts at least 1 ms, size_ms is {self.size_ms}")
         if self.grace_ms < 0:
-            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+            raise TopologyError(f"grace_ms is {self.grace_ms}: give 0 or more")
         if not 0 < self.advance_ms <= self.size_ms:
             raise TopologyError(
                 f"windows of {self.size_ms} ms advance by 1 to {self.size_ms} ms, advance_ms is "
@@ -92,7 +92,7 @@ class SlidingWindows:
                 f"a window lasts at least 1 ms, time_difference_ms is {self.time_difference_ms}"
             )
         if self.grace_ms < 0:
-            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+            raise TopologyError(f"grace_ms is {self.grace_ms}: give 0 or more")
 
     @classmethod
     def of_time_difference_with_no_grace(cls, time_difference_ms: int) -> SlidingWindows:
@@ -124,8 +124,8 @@ class SlidingWindows:
     def need_ms(self) -> int:
         """The time (ms) for which accepted records need windows.
 
-        The last window that takes a record begins with it. That window is made by the record right
-        before it, whose own window ends there.
+        The last window that takes a record begins with it. That window results from the record
+        right before it, whose own window ends there.
         """
         return self.keep_ms + 2
 
@@ -194,9 +194,9 @@ class SessionWindows:
     def __post_init__(self) -> None:
         _check_ms(self, "inactivity_gap_ms", "grace_ms")
         if self.inactivity_gap_ms < 0:
-            raise TopologyError(f"inactivity_gap_ms is {self.inactivity_gap_ms}, give 0 or more")
+            raise TopologyError(f"inactivity_gap_ms is {self.inactivity_gap_ms}: give 0 or more")
         if self.grace_ms < 0:
-            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+            raise TopologyError(f"grace_ms is {self.grace_ms}: give 0 or more")
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, inactivity_gap_ms: int) -> SessionWindows:
@@ -252,16 +252,16 @@ class JoinWindows:
                 "empty: the sum must not be negative"
             )
         if self.grace_ms < 0:
-            raise TopologyError(f"grace_ms is {self.grace_ms}, give 0 or more")
+            raise TopologyError(f"grace_ms is {self.grace_ms}: give 0 or more")
 
     @classmethod
     def of_time_difference_with_no_grace(cls, time_difference_ms: int) -> JoinWindows:
-        """Return windows of as much time before as after a record."""
+        """Return windows that reach equally far before and after a record."""
         return cls(time_difference_ms, time_difference_ms, 0)
 
     @classmethod
     def of_time_difference_and_grace(cls, time_difference_ms: int, grace_ms: int) -> JoinWindows:
-        """Return windows of as much time before as after a record, with a grace period.
+        """Return windows that reach equally far before and after a record, with a grace period.
 
         Out-of-order records can be late by `grace_ms`.
         """

@@ -175,7 +175,7 @@ int kernel_read_record(KernelCursor *all, KernelColumns *columns, Py_ssize_t ind
         }
     }
     if (record.at != record.end) {
-        return corrupt("a record is longer than what is in it");
+        return corrupt("a record is longer than its fields");
     }
     all->at = next;
     return 1;

@@ -66,8 +66,8 @@ class Broker:
     def take_in(self, loaded: Loaded, *, read_only: bool = False) -> None:
         """Load the content of storage.
 
-        Open transactions stay open until their producer comes again, or their timeout passes. In a
-        read-only log they stay open for good: only the writer of the log may end them.
+        Open transactions stay open until their producer returns, or their timeout passes. In a
+        read-only log they stay open for ever: only the writer of the log may end them.
         """
         self.name = loaded.name
         self.incarnation = loaded.incarnation
@@ -76,7 +76,7 @@ class Broker:
         by_pid: dict[int, Transaction] = {}
         for name, pid, epoch, timeout_ms in loaded.transactional_ids:
             self.transactions[name] = by_pid[pid] = Transaction(name, pid, epoch, timeout_ms)
-        # An id must never be used again: readers match markers to records by it.
+        # An id must never be used again: it connects markers to records.
         self._next_pid = max(by_pid, default=-1) + 1
         for identity, name, count, configs in loaded.topics:
             topic = self._enter(Topic(identity, name, configs), count)
@@ -89,8 +89,8 @@ class Broker:
                     transaction = by_pid[pid]
                     transaction.partitions[partition] = None
         for transaction in self.transactions.values():
-            # The timeout starts anew: how long the log was closed is not known, and the producer
-            # may come back.
+            # The timeout starts again: it is unknown how long the log was closed, and the producer
+            # may return.
             if transaction.partitions and not read_only:
                 self._start_timer(transaction)
 
@@ -101,8 +101,8 @@ class Broker:
         return topic
 
     def id_of(self, topic: Topic) -> str:
-        """Return the id of a topic, which no topic of this log or of another one has besides it."""
-        # A log of an earlier version that is opened to read has no name yet.
+        """Return the id of a topic, unique among the topics of all logs."""
+        # A log of an earlier format that is opened read-only has no name.
         return f"{self.name}-{topic.id}" if self.name else ""
 
     def partition(self, name: TopicPartition) -> Partition:
@@ -131,7 +131,8 @@ class Broker:
         topic.partitions = [
             Partition(topic, number, self.storage.load) for number in range(new.partitions)
         ]
-        # Before memory: a full disk must leave no topic that a restart would not find.
+        # Write before memory changes: a full disk must leave no topic that a restart would not
+        # find.
         self.storage.add_topic(topic)
         self._next_topic += 1
         self._enter(topic, new.partitions)
@@ -199,7 +200,7 @@ class Broker:
         for partition in topic.partitions:
             del self.partitions[partition.name]
             partition.deleted = True
-            # Waiting readers learn that the topic is gone.
+            # Waiting readers learn that the topic is deleted.
             partition.notify()
         self._topics_changed({name})
 

@@ -26,7 +26,7 @@ def retain(broker: Broker, partition: Partition, now: int) -> None:
     size = partition.size
     before = partition.begin
     for segment in partition.segments:
-        # A marker goes with the segment after it, or for good with the last record.
+        # A marker is deleted with the segment after it, or with the last record.
         too_old = (
             settings.retention_ms is not None
             and partition.newest(segment) < now - settings.retention_ms
@@ -46,9 +46,9 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
     """Keep the last committed record of each key below the last stable offset.
 
     Works in steps; the log may change between them. A tombstone survives the first compaction, and
-    those within `delete.retention.ms` of it, so that a reader from the beginning does not miss it.
-    Markers and aborted records go. A segment with a record younger than `min.compaction.lag.ms` at
-    `now` (ms) is left alone, and so are all segments after it.
+    later compactions within `delete.retention.ms` of it, so that a reader from the beginning does
+    not miss it. Markers and aborted records are removed. A segment with a record younger than
+    `min.compaction.lag.ms` at `now` (ms) is left alone, and so are all segments after it.
 
     Raises StorageFull, LogError, LogCorrupted: then the rest of the partition is as before.
     """
@@ -70,7 +70,7 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
                 kept.add(segment, piece, latest)
                 if len(piece) == STEP:
                     yield
-        # The head of the partition may be gone by now: then leave the run unchanged.
+        # The head of the partition may be deleted by now: then leave the run unchanged.
         if partition.segments[start:stop] == old:
             _rewrite(broker, partition, start, stop, kept)
         yield
@@ -109,7 +109,7 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
 
 
 class _Kept:
-    """The remaining records of a run of segments, and the time from which its tombstones may go."""
+    """The remaining records of a run of segments, and the time when its tombstones may end."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.parts: list[Batch] = []
@@ -118,7 +118,7 @@ class _Kept:
         self._now: int = now
 
     def add(self, segment: Segment, piece: Batch, latest: dict[Any, int]) -> None:
-        """Add the surviving records of a piece of a segment."""
+        """Add the remaining records of a piece of a segment."""
         mortal = segment.horizon is not None and segment.horizon <= self._now
         kept = _survivors(piece, latest, self._partition.begin, tombstones=not mortal)
         if None in kept.values:
@@ -145,7 +145,7 @@ def _rewrite(broker: Broker, partition: Partition, start: int, stop: int, kept: 
         return
     new = None
     if len(batch):
-        # It ends where the last one did, so that no reader is sent back.
+        # It ends at the end of the last old segment, so that no reader moves back.
         new = Segment(batch.offsets[0], old[-1].end, count=len(batch), size=payload(batch))
         new.horizon = kept.horizon
     broker.storage.replace(partition, old, new, batch)

@@ -3,7 +3,7 @@
 The first byte of a key is its kind:
 
 - `m`: the log itself
-- `n`: its name, unlike that of any other log
+- `n`: its name, different for each log
 - `t`: a topic
 - `p`: the bounds of a partition
 - `i`: the index entry of a segment

@@ -41,8 +41,8 @@ class Database:
     """One RocksDB. A failed write changes nothing.
 
     Each write after a failed one fails without changes too, until there is room. RocksDB itself
-    takes no more writes after a failed one, and may have kept that one in its write-ahead log. So
-    the next write reopens the database and undoes the possible changes of the failed one.
+    accepts no more writes after a failed write, and may have kept it in its write-ahead log. So the
+    next write reopens the database and undoes the possible changes of the failed write.
 
     `read_only` takes no lock and changes nothing: it sees the data at its opening, and may be open
     beside the writer.
@@ -83,7 +83,7 @@ class Database:
             try:
                 return Rdict(str(self._directory), _options(), access_type=AccessType.read_only())
             except Exception as error:
-                # The writer may replace files meanwhile: then the next attempt finds the new ones.
+                # The writer may replace files meanwhile: then the next attempt finds the new files.
                 if not left:
                     raise self._said(error, "opened") from error
 
@@ -113,12 +113,12 @@ class Database:
         return value
 
     def scan(self, first: bytes, behind: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys from `first` to before `behind`, with values.
+        """Yield keys from `first` up to, but not including, `behind`, with values.
 
-        Raises LogCorrupted where RocksDB would just end.
+        Raises LogCorrupted if RocksDB ends early because of a fault.
         """
-        # No iterator lives longer than a chunk: a live one, as in the traceback of a failed scan,
-        # keeps the lock.
+        # No iterator lives longer than a chunk: a live iterator, as in the traceback of a failed
+        # scan, keeps the lock.
         while chunk := self._chunk(first, behind):
             yield from chunk
             first = chunk[-1][0] + b"\0"

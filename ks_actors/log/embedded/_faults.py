@@ -42,7 +42,7 @@ _WITH_AFTER: Final = ("abort", "commit", "commit_offsets", "send")
 
 @final
 class Faults:
-    """Injected errors by operation, in order, and the events that held operations wait for."""
+    """Injected errors by operation, in order, and the events for which blocked operations wait."""
 
     __slots__ = ("_after", "_before", "_blocked")
 
@@ -58,7 +58,7 @@ class Faults:
         return event
 
     async def wait(self, operation: Operation) -> None:
-        """Wait while the operation is held."""
+        """Wait while the operation is blocked."""
         if self._blocked and (event := self._blocked.get(operation)) is not None:
             await event.wait()
 
@@ -66,11 +66,11 @@ class Faults:
         """Make the next `times` calls of `operation` fail."""
         _check_operation(operation)
         if not isinstance(error, Exception):
-            raise TypeError(f"{operation} is to raise {error!r}: give an exception")
+            raise TypeError(f"the fault of {operation} is {error!r}: give an exception")
         if after and operation not in _WITH_AFTER:
             raise ValueError(
-                f"after is for {', '.join(_WITH_AFTER)}, and {operation} changes nothing that "
-                "would be there after its error: leave it out"
+                f"after=True is for {', '.join(_WITH_AFTER)}: {operation} changes nothing, so an "
+                "error after it equals an error before it; leave it out"
             )
         faults = self._after if after else self._before
         faults.setdefault(operation, deque()).extend([error] * times)

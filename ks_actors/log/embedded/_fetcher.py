@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class EmbeddedFetcher:
     """A fetcher that reads straight from the partitions: nothing is ever in flight.
 
-    Partitions without news cost nothing.
+    Partitions without changes cost nothing.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class EmbeddedFetcher:
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._watched: dict[TopicPartition, Partition] = {}
-        # Partitions that may have news, in the order of the news.
+        # Partitions that may have changed, in the order of the changes.
         self._active: dict[TopicPartition, None] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._late = False
@@ -112,7 +112,7 @@ class EmbeddedFetcher:
         self._wake()
 
     def changed(self, partition: Partition, /) -> None:
-        """Look at `partition` again, if it has news for this fetcher."""
+        """Look at `partition` again, if it has changed for this fetcher."""
         name = partition.name
         position = self._positions[name]
         if self._limit(partition) <= position <= partition.end and not partition.deleted:
@@ -143,7 +143,7 @@ class EmbeddedFetcher:
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give 1 or more")
-        # Before anything is read: after this it cannot be cancelled, so no records are lost.
+        # Yield before any read: a cancellation after a read would lose records.
         await asyncio.sleep(0)
         await self._faults.wait("fetch")
         self._faults.before("fetch")

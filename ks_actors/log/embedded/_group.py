@@ -23,10 +23,10 @@ _NOTHING = MemberAssignment(())
 
 @final
 class Group:
-    """The members of a group, in the order of their arrival; the first one present leads.
+    """The members of a group, in the order of their arrival; the first present member leads.
 
-    A rebalance asks all members to give up their partitions, and waits for that. A member that does
-    not do so within the rebalance timeout is expelled. Then the generation advances and the leader
+    A rebalance asks all members to give up their partitions, and waits for that. A member that
+    keeps them beyond the rebalance timeout is expelled. Then the generation advances and the leader
     assigns. Until then the members have the old generation, so that they can commit their work. The
     place of an absent member with an instance id is kept for a session timeout: the leader
     continues to give it partitions.
@@ -76,7 +76,7 @@ class Group:
         for partition in offsets:
             self._broker.partition(partition)
         check_offsets(self.group_id, offsets)
-        # As a broker does: tools commit for groups that nobody is in.
+        # As a broker does: tools commit for groups without members.
         if not self._members and not who.member_id and who.generation < 0:
             return
         if who.member_id not in self._members:
@@ -95,7 +95,7 @@ class Group:
 
         A member with the instance id of another one takes that one's place, without a rebalance.
         """
-        # A member that comes again with its id only asks for a rebalance.
+        # A member that returns with its id only requests a rebalance.
         if self._members.get(member.member_id) is not member:
             member.entered(f"{member.client_id}-{self._broker.incarnation}-{next(self._numbers)}")
             former = next(
@@ -125,7 +125,7 @@ class Group:
             each.member_id: each
             for each in (member if each is former else each for each in self._members.values())
         }
-        # Its session timer must not expel the member that has taken its place.
+        # Stop it: its session timer must not expel the member that has taken its place.
         self._forget(former)
         former.lose(fenced=True)
 
@@ -191,25 +191,24 @@ class Group:
     def _rebalance(self) -> None:
         # Absent members keep their places, and cannot lead.
         if self._leader() is None:
-            # The next member to come makes the group assign.
+            # The next member that joins makes the group assign.
             self.stop()
             for member in self._members.values():
-                # Nobody leads, so an assignment of before may be outdated when the next member
-                # comes.
+                # Nobody leads, so the last assignment may be outdated when the next member joins.
                 member.given = None
             return
         if not self._rebalancing:
             self._rebalancing = True
             for member in self._members.values():
-                # All members, even those that will keep everything: only the leader knows that.
+                # All members, even members that will keep everything: only the leader knows that.
                 member.revoke()
-            # The slowest member has its time, as with Kafka: the others wait for it.
+            # The slowest member's timeout counts, as with Kafka: the others wait for it.
             timeout_ms = max(member.rebalance_timeout_ms for member in self._members.values())
             self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._time_is_up)
         self.proceed()
 
     def proceed(self) -> None:
-        """Complete the rebalance soon, if no member is awaited any more.
+        """Complete the rebalance soon, unless it still waits for a member.
 
         The delay lets all members that come at the same time take part.
         """
@@ -225,7 +224,8 @@ class Group:
         return [member for member in self._members.values() if member.awaited]
 
     def _time_is_up(self) -> None:
-        # They still have their partitions, and nobody else may get these before they are out.
+        # They still have their partitions, which nobody else may get before these members are
+        # expelled.
         for member in self._awaited():
             self._expel(member)
         self.proceed()
@@ -235,7 +235,8 @@ class Group:
         leader = self._leader()
         if leader is None:
             return
-        # Before the assignor runs: its failure must not let members commit in the old generation.
+        # Advance before the assignor runs: after its failure no member may commit in the old
+        # generation.
         self.generation += 1
         self._counts = self._count()
         members = list(self._members.values())
@@ -270,7 +271,7 @@ class Group:
 
 @final
 class Groups:
-    """All groups of a log. They are made with their first member, and stay."""
+    """All groups of a log. A group is created with its first member, and stays."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker: Broker = broker

@@ -28,7 +28,7 @@ class Housekeeper:
 
     A partition that has grown by 8 MiB (on disk: 32), and by half of its size, is cleaned without a
     request. Then its newest record gives the time, unless the clock is behind. So replayed records
-    with timestamps of years ago are not deleted before their readers see them.
+    with old timestamps are not deleted before their readers see them.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
@@ -40,7 +40,7 @@ class Housekeeper:
         self._closed = False
 
     def grown(self, partition: Partition) -> None:
-        """Check a partition that has new records."""
+        """Check a partition with new records."""
         if partition.grown >= self._broker.storage.growth and partition.grown * 2 >= partition.size:
             partition.grown = 0
             self._due[partition] = None

@@ -55,7 +55,7 @@ class EmbeddedLog(BaseLog):
     """A log with Kafka's semantics in this process: in memory, or in a directory.
 
     One process at a time may use a directory. Everything acknowledged in it survives the process,
-    however it ends; an ended transaction is there as a whole or not at all. (A crash of the machine
+    however it ends; an ended transaction is there completely or not at all. (A crash of the machine
     may lose the last moments: nothing is synced.)
 
     These topic settings take effect: cleanup.policy, retention.ms, retention.bytes,
@@ -67,7 +67,7 @@ class EmbeddedLog(BaseLog):
 
     `read_only` takes no lock of the directory: it shows the data at the start, also while another
     process writes, and each call that would change data raises LogError. It may fail to read
-    records that are deleted meanwhile: then open a new one, which finds the rest. Use it with
+    records that are deleted meanwhile: then open a new log, which finds the rest. Use it with
     `async with`, or with `start` and `close`, on one event loop.
     """
 
@@ -235,9 +235,9 @@ class EmbeddedLog(BaseLog):
 
         The group rebalances when members come, leave or rejoin, and when a topic of theirs is
         created, grows, or is deleted. It does not rebalance for a member with the instance id of
-        another one: the other one is expelled. Nor does it for a member that was closed within the
-        session timeout. Otherwise members of this process do not die unnoticed, and `stuck` is not
-        called: when the loop blocks, all members block.
+        another member, which is then expelled, nor for a member that was closed within the session
+        timeout. Otherwise members of this process do not die unnoticed, and `stuck` is not called:
+        when the loop blocks, all members block.
         """
         await self._begin("join")
         group = self._groups.get(group_id)
@@ -266,9 +266,9 @@ class EmbeddedLog(BaseLog):
             raise TopicExists(f"topics {', '.join(existing)} already exist")
 
     async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Raise the first error that `create_topics` would, ConfigError or LogError; create none.
+        """Raise the first error of `create_topics`, ConfigError or LogError; create none.
 
-        Topics that exist are right.
+        Topics that exist are no error.
         """
         await self._begin("describe_topics")
         existing = self._broker.topics
@@ -294,7 +294,7 @@ class EmbeddedLog(BaseLog):
     async def describe_topics(
         self, names: Iterable[str] | None = None, /, *, configs: bool = True
     ) -> Mapping[str, TopicDescription]:
-        """Return the existing ones of the topics; all topics for None.
+        """Return the topics that exist among `names`; for None, all topics.
 
         Configs list the given settings, and look up Kafka's defaults for all others; they are empty
         without `configs`.
@@ -371,7 +371,7 @@ class EmbeddedLog(BaseLog):
         return self._groups.ids()
 
     async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
-        """Return the members of a group, all in this process, and kept places of absent ones."""
+        """Return the members of a group, all in this process, and the places of absent members."""
         await self._begin("group_members")
         members = self._groups.get(group_id).members
         return [
@@ -425,9 +425,9 @@ class EmbeddedLog(BaseLog):
     async def compact(self) -> None:
         """Keep only the last committed record of each key in compacted topics.
 
-        Large partitions are compacted without a request, too. Tombstones go with the first
-        compaction that comes `delete.retention.ms` after the first one that met them. Raises
-        StorageFull.
+        Large partitions are compacted without a request, too. Tombstones are removed by the first
+        compaction that runs `delete.retention.ms` after the first compaction that included them.
+        Raises StorageFull.
         """
         self._check()
         await self._housekeeper.compact()
@@ -437,9 +437,9 @@ class EmbeddedLog(BaseLog):
     ) -> None:
         """Make the next `times` calls of `operation` raise `error`. An aid for tests.
 
-        They raise it instead of doing anything; or `after` everything was done, which only the
-        calls that write can: `send`, `commit`, `abort` and `commit_offsets`. A fetch that waits
-        already is the next one.
+        They raise it instead of doing anything. With `after`, which only calls that write accept
+        (`send`, `commit`, `abort` and `commit_offsets`), they raise it after the work. A fetch that
+        is already waiting is the next call.
         """
         self._faults.order(operation, error, times=times, after=after)
         if operation == "fetch":

@@ -31,7 +31,7 @@ class GroupOfMember(Protocol):
         ...
 
     def proceed(self) -> None:
-        """Complete the rebalance soon, if no member is awaited any more."""
+        """Complete the rebalance soon, unless it still waits for a member."""
         ...
 
     def committed(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
@@ -62,7 +62,7 @@ class GroupOfMember(Protocol):
 
 @final
 class EmbeddedMembership(BaseMembership):
-    """A member of a group in this process, which lives until it is ended: it has no heartbeats.
+    """A member of a group in this process. It lives until it is ended, without heartbeats.
 
     Unread events that have been superseded are dropped: an Assigned that was not read when the next
     rebalance begins was never in effect. After Lost the member is out; `rejoin` takes it back in
@@ -126,7 +126,7 @@ class EmbeddedMembership(BaseMembership):
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
-            # Only what was read counts: an unread assignment holds up no rebalance.
+            # Only an assignment that was read counts: an unread one holds up no rebalance.
             self._owned = event.assignment.partitions
         return event
 
@@ -179,7 +179,7 @@ class EmbeddedMembership(BaseMembership):
         Commits take effect at once, so there are none to wait for.
         """
         self._check()
-        # As a real log would: others run before the answer comes.
+        # As with a real log, others run before the answer arrives.
         await asyncio.sleep(0)
         await self._faults.wait("committed")
         self._faults.before("committed")
@@ -205,8 +205,8 @@ class EmbeddedMembership(BaseMembership):
     async def close(self) -> None:
         """Close the membership.
 
-        With an instance id the group keeps its place and its partitions, in case it comes again
-        within the session timeout; other members leave.
+        With an instance id the group keeps its place and its partitions, in case it returns within
+        the session timeout; other members leave.
         """
         await self._say_goodbye(stay=self.instance_id is not None)
 
@@ -250,7 +250,7 @@ class EmbeddedMembership(BaseMembership):
 
         An unread assignment is dropped without a request, and an absent member holds no partitions.
         """
-        # From here on nobody may take over the assignment of the last generation.
+        # From now on no member may take over the assignment of the last generation.
         self.given = None
         self._drop_unread(Assigned)
         # Without partitions there is nothing to give up, and the rebalance need not wait.
@@ -270,7 +270,7 @@ class EmbeddedMembership(BaseMembership):
     def lose(self, *, fenced: bool = False) -> None:
         """Leave the group by force.
 
-        `fenced`: a member with the same instance id has replaced this one.
+        With `fenced`, a member with the same instance id has replaced this one.
         """
         self._drop_unread(Assigned, Revoked)
         owned, self._owned = self._owned, None

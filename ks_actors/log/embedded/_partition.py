@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """The observer of a partition's changes."""
+    """An observer of a partition's changes."""
 
     def changed(self, partition: Partition, /) -> None:
         """Look at `partition` again: it has more records or fewer, or it is deleted."""
@@ -36,9 +36,9 @@ class TopicOfPartition(Protocol):
 
 @final
 class Partition:
-    """Offsets `begin` to before `end`, as segments in order, with gaps after compaction.
+    """Offsets from `begin` to before `end`, as segments in order, with gaps after compaction.
 
-    This is bookkeeping in memory: it never fails, so callers write each change to storage before.
+    This index in memory never fails, so callers write each change to storage first.
     `load` gets the records of a segment.
     """
 
@@ -73,13 +73,13 @@ class Partition:
         # Bytes since the last cleaning.
         self.grown: int = 0
         self.deleted: bool = False
-        # A dict and no set: watchers are called in the order of registration, in each run alike.
+        # A dict, not a set: in each run watchers are called in the order of registration.
         self.watchers: dict[Watcher, None] = {}
         self._load = load
 
     @property
     def stable(self) -> int:
-        """The last stable offset: at or after it there may be records of open transactions."""
+        """The last stable offset: from there on there may be records of open transactions."""
         for first in self.open.values():
             return max(first, self.begin)
         return self.end
@@ -214,8 +214,8 @@ class Partition:
     def runs(self, boundary: int, least: int) -> Iterator[tuple[int, int]]:
         """Yield runs of adjacent segments that end before offset `boundary`, as index ranges.
 
-        Each run has at least `least` records, as far as possible. The partition may lose its head,
-        or the very segments that were yielded last, in between.
+        Each run has at least `least` records, as far as possible. In between, the partition may
+        lose its head, or even the segments that were yielded last.
         """
         offset = self.begin
         while not self.deleted:

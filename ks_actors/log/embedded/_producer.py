@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class EmbeddedProducer:
     """A producer that appends at once; it never retries, so there are no duplicates.
 
-    An ended lease is known to be over for good here, so nothing waits for it.
+    Here an ended lease never comes back, so nothing waits for it.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class EmbeddedProducer:
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
         """Append all batches; return the offset after each one's last record.
 
-        Raises ProduceFailed; the partitions that it names got nothing of this call, all others got
-        everything. Raises TypeError for keys or values that are not bytes, and IllegalGeneration
-        when its lease does not hold.
+        Raises ProduceFailed; the partitions that it names got no records of this call, all others
+        got all. Raises TypeError for keys or values that are not bytes, and IllegalGeneration when
+        its lease does not hold.
         """
         if self._closed:
             raise LogClosed(f"producer {self.client_id} is closed")
         if self._lease is not None and not self._lease.holds():
             raise IllegalGeneration(
-                f"producer {self.client_id} has not sent its last records: their member has left "
-                "the group"
+                f"producer {self.client_id} did not send its last records, because their member "
+                "has left the group"
             )
         await self._faults.wait("send")
         self._faults.before("send")
@@ -141,7 +141,7 @@ class EmbeddedTransactionalProducer:
 
         Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, TransactionAborted: then the
         transaction is aborted. Raises StorageFull, or another LogError of writing: then it is still
-        open, and may be committed again or aborted. The group is only checked if there are offsets.
+        open, and may be committed again or aborted. The group is checked only if there are offsets.
         """
         self._check()
         await self._faults.wait("commit")

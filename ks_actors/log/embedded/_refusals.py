@@ -1,4 +1,4 @@
-"""Checks that Kafka makes, besides those of topics and settings.
+"""Checks that Kafka makes, besides checks of topics and settings.
 
 They fail here too, so that an app that works on this log works on Kafka.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Kafka's default: offset.metadata.max.bytes.
 _METADATA: Final = 4_096
-# A record without a time has this one, which is never too early.
+# The time of a record without a time, which is never too early.
 _NO_TIME: Final = -1
 
 

@@ -230,7 +230,7 @@ class RocksStorage:
             self._log = last
             return
         self._log = msgspec.structs.replace(last, incarnation=last.incarnation + 1)
-        # One of an earlier version has none yet.
+        # A log of an earlier format has no name yet.
         self._name = self._name or new_name()
         self._database.write(
             [(_codec.LOG, _codec.encode(self._log)), (_codec.NAME, self._name.encode())]

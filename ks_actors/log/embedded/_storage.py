@@ -27,7 +27,7 @@ class TransactionalId(NamedTuple):
 
 
 def new_name() -> str:
-    """Return a name for a new log: topics of another log are others, whatever their names are."""
+    """Return a name for a new log, which makes the ids of its topics unique."""
     return uuid4().hex
 
 
@@ -113,7 +113,7 @@ class Storage(Protocol):
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
         """Delete segments before the partition's begin.
 
-        May be put off: an error does not reach the caller.
+        May be deferred: an error does not reach the caller.
         """
         ...
 

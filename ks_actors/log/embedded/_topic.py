@@ -19,7 +19,7 @@ INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Kafka's internal topics: apps cannot write to them."""
 
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
-# The most partitions that Kafka makes by one request.
+# The most partitions that Kafka creates in one request.
 _AT_ONCE = 10_000
 
 
@@ -52,7 +52,7 @@ def check_topic(name: str, partitions: int) -> None:
 
 
 def check_topics(topics: Iterable[NewTopic], existing: Iterable[str]) -> None:
-    """Raise LogError for topics that Kafka would not make by one request.
+    """Raise LogError for topics that Kafka would not create in one request.
 
     Raises ConfigError for settings that Kafka would reject.
     """

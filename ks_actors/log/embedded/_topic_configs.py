@@ -133,8 +133,8 @@ def check_configs(topic: str, configs: Mapping[str, str]) -> None:
 class TopicConfigs(Mapping[str, str]):
     """The settings of a topic: lists the given ones, and looks up Kafka's defaults for all others.
 
-    The default of `retention.ms`, seven days, is only shown: this log keeps records without a limit
-    unless one is given.
+    The default of `retention.ms`, seven days, is only listed: without a given limit this log keeps
+    records for ever.
     """
 
     __slots__ = ("_given",)

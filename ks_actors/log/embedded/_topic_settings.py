@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class TopicSettings(msgspec.Struct, frozen=True):
     """The configs of a topic that the embedded log uses.
 
-    None for a limit is no limit, which is the default here. Kafka's defaults are 7 days of
-    retention, and times of at most an hour after the broker's.
+    None for a limit means no limit, the default here. Kafka's defaults are 7 days of retention, and
+    times at most an hour after the broker's clock.
     """
 
     compacted: bool = False
@@ -36,9 +36,9 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(name: str, configs: Mapping[str, str]) -> TopicSettings:
-    """Return the settings in `configs`; those that the embedded log does not use are only checked.
+    """Return the settings in `configs`; unused settings are only checked.
 
-    Raises ConfigError for those that Kafka would reject.
+    Raises ConfigError for settings that Kafka would reject.
     """
     check_configs(name, configs)
     cleaning = policies(configs.get("cleanup.policy", "delete"))

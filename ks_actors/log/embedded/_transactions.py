@@ -1,4 +1,4 @@
-"""Transactional ids, each with its possible open transaction."""
+"""Transactional ids, each with its open transaction, if any."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 class Transaction:
     """The state of one transactional id. Its transaction is open while it has partitions.
 
-    `doom` is the reason why the transaction can only be aborted. Until the producer has seen it by
-    commit or abort, it refuses to send: later records would be in a transaction without the earlier
-    ones. All producers of an id share this object: a producer with another epoch than `epoch` is
-    fenced.
+    `doom` is the reason why the transaction can only be aborted. Until the producer has learned it
+    from commit or abort, it refuses to send: otherwise later records would be in a transaction
+    without the earlier records. All producers of an id share this object: a producer with another
+    epoch than `epoch` is fenced.
     """
 
     __slots__ = ("doom", "epoch", "name", "partitions", "pid", "timeout_ms", "timer")

@@ -194,7 +194,7 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
 
 @cache
 def check_aiokafka() -> None:
-    """Check the parts in use that an import does not: attributes and parameters.
+    """Check the attributes and parameters in use, which an import does not check.
 
     Raises ConfigError that names the difference.
     """

@@ -42,7 +42,7 @@ P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
 class KafkaLog(BaseLog):
     """A Kafka cluster, 2.8 or newer, reached at `bootstrap_servers` ("host:port,host:port").
 
-    Transactions, and so exactly once, need Kafka 3.0 or newer.
+    Transactions, and so exactly-once, need Kafka 3.0 or newer.
 
     `client_id` names its requests for topics, offsets and groups (default: `ks-actors`, and in an
     app the name of its admin client). Readers and writers have names of their own.
@@ -70,7 +70,7 @@ class KafkaLog(BaseLog):
         self._groups: GroupAdmin = GroupAdmin(self._client)
         self._threads: LoopThread = LoopThread(f"{client_id} heartbeats")
         self._parts: dict[_Part, None] = {}
-        # The ends of memberships. A closer that is cancelled leaves its membership's end behind.
+        # The tasks that end memberships: they outlive a cancelled `close`.
         self._leaving: set[asyncio.Task[None]] = set()
         self._state = "not started"
 
@@ -81,7 +81,7 @@ class KafkaLog(BaseLog):
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster that the first broker has told.
+        """The id of the cluster, as reported by the first broker.
 
         Brokers of other clusters are refused from then on.
         """
@@ -112,7 +112,7 @@ class KafkaLog(BaseLog):
         try:
             await self.start()
         except BaseException:
-            # There is no `__aexit__` for what did not begin, and connections are being opened.
+            # A failed `__aenter__` has no `__aexit__`, and connections are being opened.
             await self.close()
             raise
         return self
@@ -160,7 +160,7 @@ class KafkaLog(BaseLog):
                 raise failed
         await self._threads.close()
         if self._leaving:
-            # Each waits for the thread, which has ended: no deadline is needed.
+            # Each waits only for the thread, which has ended, so no deadline is needed.
             await asyncio.wait(self._leaving)
         await self._client.close()
 
@@ -254,7 +254,7 @@ class KafkaLog(BaseLog):
         """Join a group; the first event is Assigned.
 
         Heartbeats come from a thread of their own, so the caller's loop may be busy. The members
-        that it takes over from leave first, if the group can be asked.
+        from which it takes over leave first, if the group answers.
         """
         self._check()
         membership = await join_group(
@@ -275,9 +275,9 @@ class KafkaLog(BaseLog):
         await self._admin.create_topics(topics)
 
     async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Raise the first error that `create_topics` would, such as ConfigError; create none.
+        """Raise the first error of `create_topics`, such as ConfigError; create none.
 
-        Topics that exist are right.
+        Topics that exist are no error.
         """
         self._check()
         await self._admin.check_new_topics(topics)
@@ -286,7 +286,7 @@ class KafkaLog(BaseLog):
         """Raise the number of partitions of each topic, and wait until they can be used.
 
         Raises UnknownTopicOrPartition, and LogError for a number that is not larger than the
-        present one; the other topics grow all the same.
+        present number; the other topics grow all the same.
         """
         self._check()
         await self._admin.create_partitions(counts)
@@ -304,14 +304,14 @@ class KafkaLog(BaseLog):
     ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist among `names`; for None, all topics but Kafka's own.
 
-        Configs include defaults, and are given for topics that permit it. Without `configs` Kafka
-        is not asked for any.
+        Configs include defaults; topics that this user may not describe have none. Without
+        `configs` none are looked up.
         """
         self._check()
         return await self._admin.describe_topics(names, configs=configs)
 
     async def set_configs(self, configs: Mapping[str, Mapping[str, str]], /) -> None:
-        """Set these configs of topics, and leave their others as they are.
+        """Set these configs of topics; their other configs stay unchanged.
 
         Raises UnknownTopicOrPartition, ConfigError.
         """
@@ -377,7 +377,7 @@ class KafkaLog(BaseLog):
     ) -> AllowedOperations:
         """Return the permitted operations on topics, a group, a transactional id and the cluster.
 
-        The transactional id should be one that no producer has.
+        The transactional id should be unused.
         """
         self._check()
         return await self._groups.allowed(topics, group_id, transactional_id)

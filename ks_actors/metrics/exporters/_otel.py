@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A reader asks each instrument in turn: one look at the app serves all of them.
 _FRESH_S: Final = 0.5
-# Shorter than the wait of a provider's shutdown, which may hold up the loop itself.
+# Shorter than the wait of a provider's shutdown, which may block the loop itself.
 _PATIENCE_S: Final = 2.0
 _log = component_log(__name__)
 
@@ -38,12 +38,12 @@ class OtelMetrics:
     `OtelMetrics(app)` on the app's event loop is all that is needed: the readers of the meter
     provider (default: the global one) ask for the values, in whichever thread they run. The names
     are those of KIP-714, such as `org.apache.kafka.stream.thread.process.rate`, and tags are
-    attributes with `_` for `-`. A text is the attribute `value` of a gauge that is 1. Of a
-    histogram there are `.bucket` (with the attribute `le`), `.count` and `.sum`. Values that are
-    not measured are left out, and all of an app whose event loop does not answer within 2 s.
+    attributes with `_` for `-`. A text is the attribute `value` of a gauge that is 1. A histogram
+    has `.bucket` (with the attribute `le`), `.count` and `.sum`. Values that are not measured are
+    left out, and so are all values of an app whose event loop does not answer within 2 s.
 
-    Several apps may share a meter provider, at once or in turn. Values with the same attributes are
-    those of the app that came last. Raises ImportError without the extra `otel`.
+    Several apps may share a meter provider, at once or in turn. If values have the same attributes,
+    those of the last app count. Raises ImportError without the extra `otel`.
     """
 
     def __init__(self, app: HasMetrics, meter_provider: Any = None) -> None:
@@ -76,8 +76,8 @@ class OtelMetrics:
 class _Instruments:
     """The instruments of a meter provider, for all apps that it observes.
 
-    OpenTelemetry takes each instrument once. It drops the callbacks of a second one with the same
-    name, without a word.
+    OpenTelemetry takes each instrument once. It silently drops the callbacks of a second instrument
+    with the same name.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -98,11 +98,11 @@ class _Instruments:
         self._observed = (*self._observed, observed)
 
     def remove(self, observed: OtelMetrics) -> None:
-        """Observe an app no longer."""
+        """Stop observing an app."""
         self._observed = tuple(each for each in self._observed if each is not observed)
 
     def _of(self, family: MetricFamily) -> Iterable[Metric]:
-        """Return the metrics of all apps, one of each set of tags."""
+        """Return the metrics of all apps, one for each set of tags."""
         found = {
             tuple(sorted(metric.tags.items())): metric
             for observed in self._observed
@@ -145,8 +145,8 @@ def _attributes(metric: Metric) -> dict[str, str]:
     return {label(tag): value for tag, value in metric.tags.items()}
 
 
-# The instruments of the provider that was the global one when they were made. They move to its
-# successor: a program may observe its app before it sets its provider, which is done once.
+# The instruments of the global provider at their creation. They move to its successor: a program
+# may observe its app before it sets its provider, which is done once.
 _global: list[_Instruments] = []
 _by_provider: WeakKeyDictionary[MeterProvider, _Instruments] = WeakKeyDictionary()
 

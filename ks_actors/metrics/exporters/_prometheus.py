@@ -175,8 +175,8 @@ def serve_prometheus(
     """Serve the metrics of an app over HTTP, until the server is closed; call it on the loop.
 
     It listens on this machine alone unless another `host` is given; port 0 is any free one. Nothing
-    is encrypted, and nobody is asked for a name. `constant` labels are added to each value. Raises
-    OSError when the address is taken, ImportError without the extra `prometheus`.
+    is encrypted or authenticated. `constant` labels are added to each value. Raises OSError when
+    the address is taken, ImportError without the extra `prometheus`.
     """
     start = _library().start_http_server
     registry = _registry(app, constant)

@@ -28,7 +28,7 @@ class Reading:
     def __init__(self, app: HasMetrics, *, patience_s: float = _PATIENCE_S) -> None:
         self._app = app
         self._patience_s = patience_s
-        # An exporter that is made before the loop runs is read on the loop, or not at all.
+        # An exporter that is made before the loop runs can be read only on the loop.
         self._loop: asyncio.AbstractEventLoop | None = _running_loop()
 
     def values(self) -> MetricValues:

@@ -1,4 +1,4 @@
-"""The catalogue: all metrics that there are, by group."""
+"""The catalogue of all metrics, by group."""
 
 from typing import Final
 

@@ -72,7 +72,7 @@ _COUNTED: Final = {
     "number-open-files": "Files that are open",
     "number-file-errors-total": "Errors of files",
 }
-# Of compactions, Kafka Streams has rates alone.
+# For compactions, Kafka Streams has only rates.
 _NO_TOTAL: Final = frozenset({"bytes-written-compaction", "bytes-read-compaction"})
 DATABASE_PROPERTIES: Final[Mapping[str, Instrument]] = {
     name: STATE.gauge(name, text) for name, text in _PROPERTIES.items()

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 # Keys that are equal are written alike, also those of dicts and sets.
 _WRITTEN = msgspec.json.Encoder(order="deterministic").encode
 _UNHASHABLE = object()
-# Calls may queue for about this time (s): enough to keep a key busy.
+# Calls may queue for about this time (s), enough to keep a key busy.
 _QUEUED_S = 0.05
-# So many may queue behind one key however long they take, as keys come in no even order.
+# So many calls may queue for one key however long they take, as keys are unevenly distributed.
 _DEEP = 4
 # The weight of the last call in the mean time of calls.
 _NEWEST = 0.2
@@ -84,21 +84,21 @@ class Call:
 
 
 class AsyncNode:
-    """Run a node's coroutine for up to `max_in_flight` records at once; hand results on in order.
+    """Run a node's coroutine for up to `max_in_flight` records at once; emit results in order.
 
     By key (the default), calls of one key run one after another, and calls of different keys run
     side by side, and so do those of records without a key. By partition, all run side by side, and
-    results are handed on in the order of the records; with no order, as they come.
+    results are emitted in the order of the records; without an order, as soon as they are ready.
 
-    `emit` hands results on in the task's own turns: `wake` asks for one. A call that takes longer
+    `emit` emits results in the task's own turns: `wake` requests a turn. A call that takes longer
     than `timeout_ms` is cancelled and fails with TimeoutError. A failed call is retried as `retry`
     says, then the processing handler decides. Records wait when they arrive without room, from an
     upstream node that makes many of one. With `replayable` results are always in the order of the
     records: `order` then only says which calls run side by side. `spans` are those of traced calls.
 
     Records that queue behind their keys take no room from calls that can run. There are no more of
-    them than calls that run, and few of one key, unless they can be done in a moment: a commit of
-    the task has to wait for all of them.
+    them than calls that run, and few of one key, unless their calls are quick: a commit of the task
+    has to wait for all of them.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class AsyncNode:
         self._call, self._emit, self._close = operator.bind_async(work)
         self._options = options
         self._most: int = options.max_in_flight
-        # When results are handed on is up to the records alone, so the room must be, too.
+        # The time of results depends on the records alone, and so must the room.
         self._replayable: bool = replayable
         self._queued: int = 0
         self._deepest: deque[Call] = deque()
@@ -198,13 +198,13 @@ class AsyncNode:
         """Do nothing: no records wait for others."""
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Start a record's call; a later `emit` hands on its result."""
+        """Start a record's call; a later `emit` emits its result."""
         call = Call(key, value, timestamp, headers, self._current)
         self.in_flight += 1
         call.turn = self.turnover.enter()
         if self._in_order:
             self._order.append(call)
-        # It waits for the call before it, so it takes no room of its own.
+        # It waits for an earlier call, so it takes no room of its own.
         if self._by_key and key is not None and not self._enter(call):
             return
         if len(self._running) < self._most:
@@ -213,7 +213,7 @@ class AsyncNode:
             self._waiting.append(call)
 
     def emit(self) -> bool:
-        """Hand on the results there are; return whether there were any."""
+        """Emit the finished results; return whether there were any."""
         done = self._done
         any_done = bool(done)
         while done:
@@ -327,7 +327,7 @@ class AsyncNode:
             self.retries_at = max(self.retries_at, asyncio.get_running_loop().time() + pause)
             await asyncio.sleep(pause)
             attempt += 1
-        # Else it was given up, and its result must not be handed on.
+        # Otherwise it was cancelled, and its result must be dropped.
         if call in self._running:
             self._over(call)
 
@@ -377,7 +377,7 @@ class AsyncNode:
             del self._lanes[lane]
             return
         self._queued -= 1
-        # Calls that came earlier wait for room, so queue up behind them.
+        # Earlier calls wait for room, so queue after them.
         if self._waiting:
             self._waiting.append(queue.popleft())
         else:

@@ -39,13 +39,13 @@ class _Collected:
     def __init__(self) -> None:
         self.records: list[Record[Any, Any]] = []
         self.places: list[tuple[OriginPage | None, int]] = []
-        # That of the first record: the others leave with it.
+        # The mark of the first record: the others leave with it.
         self.turn: int = 0
 
 
 @final
 class BatchNode:
-    """Collect records, pass them to the node's function in batches, and hand on its rows in order.
+    """Collect records, pass them to the node's function in batches, and emit its rows in order.
 
     A batch is sent when it is full, when its first record has waited for `max_wait_ms`, and when it
     is flushed, as a commit does. While the function has as many batches as it may, the node
@@ -53,7 +53,7 @@ class BatchNode:
     and retries. A failed call is a failure of each of its records: the processing handler is asked
     about one after the other.
 
-    Rows are handed on at the time of the last record of their batch. They have no single source
+    Rows are emitted with the time of the last record of their batch. They have no single source
     record unless the batch has only one. A `replayable` node has no clock: a batch is sent when it
     is full or flushed.
     """
@@ -156,7 +156,7 @@ class BatchNode:
             self._timer = asyncio.get_running_loop().call_later(self._max_wait, self._time_is_up)
 
     def emit(self) -> bool:
-        """Hand on some of the rows; return whether there was work."""
+        """Emit some of the rows; return whether there were any."""
         any_results = self._calls.emit() or bool(self._rows)
         left = _AT_ONCE
         while self._rows and left > 0:
@@ -211,7 +211,7 @@ class BatchNode:
         return batch
 
     def come_back(self, rows: list[Record[Any, Any]], batch: _Collected) -> None:
-        """Queue the rows of a batch, to be handed on."""
+        """Queue the rows of a batch for `emit`."""
         self._rows.append((batch, iter(rows)))
 
     def failed(self, error: BaseException, batch: _Collected) -> None:
@@ -222,7 +222,7 @@ class BatchNode:
         self._leave(batch)
 
     def _hand_on(self, batch: _Collected, rows: Iterator[Record[Any, Any]], limit: int) -> int:
-        """Hand on up to `limit` rows; return how many."""
+        """Emit up to `limit` rows; return how many."""
         self._go_to(batch, -1)
         if len(batch.records) > 1:  # any of them may have caused a row's error
             self._current.nowhere()

@@ -112,9 +112,9 @@ def _marked(part: Any) -> bool:
 
 
 def _is_ours(part: Any) -> bool:
-    """Return whether a part of an operator is one of this package, which holds users' functions.
+    """Return whether a part of an operator is from this package, and may hold users' functions.
 
-    Those are aggregations, views of tables and partitioners. A user's object has its own mark.
+    These are aggregations, views of tables and partitioners. A user's object has its own mark.
     """
     return (
         is_dataclass(part)

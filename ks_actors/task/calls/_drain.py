@@ -17,21 +17,21 @@ _OUTPUT_IDS: Final = count()
 
 
 class Draining:
-    """Hand on in-flight results and cached updates of a task, in short turns that never wait.
+    """Emit in-flight results and cached updates of a task, in short turns that never wait.
 
     Caches are flushed upstream first. The next one is flushed once nothing is in flight, because
-    results of the one before may change it. When no cache can be flushed, a node with records that
-    wait for others sends them, upstream first, too.
+    results of the earlier cache may change it. When no cache can be flushed, a node with records
+    that wait for others sends them, upstream first, too.
 
-    With `replayable` the records decide when results are handed on, never the time that they took.
-    A node takes one record at a time until one node is full; then all of them hand on, when all
-    calls are over.
+    With `replayable`, the time when results are emitted depends on the records, never on the
+    duration of calls. Nodes take one record at a time until one node is full; then all emit their
+    results, when all calls have ended.
 
     `since` is when the task stopped taking records for a commit, None while it is fed. `moved` is
-    when it last came nearer to rest since. `fed` is when it was last fed again. `took` is how long
-    it last took to come to rest, and `slow` whether that was longer than a commit waits (seconds on
-    the loop's clock). A task with `calls` that may take long, in flight or `blocking` a thread, may
-    be left out of a commit. With `apart` its output is kept by itself until a commit takes the
+    the time of its last progress since then. `fed` is when it was last fed again. `took` is the
+    length of its last drain, and `slow` says whether that was longer than a commit waits (seconds
+    on the loop's clock). A task with `calls` that may take long, in flight or `blocking` a thread,
+    may be left out of a commit. With `apart` its output is kept by itself until a commit takes the
     task. That output has the `output_id`, a new one for each new plan of the task.
     """
 
@@ -55,7 +55,7 @@ class Draining:
         self._nodes = nodes
         self._caches = caches
         self._in_turns: bool = replayable and bool(nodes)
-        # Each update may block for long: the clock is looked at behind each.
+        # Each update may block for long, so check the clock after each.
         self._slice: int = 1 if blocking else _SLICE
         self._under_way: UpdateCache | None = None
 
@@ -86,7 +86,7 @@ class Draining:
         return sum(map(len, self._caches))
 
     def take_results(self) -> bool:
-        """Hand on finished results of asynchronous nodes; return whether there were any."""
+        """Emit finished results of asynchronous nodes; return whether there were any."""
         if not self._in_turns:
             return self._emit()
         any_results = False
@@ -101,14 +101,14 @@ class Draining:
         return any_results
 
     def step(self, clock: Callable[[], float], seconds: float) -> None:
-        """Hand on results and cached updates, for about `seconds`."""
+        """Emit results and cached updates, for about `seconds`."""
         deadline = clock() + seconds
         if self._in_turns and not self._settled():
             return
         self._emit()
         while (cache := self._next()) is not None:
             self._under_way = cache
-            # No more than the nodes below take at once: the rest stays cached, so memory is
+            # No more than the nodes downstream take at once: the rest stays cached, so memory is
             # bounded.
             cache.flush(self.room())
             if clock() >= deadline:
@@ -120,7 +120,8 @@ class Draining:
     def room(self) -> int:
         """Return how many records may be added now."""
         room = min((node.room for node in self._nodes), default=self._slice)
-        # One record may become many: where a node is full would depend on the batch.
+        # One record may become many: otherwise the record at which a node is full would depend on
+        # the batch.
         return min(room, 1) if self._in_turns else room
 
     def drop(self) -> None:

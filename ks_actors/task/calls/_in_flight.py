@@ -70,11 +70,11 @@ class InFlight(Protocol):
         ...
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """Add a record; a later `emit` hands on its results."""
+        """Add a record; a later `emit` emits its results."""
         ...
 
     def emit(self) -> bool:
-        """Hand on results; return whether there were any."""
+        """Emit results; return whether there were any."""
         ...
 
     def flush(self) -> None:

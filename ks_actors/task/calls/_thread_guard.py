@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ThreadGuard:
-    """Tell whether a thread has a task: nothing on the event loop may use it then.
+    """Track whether a thread has a task: then nothing on the event loop may use it.
 
     `since` is when that began. Callers add a function to `on_return` to use the task. It is called
     when the thread returns, before the next one can begin.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """Something that holds records back on their way."""
+    """A part that holds records back."""
 
     def mark(self) -> int:
         """Note the records that are held now, for `passed`."""
@@ -22,16 +22,16 @@ class Holder(Protocol):
 
 @final
 class Turnover:
-    """The records that a node has, by the marks between which they came.
+    """The records that a node holds, by the marks between which they came.
 
-    A node that always has some is never empty, but those of any one moment leave it.
+    A busy node is never empty, but the records of any moment leave it some time.
     """
 
     __slots__ = ("_counts", "_turn")
 
     def __init__(self) -> None:
         self._turn: int = 0
-        # Ascending, as a number that has left comes back only while it is the last one.
+        # Ascending, as a number is used again only while it is the last one.
         self._counts: dict[int, int] = {}
 
     def enter(self) -> int:
@@ -65,7 +65,7 @@ class Turnover:
 
 @final
 class Emptied:
-    """A cache as a holder: it has let its updates go when it is seen empty, as at each commit."""
+    """A cache as a holder: its updates have left when it is empty, as at each commit."""
 
     __slots__ = ("_cache",)
 
@@ -73,7 +73,7 @@ class Emptied:
         self._cache = cache
 
     def mark(self) -> int:
-        """Return a mark; a cache needs none."""
+        """Return a constant mark: a cache needs none."""
         return 0
 
     def passed(self, _mark: int) -> bool:

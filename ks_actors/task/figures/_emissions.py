@@ -63,7 +63,7 @@ class Emitted:
 
 
 def emissions_of(operator: Operator) -> Emitted | None:
-    """Return a new count for an operator that holds results back, or could; None for others."""
+    """Return a new count for an operator that can hold results back; None for others."""
     if isinstance(operator, Suppress):
         return Emitted(Emission.SUPPRESSED, holds_back=True)
     if isinstance(operator, _FINAL):

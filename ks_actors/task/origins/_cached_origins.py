@@ -36,7 +36,7 @@ class _Batch(NamedTuple):
 class _Found(NamedTuple):
     """A record that may have changed a row.
 
-    With an `end` it is the row of that window. Otherwise it is the windows around time `begin` that
+    With an `end`, it changed the row of that window; otherwise the windows around time `begin` that
     end after `closed`.
     """
 
@@ -54,7 +54,7 @@ class _Found(NamedTuple):
 
 @final
 class CachedOrigins(OriginLeaves[_Batch]):
-    """The records that have come to a cache since it was empty, as far as they are kept.
+    """The records that a cache has received since it was empty, as far as they are kept.
 
     Batches are noted whole, at no cost per record. The last record of a row is searched only on
     request, which is after an error. `row` returns a cache's name for a key.
@@ -80,7 +80,7 @@ class CachedOrigins(OriginLeaves[_Batch]):
         """Note a batch."""
         self._begin(_Batch(batch, skipped, late, whole))
         self._seen = None
-        # A record that comes by itself is later than these.
+        # A single record is later than these.
         self.page: OriginPage | None = None
         self.leaf: OriginLeaf = OriginLeaf(None, self._number)
 
@@ -167,7 +167,7 @@ class Seen:
                     index.setdefault(row(key), []).append(
                         _Found(key[1].start, key[1].end, -1, place)
                     )
-                else:  # batches have keys without windows only where a key is its own name
+                else:  # batches have plain keys only in caches whose names for rows are the keys
                     index.setdefault(key, []).append(
                         _Found(timestamp, None, -1 if closed is None else closed, place)
                     )

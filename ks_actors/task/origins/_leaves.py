@@ -47,7 +47,7 @@ class OriginLeaves(Generic[E]):
         self._last = page
         self._kept.append((leaf, extra, weight))
         self._weight += weight
-        # The last one stays, whatever its size: its records are the ones at hand.
+        # The last leaf stays, whatever its size: it has the current records.
         while self._weight > MOST and len(self._kept) > 1:
             old, gone, weight = self._kept.popleft()
             self._weight -= weight
@@ -58,4 +58,4 @@ class OriginLeaves(Generic[E]):
         return leaf
 
     def _let_go(self, leaf: OriginLeaf, extra: E) -> None:
-        """Handle that a leaf with something extra keeps no records any more."""
+        """Handle a leaf with something extra that no longer keeps records."""

@@ -31,7 +31,7 @@ class RawRecord:
 class OriginPage(Protocol):
     """Source records, each addressed by its offset.
 
-    Or by another number that its batch has in place of the offset.
+    Some batches have other numbers in place of offsets.
     """
 
     def metadata(self, offset: int) -> RecordMetadata | None:

@@ -21,10 +21,10 @@ PACE_MS: Final = 100
 
 @final
 class _Way:
-    """The way of all records before an `asked` time through the holders that lead to a node.
+    """The wait for all records from before an `asked` time, at the holders that lead to a node.
 
-    Those of one holder are waited for after the other's, upstream first. Records that come
-    meanwhile are not: the wait for a holder that always has some would not end.
+    It takes the holders one after the other, upstream first. It does not include later records: the
+    wait for a busy holder would not end.
     """
 
     __slots__ = ("_holders", "_mark", "asked")
@@ -53,7 +53,7 @@ class _Watched:
 
     `due` is the time of the next look at it, None while there is nothing to close. No record from
     before the time `known` is still on its way to the node. Since the time `wants` the node waits
-    for a lookup, and then for the records on its `way`, to know a later time.
+    for a lookup, and then for the records on its `way`, to learn a later time.
     """
 
     __slots__ = ("after", "base", "due", "known", "last", "name", "node", "wants", "way")
@@ -70,7 +70,7 @@ class _Watched:
         self.way: _Way | None = None
 
     def note(self, now: float) -> None:
-        """Start the wait anew if a record has come."""
+        """Restart the wait if a record has come."""
         if self.node.touched:
             self.node.touched = False
             self.last, self.base = now, self.node.stream_time
@@ -78,7 +78,7 @@ class _Watched:
             self.wants = self.way = None
 
     def go_on(self) -> None:
-        """Look whether the records that the node waits for have passed."""
+        """Check whether the records for which the node waits have passed."""
         if self.way is not None and self.way.passed():
             self.known, self.way = self.way.asked, None
 
@@ -92,7 +92,7 @@ class _Watched:
         return None if close is None else self.last + max(self.after, close - self.base)
 
     def close(self, now: float) -> None:
-        """Close as if stream time had gone on from the last record to the known time."""
+        """Close as if stream time had advanced from the last record to the known time."""
         # Not until `now`: a record may have been written meanwhile.
         self.node.close_until(min(self.base + int(self.known - self.last), LATEST_MS))
         moment = self.moment()
@@ -101,15 +101,15 @@ class _Watched:
 
 @final
 class IdleNodes:
-    """The nodes of a task whose stream time goes on by the wall clock when they are idle.
+    """The nodes of a task whose stream time advances by the wall clock when they are idle.
 
-    A node is idle when no record has reached it for its time of patience. From then on its stream
-    time is that of its last record plus the time since, for as long as no record comes. Times are
-    of a monotonic clock, and begin anew when the task starts.
+    A node is idle when no record has reached it for its idle time. From then on, until the next
+    record, its stream time is that of its last record plus the time since. Times are of a monotonic
+    clock, and start again with the task.
 
-    A record that waits in the log, in an asynchronous processor or in a cache is no silence, nor is
-    one that tasks upstream have. So before a close, `asks` is set: the task's owner waits for
-    these, looks up the end offsets of the partitions and tells them to `answer`. The close
+    A node is not idle while records for it wait in the log, in an asynchronous processor, in a
+    cache or in tasks upstream. So before a close, `asks` is set: the task's owner waits for these
+    records, looks up the end offsets of the partitions and passes them to `answer`. The close
     happens when the task has taken all records before them, and those have passed the `holders`
     that lead to the node: (holder, nodes it leads to), upstream first.
     """
@@ -135,7 +135,7 @@ class IdleNodes:
         self.forget_ends()
 
     def forget_ends(self) -> None:
-        """Forget the end offsets: the next look asks for them anew."""
+        """Forget the end offsets: the next check requests them again."""
         self.asks, self._asked = False, None
         self._ends.clear()
         for watched in self._nodes:
@@ -143,13 +143,13 @@ class IdleNodes:
             watched.known = -inf
 
     def note(self, now: float) -> None:
-        """Look for records that have reached nodes, or passed holders, since the last call."""
+        """Check for records that have reached nodes, or passed holders, since the last call."""
         for watched in self._nodes:
             watched.note(now)
         self._go_on()
 
     def answer(self, partition: TopicPartition, end: int) -> None:
-        """Note the end offset of a partition, looked up since the task asked for it."""
+        """Note the end offset of a partition, looked up since the task requested it."""
         if self._asked is not None:
             self._ends[partition] = end
 
@@ -198,7 +198,7 @@ class IdleNodes:
             for watched in self._nodes:
                 if watched.wants is None:
                     continue
-                # One that has come to want it during the lookup has to ask again.
+                # A node that has begun to need it during the lookup has to request it again.
                 if watched.wants <= asked:
                     leads = [one for one, reached in self.holders if watched.name in reached]
                     watched.way = _Way(asked, leads)

@@ -40,7 +40,7 @@ class PunctuationQueue:
     is at the next multiple after `now`: missed calls are not made up for (Kafka Streams'
     PunctuationSchedule). When the clock is set back by more than a second, the due times go back
     with it by whole intervals. So no call waits for the clock to catch up. A second clock, which
-    cannot be set, tells a step back from time that has passed since the last look.
+    cannot be set, distinguishes a step back from elapsed time.
 
     Calls that are due at one time come in Kafka Streams' order, which is that of Java's
     PriorityQueue: a binary heap, in which a cancelled schedule keeps its place until it is due.
@@ -52,7 +52,8 @@ class PunctuationQueue:
     def __init__(self) -> None:
         self.wanted: int = 0
         self._heap: list[Schedule] = []
-        # The lead of the clock over the second one when it was last not behind, and its time then.
+        # The lead of the clock over the second clock when it was last not set back, and its time
+        # then.
         self._ahead: float = -inf
         self._seen: int = 0
 
@@ -66,7 +67,7 @@ class PunctuationQueue:
     ) -> Schedule:
         """Call back at `first_ms` and every interval from there.
 
-        With `anchored_at` (now) the first call is not before it.
+        With `anchored_at` (now), the first call is not earlier.
         """
         if anchored_at is not None and first_ms < anchored_at:
             first_ms = _next(first_ms, interval_ms, anchored_at)
@@ -81,7 +82,7 @@ class PunctuationQueue:
 
     @property
     def next_due(self) -> int | None:
-        """When to look next, at the latest when a call is due; None without schedules."""
+        """The time of the next check, at the latest when a call is due; None without schedules."""
         return self._heap[0].due if self.wanted > 0 else None
 
     def is_due(self, now_ms: int) -> bool:
@@ -89,22 +90,22 @@ class PunctuationQueue:
         return bool(self._heap) and self._heap[0].due <= now_ms
 
     def due_by(self, now_ms: int, steady_ms: float) -> int | None:
-        """Return when to look next, by a clock at `now_ms` that may have been set back.
+        """Return the time of the next check, by a clock at `now_ms` that may have been set back.
 
-        `steady_ms` is the time of one that cannot be. None when nothing is scheduled.
+        `steady_ms` is the time of a clock that cannot be set. None when nothing is scheduled.
         """
         ahead = now_ms - steady_ms
         back = self._ahead - ahead
         if back > BACK_MS:
             schedules, self._heap = self._heap, []
             for schedule in schedules:
-                # A first call may have been asked for at a later time, which stays.
+                # A first call may have been scheduled for a later time, which stays.
                 if schedule.due <= now_ms + back + schedule.interval:
                     schedule.due -= int(back // schedule.interval) * schedule.interval
                     if schedule.due > now_ms + schedule.interval:
                         schedule.due -= schedule.interval
                 self._push(schedule)
-        # Small steps that have been waited out do not add up.
+        # Small steps back do not add up once the clock has caught up.
         if back > BACK_MS or now_ms >= self._seen:
             self._ahead, self._seen = ahead, now_ms
         return self.next_due

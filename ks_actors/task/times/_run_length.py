@@ -14,7 +14,7 @@ class RunLength:
     """The number of records of a run, adapted so that a run takes about a millisecond.
 
     A task whose functions may block takes one record at a time: each call may take seconds, however
-    fast those before were, and the slice ends only with the run.
+    fast earlier calls were, and the slice ends only with the run.
     """
 
     def __init__(self, *, blocking: bool = False) -> None:

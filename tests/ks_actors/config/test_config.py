@@ -239,7 +239,7 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("commit_interval_ms", True, "True is not a whole number"),
         ("commit_interval_ms", -1, "-1 is less than 0"),
         ("commit_interval_ms", 1 << 63, "9223372036854775808 is more than 9223372036854775807"),
-        ("input_buffer_max_bytes", 0, r"0 is less than 1 \(and not -1, no limit\)"),
+        ("input_buffer_max_bytes", 0, r"0 is less than 1 \(or -1 for no limit\)"),
         ("num_stream_threads", 0, "0 is less than 1"),
         ("processing_guarantee", "exactly_once", "'exactly_once' is not one of at_least_once, exactly_once_v2"),
         (
@@ -277,7 +277,7 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("default_key_serde", "ks_actors.serdes.SPRING", "does not exist: ks_actors.serdes has no SPRING"),
         ("default_key_serde", "no.such.module.SERDE", "cannot be imported: No module named 'no'"),
         ("default_key_serde", "..serdes.STRING", "cannot be imported: "),
-        ("state_dir", "~no-such-user/state", "is no path here: "),
+        ("state_dir", "~no-such-user/state", "is not a path on this system: "),
         ("state_dir", "/state\0", "has a null character, which no path can have"),
         ("statestore_memory_max_bytes", 1 << 43, f"is more than {1 << 42}"),
         ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is not a serde"),

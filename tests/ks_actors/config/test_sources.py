@@ -67,9 +67,9 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, name: str, conte
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ([("application_id", "a")], "this is a list"),
-        ("application_id=a", "this is a str"),
-        ({"application_id": "a", 1: 2}, r"1 \(mapping\): is no name of a setting"),
+        ([("application_id", "a")], "settings are a list: give a mapping"),
+        ("application_id=a", "settings are a str"),
+        ({"application_id": "a", 1: 2}, r"1 \(mapping\): is not the name of a setting"),
         ({"application_id": "a", "poll_ms": 1, "poll.ms": 2}, r"poll\.ms \(mapping\): is another spelling of poll_ms"),
         ({"application_id": "a", "poll_ms": 1, "poll": {"ms": 2}}, r"poll\.ms \(mapping\): is another spelling of poll_ms"),
     ],
@@ -265,7 +265,7 @@ def test_lines_and_blanks_are_those_of_java() -> None:
 def test_characters_beyond_the_first_plane_are_two_of_javas() -> None:
     """Half of one is an error that names the setting, and does not show its value."""
     assert list(parse_properties(r"a = \ud83d\ude00")) == [("a", "\U0001f600")]
-    with pytest.raises(ValueError, match=r"half of a character, by \\u, in the value of password") as caught:
+    with pytest.raises(ValueError, match=r"half of a surrogate pair \(\\u\) in the value of password: write both halves") as caught:
         list(parse_properties(r"password = hunter2\ud83d"))
     assert "hunter2" not in str(caught.value)
 

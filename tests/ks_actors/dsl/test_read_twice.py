@@ -120,7 +120,7 @@ class Keep(Processor[Any, Any, Any, Any]):
 def test_global_tables_and_stores_take_no_offset_reset(reset: Any) -> None:
     """Each instance reads the whole topic: the option was ignored."""
     consumed = Consumed(STRING, STRING, offset_reset=reset)
-    with pytest.raises(TopologyError, match="offset_reset of global_table of topic rows has no meaning: every instance reads the whole topic"):
+    with pytest.raises(TopologyError, match="offset_reset of global_table of topic rows has no effect, because every instance reads the whole topic"):
         StreamsBuilder().global_table("rows", consumed, Materialized("store"))
-    with pytest.raises(TopologyError, match="offset_reset of global store kept has no meaning"):
+    with pytest.raises(TopologyError, match="offset_reset of global store kept has no effect"):
         StreamsBuilder().add_global_store(stores.key_value("kept", STRING, STRING), "rows", Keep, consumed)

@@ -214,7 +214,7 @@ CASES = [
     Case(
         "The retention period of the window store must be no smaller than its window size plus the grace period.",
         lambda: stream(StreamsBuilder()).group_by_key().windowed_by(TimeWindows.of_size_and_grace(10, 5)).count(Materialized(retention_ms=14)),
-        "keeps windows for 14 ms, but needs them for 15 ms",
+        "keeps windows for 14 ms, but window and grace take 15 ms",
     ),
     Case(
         "The retention period of the session store must be no smaller than the session inactivity gap plus the grace period.",
@@ -224,7 +224,7 @@ CASES = [
             .windowed_by(SessionWindows.of_inactivity_gap_and_grace(10, 5))
             .count(Materialized(retention_ms=14))
         ),
-        "keeps windows for 14 ms, but needs them for 15 ms",
+        "keeps windows for 14 ms, but inactivity gap and grace take 15 ms",
     ),
     # Named
     Case("Name is illegal, it can't be empty", lambda: stream(StreamsBuilder()).filter(max, name=""), "'' is not a valid name"),

@@ -184,7 +184,7 @@ async def test_stores_are_asked_by_keys_that_a_person_types(tmp_path: Path) -> N
         ("/api/stores/none", 404, "the topology has no store 'none'"),
         ("/api/stores/per-page?limit=0", 400, "limit is '0': give a whole number from 1 to 1000"),
         ("/api/stores/per-page?limit=x", 400, "limit is 'x'"),
-        ("/api/stores/per-page?as=xml&key=1", 400, "as is 'xml': give auto, text, json, hex or base64"),
+        ("/api/stores/per-page?as=xml&key=1", 400, "parameter 'as' is 'xml': give auto, text, json, hex or base64"),
         ("/api/stores/per-page?as=json&key=[", 400, "the store's keys are not made of '[', read as json"),
         ("/api/stores/per-minute?time_from=yesterday", 400, "time_from is 'yesterday'"),
         ("/api/dead-letters?limit=1001", 400, "limit is '1001'"),
@@ -215,7 +215,7 @@ async def test_dead_letters_are_listed_and_redriven_once(tmp_path: Path) -> None
         assert (await here.get("/api/stores/per-page?key=bad page"))["rows"][0]["value"] == 1
         assert (await here.get("/api/dead-letters"))["letters"][0]["redriven"]
         assert "was written back" in (await here.post("/api/dead-letters/redrive", where, 409))["error"]
-        assert "is no dead letter topic" in (await here.post("/api/dead-letters/redrive", {**where, "topic": "seen"}, 404))["error"]
+        assert "is not a dead letter topic" in (await here.post("/api/dead-letters/redrive", {**where, "topic": "seen"}, 404))["error"]
         assert "not as expected" in (await here.post("/api/dead-letters/redrive", {"topic": "dead"}, 400))["error"]
         for wrong in ({"partition": -1}, {"partition": 1 << 31}, {"offset": -1}, {"offset": 1 << 63}):
             assert "not as expected" in (await here.post("/api/dead-letters/redrive", {**where, **wrong}, 400))["error"]
@@ -406,7 +406,7 @@ async def test_a_look_at_the_group_that_fails_is_told_and_repeated(tmp_path: Pat
         async with sampler.reader():
             with monkeypatch.context() as patch:
                 patch.setattr(App, "members", broken)
-                await until(lambda: sampler.look().group.error == "the look at the group failed: ZeroDivisionError()")
+                await until(lambda: sampler.look().group.error == "could not look up the group: ZeroDivisionError()")
             await until(lambda: sampler.look().group.error is None and bool(sampler.look().group.members))
 
 

@@ -74,7 +74,7 @@ class Admin:
 
     @as_one_call
     async def create_topics(self, topics: Iterable[NewTopic]) -> None:
-        """Create topics, and wait until they have leaders, also those that others create meanwhile.
+        """Create topics, and wait until they have leaders, even if others create them meanwhile.
 
         Raises TopicExists, ConfigError, LogError; the other topics are created all the same.
         """
@@ -96,7 +96,7 @@ class Admin:
         existing = {
             name
             for name, error in failed.items()
-            # Who may not create topics may still use those that exist.
+            # A user who may not create topics may still use existing topics.
             if isinstance(error, TopicExists)
             or (isinstance(error, NotAuthorized) and name in listed)
         }
@@ -119,7 +119,7 @@ class Admin:
 
     @as_one_call
     async def check_new_topics(self, topics: Iterable[NewTopic]) -> None:
-        """Raise the first error that the creation of missing topics would; create none."""
+        """Raise the first error that creating the missing topics would raise; create none."""
         wanted = {topic.name: topic for topic in topics}
         if not wanted:
             return
@@ -163,10 +163,10 @@ class Admin:
         *,
         lost: bool = False,
     ) -> bool:
-        """Have the controller change topics until each is done or `failed`.
+        """Let the controller change topics until each is done or `failed`.
 
-        After an answer that was `lost`, or said that the time was up, a topic's code of `done`
-        means that an earlier request has changed it. Returns whether there was such an answer.
+        After an answer that was `lost`, or reported a timeout, a code of `done` for a topic means
+        that an earlier request has changed it. Returns whether there was such an answer.
         """
 
         async def attempt() -> None:
@@ -326,7 +326,7 @@ class Admin:
         return found
 
     async def set_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Set configs of topics and leave their others as they are.
+        """Set configs of topics; their other configs stay unchanged.
 
         Raises UnknownTopicOrPartition, ConfigError.
         """
@@ -356,7 +356,7 @@ class Admin:
         return _USUAL_LIMIT if entry is None else entry[1]
 
     async def learn_limits(self, topics: Iterable[str]) -> None:
-        """Look up max.message.bytes of topics; use Kafka's default without the right to look."""
+        """Look up max.message.bytes of topics; without permission use Kafka's default."""
         asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
         configs = await self._configs(asked, ["max.message.bytes"])
         # An expired entry makes the next call ask again for a topic that does not exist yet.
@@ -453,7 +453,7 @@ class Admin:
                 for topic, partitions in answer.topics
                 for number, code, _, offset in partitions
             ),
-            # A fault of the broker may be gone by the next request, as for Kafka's consumer.
+            # The broker's fault may have passed by the next request, as for Kafka's consumer.
             RETRIABLE | {UNKNOWN_SERVER_ERROR},
         )
 
@@ -502,7 +502,7 @@ class Admin:
         """Delete records that readers here have read, below the given offsets.
 
         Leave out partitions that have no reader. Raises LogTruncated when a log has lost records
-        that were read, and others as `delete_records`.
+        that were read, and the errors of `delete_records`.
         """
         known = self._client.epochs
         read = {name: end for name in before if (end := known.read_to(name)) is not None}
@@ -532,7 +532,7 @@ class Admin:
             await self._out_of_range(error, before[error.partition])
 
     async def _out_of_range(self, error: OffsetOutOfRange, position: int) -> NoReturn:
-        """Raise an error like this one, with the present range of the partition's log."""
+        """Raise the same error, with the present range of the partition's log."""
         name = error.partition
         begin = (await self.begin_offsets([name]))[name]
         end = (await self.end_offsets([name], IsolationLevel.READ_UNCOMMITTED))[name]
@@ -545,7 +545,7 @@ class Admin:
     ) -> Any:
         """Delete records of partitions that a broker leads.
 
-        `epochs` are the leader epochs before the offsets, -1 if unknown. Each try asks for these
+        `epochs` are the leader epochs before the offsets, -1 if unknown. Each attempt compares them
         first: a leader that has lost its log would delete records that nobody has read.
         """
         offsets = {
@@ -563,7 +563,7 @@ class Admin:
                         raise Unavailable(f"the leader of {name} answered {name_of(code)}")
                     if code:
                         raise error_of(code, f"failed to look up the epoch of {name}")
-                    # -1 if all of its epochs are earlier ones: then it has another log, too.
+                    # -1 if all of its epochs are earlier: then it has another log, too.
                     if end < offsets[name]:
                         at = end if end >= 0 else None
                         raise LogTruncated(name, offsets[name], -1, -1, at)

@@ -41,8 +41,8 @@ async def commit_split(
 ) -> dict[TopicPartition, int]:
     """Commit offsets by requests that a coordinator can write; return the error codes.
 
-    `send` makes one request. A refused one is repeated in halves, as the broker may allow less.
-    No request follows one with an error.
+    `send` makes one request. A refused request is repeated in halves, as the broker may allow less.
+    After an error no further request is sent.
     """
     codes: dict[TopicPartition, int] = {}
     left = deque(_parts(group_id, offsets))

@@ -54,11 +54,11 @@ async def connect_to_any(
 ) -> T:
     """Return the result of `use` on a socket that is connected to one of a name's addresses.
 
-    They are tried in turn, each next one as soon as the one before it has failed, or has been
-    silent for a moment: an address may swallow all that is sent to it, before or after it has
-    accepted a connection. `unwanted` closes the sockets of slower addresses. `tried` gets each
-    address with its failure, also if this is cancelled. An error for which `others_may` is false is
-    raised at once; raises the error of the only address, or NoAddress.
+    The addresses are tried in turn, each as soon as the previous one has failed, or has been silent
+    for a moment: an address may drop all packets, before or after it has accepted a connection.
+    `unwanted` closes the sockets of slower addresses. `tried` gets each address with its failure,
+    also if this is cancelled. An error for which `others_may` is false is raised at once; raises
+    the error of the only address, or NoAddress.
     """
     accepted = set[_Address]()
 
@@ -107,7 +107,7 @@ async def _addresses(host: str, port: int) -> list[_Address]:
 
 
 def _in_turns(addresses: Iterable[_Address]) -> Iterable[_Address]:
-    """Return addresses of each family in turn: often it is a whole family that has no route."""
+    """Return addresses of each family in turn: often a whole family has no route."""
     families: dict[int, list[_Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)

@@ -26,10 +26,10 @@ async def ask_any(
 ) -> tuple[int, Any]:
     """Return the first response, and the server that gave it.
 
-    The servers are asked in turn. One that is silent may be frozen, so the next is asked beside it:
+    The servers are asked in turn. A silent server may be frozen, so the next one is asked as well:
     after a second without a connection, or three without an answer. Raises Unavailable with the
-    failures of all. A server that is still connecting when the others have failed is not waited
-    for: a retry finds its connection, or one of them back.
+    failures of all. The call does not wait for a server that is still connecting when the others
+    have failed: a retry finds its connection, or another server that has returned.
     """
 
     async def answer(server: int) -> tuple[int, Any]:

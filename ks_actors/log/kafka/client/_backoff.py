@@ -19,7 +19,7 @@ class Backoff:
 
     A retry is more frequent while a broker takes no connections (`away`) than while it answers with
     errors. Such a retry costs next to nothing, and all waiting calls resume as soon as the broker
-    is back.
+    returns.
     """
 
     __slots__ = ("_away", "_count")

@@ -27,7 +27,7 @@ class _Caller(Protocol):
 
 
 C = TypeVar("C", bound=_Caller)
-# The loop time by which the call ends that a task is in.
+# The loop time by which a task's current call ends.
 _ends: ContextVar[float] = ContextVar("ends", default=math.inf)
 
 

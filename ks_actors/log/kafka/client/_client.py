@@ -51,11 +51,11 @@ T = TypeVar("T")
 _log = component_log(__name__)
 
 _SOON_S = 0.003
-# A broker cannot report that it is itself no longer listed.
+# A broker cannot report its own removal.
 _BROKERS_TO_ASK = 2
 # Lookups of leaders within the maximum age of metadata.
 _LOOKS = 3
-# More would not decompress faster, and each has a piece in memory.
+# More threads would not decompress faster, and each has a piece in memory.
 _THREADS = min(8, os.cpu_count() or 1)
 
 
@@ -89,7 +89,7 @@ class KafkaClient:
             options, client_id, self.outages, self._cluster, self._look_for_unlisted
         )
         self._topics: KnownTopics = KnownTopics(options.metadata_max_age_ms / 1000)
-        # Of lookups of leaders, and of listings of all topics.
+        # The order of brokers for lookups of leaders, and for listings of all topics.
         self._lookups = Rounds()
         self._listings = Rounds()
         self.young: YoungTopics = YoungTopics(self, self._topics)
@@ -219,7 +219,7 @@ class KafkaClient:
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster; empty while no broker has told it."""
+        """The id of the cluster; empty until a broker has reported it."""
         return self._cluster.id
 
     @property
@@ -253,7 +253,7 @@ class KafkaClient:
     ) -> Any:
         """Send to any broker that answers.
 
-        A request that one refuses for now goes to another next.
+        A request that a broker refuses for now goes to another one.
         """
         rounds = Rounds()
 
@@ -282,8 +282,9 @@ class KafkaClient:
             )
 
         node, response = await ask_any(
-            # Those that owe an answer last: each may take the whole request timeout. All listed
-            # addresses may be wrong if the whole cluster has moved: then try the user's.
+            # Servers with unanswered requests come last: each may take the whole request timeout.
+            # If the whole cluster has moved, all listed addresses may be wrong: then try the
+            # user's.
             (*sorted(nodes, key=preference), *sorted(self._bootstrap, key=preference)),
             lambda node: self.send(node, request, channel=channel),
             name=lambda node: name_of_server(node, address[node]),
@@ -388,7 +389,7 @@ class KafkaClient:
         found = await self._coordinators.find(
             kind, key, lambda rounds, request: self._ask_next(rounds, request, COORDINATION)
         )
-        # It may be newer than the last list of brokers.
+        # The broker may be newer than the last list of brokers.
         self._cluster.add(found.coordinator_id, (found.host, found.port))
         return int(found.coordinator_id)
 
@@ -448,7 +449,7 @@ class KafkaClient:
         return node
 
     async def _find_in_turn(self, partition: TopicPartition) -> int:
-        """Return the leader of a partition that one broker does not know."""
+        """Return the leader of a partition that a broker does not know."""
         why = self.why_no_leader(partition)
         if isinstance(why, UnknownTopicOrPartition):
             found = await self.young.find({partition.topic: partition.partition + 1})
@@ -482,10 +483,10 @@ class KafkaClient:
     ) -> Mapping[str, TopicMetadata]:
         """Look up topics (None: all), and return those that exist.
 
-        Each listing of all is another broker's, as one may not know the newest topics. With
-        `patient`, a topic is missing when the brokers, asked in turn, have not known it for
-        `missing_topic_wait_ms`; otherwise when one broker does not. Raises LogTimeout,
-        NotAuthorized.
+        Each listing of all topics comes from another broker, as a broker may not know the newest
+        topics. With `patient`, a topic is missing when the brokers, asked in turn, have not known
+        it for `missing_topic_wait_ms`; otherwise when the first broker does not know it. Raises
+        LogTimeout, NotAuthorized.
         """
         names = None if topics is None else sorted(set(topics))
         if patient and names is not None:
@@ -512,7 +513,7 @@ class KafkaClient:
         self._topics.tracked |= wanted
         task = self._refreshing
         if task is not None and not wanted <= self._refreshed:
-            # The request under way does not include the new topics.
+            # The current request does not include the new topics.
             await asyncio.wait([task])
             task = self._refreshing
         if task is None or task.done():
@@ -532,7 +533,7 @@ class KafkaClient:
         await self.ask_metadata(sorted(self._refreshed), rounds)
 
     async def _keep_up(self) -> None:
-        """Look up the leaders now and then: one that is cut off does not know of the next one.
+        """Look up the leaders periodically: a leader that is cut off does not know its successor.
 
         Any minority of the brokers may be cut off, so several are asked within the maximum age.
         """
@@ -545,13 +546,13 @@ class KafkaClient:
                     _log.debug("could not look up leaders: %s", error)
 
     def watch_leaders(self, tell: Callable[[], object]) -> Callable[[], None]:
-        """Call `tell` when a lookup has found other leaders; return a function that ends this."""
+        """Call `tell` when a lookup finds other leaders; return a function that ends the calls."""
         self._topics.watchers.add(tell)
         return lambda: self._topics.watchers.discard(tell)
 
     def _look_for_unlisted(self) -> None:
         """Ask the other brokers whether those that do not answer are still in the cluster."""
-        # Another client of the log may have the new list already.
+        # Another client of the log may already have the new list.
         self._connections.leave(self._cluster.brokers.values())
         if self._leaving is not None and not self._leaving.done():
             return
@@ -563,7 +564,7 @@ class KafkaClient:
 
     async def _leave_unlisted(self) -> None:
         try:
-            # `refresh` would join a request under way, which may be at the broker in question.
+            # `refresh` would join the current request, which may be at the broker in question.
             await self.ask_metadata(sorted(self._topics.tracked))
         except LogError as error:
             _log.debug("could not look for brokers that have left: %s", error)
@@ -582,7 +583,7 @@ class KafkaClient:
             {each: (host, port) for each, host, port, *_ in response.brokers},
             response.controller_id,
         ):
-            # Its connection is older than what is known of the cluster: the next one is refused.
+            # The connection is older than the known cluster id: the next connection is refused.
             self._connections.forget(node)
             raise Unavailable(f"cluster {cluster_of(response)!r} is not {self._cluster.id!r}")
         return node, self._topics.note(response)

@@ -10,12 +10,11 @@ from typing import final
 class Cluster:
     """The addresses of the listed brokers by id, and the controller, as of the last metadata.
 
-    `id` is that of the first response: brokers of other clusters, to which an address may lead some
-    day, tell nothing about this one. It is empty while no broker has told one.
+    `id` comes from the first response: answers of brokers of other clusters, to which an address
+    may lead later, are ignored. It is empty before the first response with an id.
 
-    The last response that any of the clients gets counts, so a client that has asked nothing yet
-    does not look for a broker that others know to be gone. Threads may share it: a listing is
-    replaced as a whole.
+    The last response to any of the clients counts, so a client without requests does not look for a
+    broker that others know to have left. Threads may share it: a listing is replaced as a whole.
     """
 
     __slots__ = ("_lock", "brokers", "controller", "id")

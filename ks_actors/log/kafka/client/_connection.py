@@ -42,7 +42,7 @@ _log = component_log("ks_actors.log.kafka.wire")
 
 
 class WrongBroker(KafkaConnectionError):  # type: ignore[misc]
-    """Another broker than the one that is meant is at an address, or one of another cluster."""
+    """An address leads to another broker than the requested one, or to another cluster."""
 
 
 class _Sent(NamedTuple):
@@ -93,8 +93,8 @@ class Connection(asyncio.Protocol):
     ) -> Self:
         """Begin on a socket to one of the host's addresses: TLS, versions, login, identity.
 
-        Raises WrongBroker if it leads out of the cluster (empty: not known yet), or to a broker
-        with another id than `node` (negative: any).
+        Raises WrongBroker if the address leads to another cluster (empty: not known yet), or to a
+        broker with another id than `node` (negative: any).
         """
         await self._loop.create_connection(
             lambda: self,
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._versions = {key: (low, high) for key, low, high in answer.api_versions}
 
     async def _check_broker(self, cluster: str, node: int) -> None:
-        """Raise WrongBroker for another cluster, and for another broker if brokers tell that."""
+        """Raise WrongBroker for another cluster, and for another broker if brokers report that."""
         refused = False
         request = None if node < 0 else identity_request(cluster, node, self._versions)
         if request is not None:
@@ -132,9 +132,11 @@ class Connection(asyncio.Protocol):
             refused = code == REBOOTSTRAP_REQUIRED
         found = cluster_of(await self.send(MetadataRequest([])))
         if found and found != cluster:
-            raise WrongBroker(f"it is of cluster {found!r}, and this client is of {cluster!r}")
+            raise WrongBroker(
+                f"it belongs to cluster {found!r}, but this client uses cluster {cluster!r}"
+            )
         if refused:
-            raise WrongBroker(f"it is another broker of the cluster than {node}")
+            raise WrongBroker(f"it is not broker {node}, but another broker of the cluster")
 
     @property
     def connected(self) -> bool:
@@ -143,7 +145,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def outlived(self) -> bool:
-        """Whether the session of the login ends soon, so that another connection is to be used."""
+        """Whether the login's session ends soon, so that a new connection is needed."""
         return self._loop.time() >= self._renew_at
 
     async def until_answered(self) -> None:
@@ -172,8 +174,8 @@ class Connection(asyncio.Protocol):
             correlation_id=number, client_id=self._client_id
         ).encode()
         body: list[bytes] = prepared.parts if hasattr(prepared, "parts") else [prepared.encode()]
-        # No empty part, such as the body of ApiVersions: transports of Python 3.12 and 3.13 keep
-        # one at the end for ever, write nothing at each turn of the loop, and do not close.
+        # Skip empty parts, such as the body of ApiVersions: transports of Python 3.12 and 3.13 keep
+        # an empty last part for ever, write nothing at each turn of the loop, and do not close.
         parts = filter(None, body)
         transport.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *parts])
         if isinstance(request, SaslAuthenticateRequest):
@@ -259,7 +261,7 @@ class Connection(asyncio.Protocol):
     def close(
         self, reason: str = "closed", cause: BaseException | None = None
     ) -> asyncio.Future[None]:
-        """Close the socket, and return a future that is done then.
+        """Close the socket; return a future that is done when it is closed.
 
         Requests without an answer raise KafkaConnectionError.
         """

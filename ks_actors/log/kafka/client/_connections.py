@@ -85,7 +85,7 @@ class Connections:
     `outages`, which clients share, reports silent brokers; they share `tls`, `tokens` and `cluster`
     as well.
     A new connection to a broker of another cluster is refused. `doubted` is called every two
-    seconds while a broker does not answer; `leave` then gives up those that the cluster no longer
+    seconds while a broker does not answer; `leave` then drops brokers that the cluster no longer
     lists.
     """
 
@@ -109,7 +109,7 @@ class Connections:
         self._named: dict[str, str] = {}
         self._ready: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], _Opening] = {}
-        # These attempts, and those that were given up a moment ago.
+        # The current attempts, and recently cancelled ones.
         self._attempts: set[asyncio.Task[Connection]] = set()
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self._throttles: Throttles = Throttles()
@@ -128,7 +128,7 @@ class Connections:
                 connection.be_named(client_id)
 
     def name_channel(self, channel: str, client_id: str | None) -> None:
-        """Use this client id on a channel's new sockets; None: that of all others."""
+        """Use this client id on a channel's new sockets; None: the id of all others."""
         if client_id is None:
             self._named.pop(channel, None)
         else:
@@ -140,7 +140,7 @@ class Connections:
         return connection is not None and connection.connected
 
     def silent(self, address: tuple[str, int]) -> bool:
-        """Return whether a broker is away, or lets a request wait for long."""
+        """Return whether a broker is unreachable, or has not answered a request for long."""
         where = _where(address)
         return self._unanswered.silent(where) or self.outages.away(where)
 
@@ -149,9 +149,9 @@ class Connections:
     ) -> Any:
         """Send one request, once, and return the response.
 
-        Connecting counts in `timeout_s`; a pause that the broker has asked for does not, and may be
-        as long. Raises Unavailable when the broker cannot be reached or does not answer; the broker
-        may or may not have acted then. Raises NotAuthorized, LogClosed.
+        `timeout_s` includes the time to connect. It does not include a pause requested by the
+        broker, which may be as long again. Raises Unavailable when the broker cannot be reached or
+        does not answer; the broker may or may not have acted then. Raises NotAuthorized, LogClosed.
         """
         key, where = (node, channel), name_of_server(node, address)
         line = self._line(address, channel)
@@ -174,7 +174,7 @@ class Connections:
                 reason = f"{where} did not accept a connection within {timeout_s:.1f} s"
                 raise self._report_outage(line, reason, away=True) from None
             self.lost += 1
-            # A late answer would be taken for that of the next request.
+            # A late answer would be taken for the answer to the next request.
             self._abort(key, connection)
             raise self._report_outage(
                 line,
@@ -197,7 +197,7 @@ class Connections:
                 self._close(key, connection)
             raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
         except asyncio.CancelledError:
-            # The request may be out: the broker acts on it, though nobody waits any more.
+            # The request may be sent: the broker acts on it, though no caller waits any more.
             self.lost += connection is not None
             raise
         except NotImplementedError as error:
@@ -206,7 +206,7 @@ class Connections:
             ) from error
 
     async def _connected(self, node: int, address: tuple[str, int], channel: str) -> Connection:
-        """Return the connection that is there, or a new one."""
+        """Return the existing connection, or a new one."""
         key = (node, channel)
         connection = self._ready.get(key)
         if connection is not None and connection.outlived:
@@ -275,7 +275,7 @@ class Connections:
         if wanted and not self._closed:
             self._ready[key] = task.result()
         else:
-            # Nobody would close it later.
+            # No other code would close it later.
             task.result().close()
 
     async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Connection:
@@ -357,7 +357,7 @@ class Connections:
             opening.task.cancel()
 
     def _close(self, key: tuple[int, str], connection: Connection) -> asyncio.Future[None]:
-        """Close a connection, of which there may be a newer one."""
+        """Close a connection, which may already have a successor."""
         if self._ready.get(key) is connection:
             del self._ready[key]
         return connection.close()
@@ -365,8 +365,8 @@ class Connections:
     def _abort(self, key: tuple[int, str], connection: Connection) -> None:
         """Close the socket to a broker that does not answer.
 
-        Bytes that it has not taken are dropped: it would act on them when it goes on, long after
-        another broker has done the work.
+        Unsent bytes are dropped: if the broker resumed, it would act on them long after another
+        broker has done the work.
         """
         closed = self._close(key, connection)
         transport = self._closing.get(closed)
@@ -414,7 +414,11 @@ class Connections:
             ]
             if not ready and not opening:
                 continue
-            _log.info("%s %s, and has left the cluster; its requests go elsewhere", where, reason)
+            _log.info(
+                "%s %s, and is no longer in the cluster; its requests go to other brokers",
+                where,
+                reason,
+            )
             for key, connection in ready:
                 self._abort(key, connection)
             for task in opening:
@@ -453,7 +457,7 @@ def name_of_request(request: Any) -> str:
 
 
 def name_of_server(node: int, address: tuple[str, int]) -> str:
-    """Return the name of a broker; those of the bootstrap servers have no id yet."""
+    """Return the name of a broker; bootstrap servers have no id yet."""
     return f"{f'broker {node}' if node >= 0 else 'bootstrap server'} at {address[0]}:{address[1]}"
 
 

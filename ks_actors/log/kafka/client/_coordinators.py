@@ -46,7 +46,7 @@ class Coordinators:
         return self._nodes.get((kind, key))
 
     def lose(self, kind: int, key: str) -> None:
-        """Note that a broker no longer has this role, or that this is to be found out."""
+        """Forget the broker: it may no longer have this role."""
         self._nodes.pop((kind, key), None)
 
     async def find(
@@ -61,8 +61,8 @@ class Coordinators:
         if answer.error_code == COORDINATOR_NOT_AVAILABLE:
             raise Unavailable(
                 f"the brokers have no coordinator of {_KINDS[kind]} {key} yet "
-                f"({name_of(answer.error_code)}): if that lasts, see whether there are as many as "
-                f"their {_TOPICS[kind]}.replication.factor",
+                f"({name_of(answer.error_code)}): if that lasts, check that the cluster has at "
+                f"least {_TOPICS[kind]}.replication.factor brokers",
                 refresh=False,
             )
         raise_retriable([answer.error_code], f"a broker that was asked for {who}")
@@ -73,7 +73,7 @@ class Coordinators:
 
 
 def raise_retriable(codes: Iterable[int], who: str) -> None:
-    """Raise Unavailable for the first error code that a retry may cure; `who` has answered it."""
+    """Raise Unavailable for the first error code that a retry may cure, an answer of `who`."""
     for code in codes:
         if code in RETRIABLE:
             raise Unavailable(

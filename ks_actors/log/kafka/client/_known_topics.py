@@ -1,4 +1,4 @@
-"""The topics that a client has asked about, as the brokers tell them."""
+"""The topics that a client has looked up, as the brokers describe them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class TopicMetadata(NamedTuple):
     epochs: Mapping[int, int] = _NONE
 
     def unless_older(self, known: TopicMetadata) -> TopicMetadata:
-        """Return these metadata, with the known leaders of partitions of which they tell the past.
+        """Return these metadata, with the known leaders of partitions for which they are older.
 
-        A topic that was made anew, with another id, begins with new epochs.
+        A topic that was created again, with another id, begins with new epochs.
         """
         past = {
             number: epoch
@@ -68,7 +68,7 @@ def topics_in(response: Any) -> dict[str, TopicMetadata]:
 
 @final
 class KnownTopics:
-    """Topics with their leaders, and why others have none, as of the last metadata of each.
+    """Topics with their leaders, or the reasons for missing leaders, as of their last metadata.
 
     `found` are the topics that exist, and `tracked` those whose leaders each refresh looks up. An
     answer that is older than the known leaders changes nothing, unless all of `trust_s` seconds
@@ -96,7 +96,7 @@ class KnownTopics:
         self._answered = set(other._answered)
 
     def note(self, response: Any) -> Mapping[str, TopicMetadata]:
-        """Take over a broker's metadata; return the topics of them that exist."""
+        """Take over a broker's metadata; return the topics in them that exist."""
         existing = topics_in(response)
         moved = False
         for code, name, *_ in topics_of(response):
@@ -131,7 +131,7 @@ class KnownTopics:
         node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
         if node < 0:
             return None
-        # It may only have been described so far: refreshes are to see its leader move.
+        # It may not be tracked so far: refreshes must notice when its leader moves.
         self.tracked.add(partition.topic)
         return node
 
@@ -154,7 +154,7 @@ class KnownTopics:
         return Unavailable(f"{partition} has no leader at this time")
 
     def raise_refused(self, names: Iterable[str]) -> None:
-        """Raise the error of the first topic that the brokers refuse to tell about, if any.
+        """Raise the error of the first topic that the brokers refuse to describe, if any.
 
         Unavailable means that this may change.
         """
@@ -165,6 +165,6 @@ class KnownTopics:
     @staticmethod
     def _refusal(name: str, code: int) -> LogError:
         error = error_of(code, f"failed to look up topic {name}")
-        # A fault of the broker may be gone by the next request, as for Kafka's consumer.
+        # The broker's fault may have passed by the next request, as for Kafka's consumer.
         temporary = code in RETRIABLE or code == UNKNOWN_SERVER_ERROR
         return Unavailable(str(error)) if temporary else error

@@ -20,9 +20,9 @@ _MOST_EPOCHS: Final = 16
 class EpochHistory:
     """The epochs of the records that one reader has read of a partition, up to offset `end`.
 
-    An epoch counts from the end of the batch before, so an offset that compaction has emptied has
-    the epoch of the records behind it: that of the record before the gap may be gone from the log
-    of a leader.
+    An epoch counts from the end of the batch before, so an offset that compaction has removed has
+    the epoch of the records after it: a leader's log may no longer have the epoch of the record
+    before the gap.
     """
 
     __slots__ = ("_epochs", "_starts", "end")
@@ -47,7 +47,7 @@ class EpochHistory:
             self.begin(start, UNKNOWN_EPOCH)
         for at, epoch in epochs:
             if epoch < 0:
-                # A message format without epochs tells nothing.
+                # A message format without epochs gives no information.
                 self._starts.clear()
                 self._epochs.clear()
             elif not self._epochs or self._epochs[-1] != epoch:
@@ -82,9 +82,9 @@ class EpochHistory:
 class LeaderEpochs:
     """The leader epochs that the readers of a log know.
 
-    A leader increments the epoch when it takes over, and writes it into each record batch. Together
-    with the epoch, an offset tells a record from another one that has taken its place. Offsets are
-    committed with the epoch of the record before, and fetches send it along.
+    A leader increments the epoch when it takes over, and writes it into each record batch. Offset
+    and epoch together identify a record, even if another record has later taken its offset. Offsets
+    are committed with the epoch of the record before, and fetches send it along.
     """
 
     __slots__ = ("_committed", "_histories", "_last")
@@ -115,7 +115,7 @@ class LeaderEpochs:
         self._committed[partition] = offset, epoch
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget the committed offset, and readers that have ended, of a log that has changed."""
+        """Forget the committed offset and ended readers of a changed log."""
         self._committed.pop(partition, None)
         self._last.pop(partition, None)
 

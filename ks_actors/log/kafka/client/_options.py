@@ -50,7 +50,7 @@ class KafkaOptions:
     `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of your own.
     `tls_ca_file` names the certificates to trust instead; `tls_cert_file` and `tls_key_file`
     (`tls_key_password`) authenticate the client. When one of these files changes, new connections
-    use what it has then. `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
+    use its new content. `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
 
     OAUTHBEARER logs in with tokens instead. `sasl_token_provider`, a function, plain or async,
     returns one; it is called in a thread, again when a token has used up 80 % of its life. Or
@@ -61,11 +61,11 @@ class KafkaOptions:
 
     `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
     `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
-    `missing_topic_wait_ms` is the wait for a topic that no broker knows. Leaders are looked up anew
-    within `metadata_max_age_ms`: one that is cut off does not know of the next. A retry follows
-    after `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`. Without a connection it
-    is `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`: such a retry costs next to nothing,
-    and a broker that returns is found soon. 0 counts as 1 ms.
+    `missing_topic_wait_ms` is the wait for a topic that no broker knows. Leaders are looked up
+    again within `metadata_max_age_ms`: a leader that is cut off does not know its successor. A
+    retry follows after `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`. Without a
+    connection the pause is `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`: such a retry
+    costs next to nothing, and finds a returning broker soon. 0 counts as 1 ms.
 
     `compression` applies to written records; `compression_level` None means 1 for lz4 and the
     library's default for others. `batch_bytes` limits a batch before compression. `max_in_flight`
@@ -232,7 +232,8 @@ class KafkaOptions:
                 context.load_cert_chain(
                     self.tls_cert_file,
                     self.tls_key_file,
-                    # Without one OpenSSL asks the terminal for the password of an encrypted key.
+                    # Without a password OpenSSL asks the terminal for the password of an encrypted
+                    # key.
                     self.tls_key_password or "",
                 )
             except OSError as error:

@@ -19,7 +19,7 @@ _log = component_log(__name__)
 # Seconds from the start of an outage to its warnings, and the interval of later ones.
 _TELL_AT: Final = (0.0, 1.0, 5.0)
 _TELL_EACH: Final = 10.0
-# The least seconds between first warnings about a broker that flaps.
+# The least seconds between first warnings about a broker that fails repeatedly.
 _LEAST_S: Final = 5.0
 # Seconds without a request after which an outage is dropped: the broker may have left the cluster,
 # or have no more to do for this client. Retries come more often.
@@ -52,7 +52,7 @@ class Asks(Protocol):
 
 
 class _Failure(NamedTuple):
-    """The failures of a line: the first and the last one, and the last one's reason."""
+    """The failures of a line: the times of the first and the last one, and the last reason."""
 
     since: float
     seen: float
@@ -133,8 +133,8 @@ class Outages:
     def answered(self, line: Line) -> None:
         """Note that a broker answers on a line. This costs nothing as long as all brokers do.
 
-        It also ends old outages that are not tried again: other lines to this broker, and lines to
-        brokers that need no longer be asked, because others have their partitions.
+        It also ends old outages without further attempts: of other lines to this broker, and of
+        lines to brokers whose partitions others have taken over.
         """
         if not self._away:
             return

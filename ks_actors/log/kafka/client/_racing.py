@@ -1,4 +1,4 @@
-"""Ask several at once, when the first ones are silent."""
+"""Ask several servers at once, when the first ones are silent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class NoneAnswered(Exception, Generic[C]):
-    """The failures of those asked, by the order in which they failed, and the silent ones."""
+    """The failures of the candidates, in order of time, and the silent candidates."""
 
     def __init__(self, failures: dict[C, Exception], silent: list[C]) -> None:
         super().__init__(f"{len(failures)} failed, {len(silent)} are silent")
@@ -35,9 +35,9 @@ async def first_answer(
 ) -> T:
     """Return the first answer of one of the candidates.
 
-    They are asked in turn, each next one as soon as the one before it has failed, or has been
+    The candidates are asked in turn, each as soon as the previous one has failed, or has been
     silent for its `patience_s`, which may change meanwhile. The others are cancelled after an
-    answer; `unwanted` gets an answer that comes all the same. An error for which `others_may` is
+    answer; `unwanted` gets an answer that arrives nevertheless. An error for which `others_may` is
     false is raised at once. Raises NoneAnswered when all have failed; also when some have failed,
     the last one has been silent for its time, and none of the silent ones `may_take_long`.
     """

@@ -1,4 +1,4 @@
-"""Brokers that are asked the same question one after the other."""
+"""Brokers that get the same request one after the other."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import final
 
 @final
 class Rounds:
-    """The order of the brokers for the same question: the last one to answer is the last to ask.
+    """The order of the brokers for the same request: the last one to answer is the last to ask.
 
-    A broker that is cut off from its cluster goes on with its old answers, and it may be the only
-    one with a connection. When `most` brokers have answered, no further ones are asked, as each may
-    be one more connection.
+    A broker that is cut off from its cluster still gives its old answers, and it may be the only
+    broker with a connection. When `most` brokers have answered, no others are asked, as each may
+    need another connection.
     """
 
     __slots__ = ("_answered", "_count", "_most")
@@ -23,7 +23,7 @@ class Rounds:
         self._count: int = 0
 
     def place(self, broker: int) -> float:
-        """Return the place of a broker in the order; those that have not answered share one."""
+        """Return the place of a broker in the order; brokers without an answer share a place."""
         others = math.inf if len(self._answered) >= self._most else -1
         return self._answered.get(broker, others)
 

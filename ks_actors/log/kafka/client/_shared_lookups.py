@@ -41,7 +41,8 @@ class Lookups:
         key = (node, isolation, time)
         if key not in self._waiting:
             together: dict[str, set[int]] = {}
-            # Not by the loop's task factory: an eager one would begin before others can join.
+            # Not by the loop's task factory: an eager task would begin before other callers can
+            # join.
             loop = asyncio.get_running_loop()
             sending = asyncio.Task(
                 self._send(*key, together), loop=loop, name=f"look up offsets at broker {node}"

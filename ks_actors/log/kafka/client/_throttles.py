@@ -19,7 +19,7 @@ class Throttles:
     """The times until which connections are muted, by broker and channel.
 
     A broker reads nothing from a muted connection. A request that is sent meanwhile would look
-    unanswered, and its broker away.
+    unanswered, and its broker unreachable.
     """
 
     __slots__ = ("_until", "_warned")
@@ -29,7 +29,7 @@ class Throttles:
         self._warned: dict[int, float] = {}
 
     async def wait(self, node: int, channel: str, most_s: float = math.inf) -> bool:
-        """Wait until a connection is no longer muted, for `most_s` seconds; tell whether it is."""
+        """Wait while a connection is muted, up to `most_s` seconds; return whether it is free."""
         until = self._until.get((node, channel))
         left = 0.0 if until is None else until - asyncio.get_running_loop().time()
         if left > 0:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.client._options import KafkaOptions
 
 _log = component_log(__name__)
-# The least seconds between two looks at the files.
+# The least seconds between two checks of the files.
 _LOOK_EACH_S: Final = 1.0
-# Seconds that a connection waits for a look, as a file system may hang.
+# Seconds that a connection waits for such a check, as a file system may hang.
 _PATIENCE_S: Final = 1.0
 # Codes of OpenSSL: not valid yet, expired; another host name, another address.
 _EXPIRED: Final = frozenset({9, 10})
@@ -30,7 +30,7 @@ _OTHER_NAME: Final = frozenset({62, 64})
 
 
 class _Identity(NamedTuple):
-    """A file's content, as far as its directory tells."""
+    """The identity of a file's content, from its directory entry."""
 
     modified_ns: int
     size: int
@@ -44,8 +44,8 @@ class TlsFiles:
     Certificates are renewed on disk, and the old ones expire. So a connection looks at the files
     first, at most once a second: when they have changed, they are loaded again. Files that cannot
     be loaded, as they may be half written, leave the context as it is, with a warning for each such
-    change; the next connection tries them again. A context of the user's own stays. Any thread may
-    use it. `clock` is in seconds.
+    change; the next connection tries them again. The user's own context stays unchanged. Any thread
+    may use it. `clock` is in seconds.
     """
 
     def __init__(self, options: KafkaOptions, clock: Callable[[], float] = monotonic) -> None:
@@ -74,7 +74,7 @@ class TlsFiles:
 
     def _look(self) -> ssl.SSLContext | None:
         if not self._lock.acquire(timeout=-1 if self._context is None else _PATIENCE_S):
-            # The look of another connection hangs.
+            # Another connection's check of the files hangs.
             return self._context
         try:
             if self._context is None:

@@ -1,4 +1,4 @@
-"""Patience with a coordinator that does not know a topic."""
+"""Retries while a coordinator does not know a topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class UnknownTopics:
-    """Tell whether to retry UNKNOWN_TOPIC_OR_PARTITION: for `missing_topic_wait_ms` in one call.
+    """Decide whether to retry UNKNOWN_TOPIC_OR_PARTITION: for `missing_topic_wait_ms` in one call.
 
     The metadata of a coordinator may lag behind those of the leaders, whose records were read. A
     topic that has been deleted stays unknown.
@@ -28,7 +28,7 @@ class UnknownTopics:
         self._until: float | None = None
 
     def retried(self, codes: Iterable[int]) -> list[int]:
-        """Return the codes to retry: all but UNKNOWN_TOPIC_OR_PARTITION, and that for a while."""
+        """Return the codes to retry; UNKNOWN_TOPIC_OR_PARTITION is retried only for a while."""
         found = list(codes)
         if UNKNOWN_TOPIC_OR_PARTITION not in found:
             return found

@@ -1,4 +1,4 @@
-"""Topics that were created or deleted a moment ago, of which not all brokers have heard."""
+"""Topics that were created or deleted a moment ago, which not all brokers know yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = component_log(__name__)
 
-# Seconds between two looks whether a broker has heard of a change: the first and the longest pause.
+# Seconds between two checks whether a broker knows of a change: the first and the longest pause.
 _PAUSE_S: Final = 0.003
 _LONGEST_S: Final = 0.05
 # So many brokers are asked before any is asked again.
@@ -96,9 +96,9 @@ class YoungTopics:
     async def spread(
         self, names: Iterable[str], heard: Callable[[Mapping[str, TopicMetadata]], bool]
     ) -> None:
-        """Wait until each broker has heard of a change to topics, but not for one that is away.
+        """Wait until each reachable broker knows of a change to topics.
 
-        `heard` tells it by the topics that the broker knows. Gives up after
+        `heard` decides that from the topics that a broker knows. Gives up after
         `missing_topic_wait_ms`.
         """
         nodes = self._client.nodes
@@ -128,7 +128,7 @@ class Turns:
     """One lookup of topics that may be new, which asks several brokers, and for `wait_s` seconds.
 
     The time begins with the first answer that lacks one of the topics: before, the brokers may have
-    been away.
+    been unreachable.
     """
 
     __slots__ = ("_left", "_until", "_wait_s", "rounds")
@@ -141,7 +141,7 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether the answers so far are all that count."""
+        """Whether the answers so far are enough."""
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
     def go_on(self, brokers: Collection[int]) -> bool:

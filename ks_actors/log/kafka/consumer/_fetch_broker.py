@@ -96,7 +96,7 @@ class FetchBroker:
     def free_line(self) -> BrokerTurn | None:
         """Return the connection for the next request.
 
-        None means that nothing is wanted, or that a response is about to arrive.
+        None means that no partition is wanted, or that a response is about to arrive.
         """
         if not self.wanted:
             return None
@@ -106,7 +106,7 @@ class FetchBroker:
         if not first.out and not second.out:
             return self._last
         waiting, free = (first, second) if first.out else (second, first)
-        # While one request brings records of a partition, the other may fetch those of others.
+        # While one request fetches a partition, the other request may fetch other partitions.
         return (
             free
             if (waiting.long or self.eager) and waiting.session.lacks_any(self.wanted)

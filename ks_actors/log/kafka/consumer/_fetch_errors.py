@@ -85,11 +85,12 @@ class FetchErrors:
             )
             source.fail(error)
         elif code == UNKNOWN_SERVER_ERROR:
-            # A fault of the broker, which may be gone by the next request, as for Kafka's consumer.
+            # A fault of the broker, which may have passed by the next request, as for Kafka's
+            # consumer.
             if not source.backoff:
                 _log.warning(
-                    "%s: fetching %s fails; the client retries: Kafka answered %s, and the log of "
-                    "the broker has the reason",
+                    "%s: fetching %s fails; the client retries: Kafka answered %s; look into the "
+                    "broker's own log for the reason",
                     self._client_id,
                     source.partition,
                     name_of(code),
@@ -105,7 +106,7 @@ class FetchErrors:
     def diverged(self, source: PartitionReader, epoch: int, epoch_end: int) -> None:
         """Handle a log that does not have the record before the fetch offset.
 
-        Its last epoch that is not above the record's is `epoch`, up to the offset `epoch_end`.
+        `epoch` is its last epoch up to that of the record, and ends at the offset `epoch_end`.
         """
         if source.state is not FetchState.OPEN:
             # An answer to the other connection's request, which is older than the last lookup.
@@ -151,7 +152,7 @@ class FetchErrors:
         except LogClosed:
             return
         except Unavailable as error:
-            # Only these wait: the others are fetched from their leaders meanwhile.
+            # Only these partitions wait: the others are fetched from their leaders meanwhile.
             for source in self._leaderless():
                 self._hold(source, away=error.away)
             _log.debug("%s: no broker knows the leader: %s", self._client_id, error)
@@ -170,7 +171,7 @@ class FetchErrors:
                 else:
                     source.fail(reason)
         self._refreshing = False
-        # Leaders may have moved, also those of partitions that had one.
+        # Leaders may have moved, even of partitions that had a leader.
         self._owner.change_all()
 
     def _leaderless(self) -> list[PartitionReader]:
@@ -186,7 +187,7 @@ class FetchErrors:
         era: int,
         diverges_at: int | None,
     ) -> None:
-        """Report the valid range if the fetch offset is outside it, or its records are lost."""
+        """Report the valid range if the fetch offset is outside it, or records are lost."""
         error: Exception | None
         lost_before, source.lost_range = source.lost_range, True
         try:
@@ -195,12 +196,12 @@ class FetchErrors:
             error = _judge(source, begin, end, diverges_at, lost_before)
         except LogClosed:
             return
-        # Not the offset's fault: the next fetch finds out more.
+        # The offset is not the cause: the next fetch shows more.
         except (LogTimeout, Unavailable, UnknownTopicOrPartition):
             error = None
         except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
-        # Otherwise the partition was moved meanwhile, and the answer is about an offset of before.
+        # Otherwise the position was moved meanwhile, and the answer refers to the earlier offset.
         if source.era == era:
             if error is None:
                 self._hold(source)
@@ -223,17 +224,17 @@ def _judge(
 ) -> OffsetOutOfRange | None:
     """Return OffsetOutOfRange for a fetch offset outside the range, or None to fetch again.
 
-    Return LogTruncated with `diverges_at` if the leader has said so, or has refused an offset that
-    is inside the range, once more after a lookup: the first answer may be that of a broker that no
-    longer leads, or does not know its end offset yet. An end below the offset is proof enough.
+    Return LogTruncated with `diverges_at` if the leader has reported it, or has refused an offset
+    inside the range twice, with a lookup in between: the first answer may come from a broker that
+    no longer leads, or does not know its end offset yet. An end below the offset is proof enough.
     """
     where = source.partition, source.ahead, begin, end
     if source.ahead > end and source.epoch >= 0 and diverges_at is None:
-        # A leader without records knows no epoch, and cannot say that it diverges.
+        # A leader without records knows no epoch, and cannot report that it diverges.
         if begin == end:
             return LogTruncated(*where, end)
         if not lost_before:
-            # The first records were written since the fetch: the answer to the next one tells.
+            # The first records were written since the fetch: the next fetch decides.
             return None
     if diverges_at is not None and source.ahead > end:
         return LogTruncated(*where, diverges_at)

@@ -61,7 +61,7 @@ class FetchLoop:
         self._budget: Budget = budget
         self._room: bool = True
         self._linger_s: float = client.options.linger_ms / 1000
-        # Its own connections: brokers answer in order, and the fetches of others may wait for
+        # Connections of its own: brokers answer in order, and other fetchers' requests may wait for
         # records.
         number = next(_numbers)
         self._channels: tuple[str, str] = (f"fetch-{number}-0", f"fetch-{number}-1")
@@ -141,7 +141,7 @@ class FetchLoop:
         # A broker that does not answer keeps its sessions until it drops them.
         brokers = [broker for broker in self._brokers.values() if not broker.backoff]
         channel = self._channels[0]
-        # Sessions are not those of a connection, but brokers know the client by its name.
+        # Sessions do not belong to a connection, but brokers know the client by its name.
         self._client.name_channel(channel, self._client_id)
         try:
             await asyncio.gather(*(self._end_sessions(broker, channel) for broker in brokers))
@@ -331,7 +331,7 @@ class FetchLoop:
                 source.answered()
                 if raw:
                     size += len(raw)
-                    # It had its turn: without a session the next request has it last.
+                    # It had its turn: without a session it is the last one in the next request.
                     source.served = next(self._served)
                     self._add(
                         source,
@@ -352,8 +352,8 @@ class FetchLoop:
         if code == UNKNOWN_SERVER_ERROR:
             if not broker.backoff:
                 _log.warning(
-                    "%s: fetching from broker %s fails; the client retries: Kafka answered %s, and "
-                    "the log of the broker has the reason",
+                    "%s: fetching from broker %s fails; the client retries: Kafka answered %s; "
+                    "look into the broker's own log for the reason",
                     self._client_id,
                     broker.node,
                     name_of(code),
@@ -382,5 +382,6 @@ class FetchLoop:
         except LogCorrupted as error:
             source.fail(error)
         else:
-            # Its reader takes the chunk before the next request, which can include this partition.
+            # Its reader takes the chunk before the next request, which can then include this
+            # partition.
             source.add(chunk)

@@ -69,7 +69,7 @@ class FetchSession:
         )
 
     def turn_to(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
-        """Set the partitions to fetch; tell whether the broker has more of a new or moved one."""
+        """Set the partitions to fetch; return whether the broker has more of a new or moved one."""
         sent_offsets, more = self.sent_offsets, False
         asked: list[tuple[str, list[tuple[int, int, int]]]] = []
         forgotten: dict[str, list[int]] = {}
@@ -88,13 +88,14 @@ class FetchSession:
             ):
                 sent_offsets[partition] = source.ahead
                 self._sent_epochs[partition] = source.epoch
-                # A topic comes again behind another one, as in Kafka's consumer: if partitions were
-                # grouped, those of the first topic would all have their turn before the others.
+                # A topic may occur several times, as in Kafka's consumer: if partitions were
+                # grouped, all partitions of the first topic would have their turn before the
+                # others.
                 if not asked or asked[-1][0] != topic:
                     asked.append((topic, []))
                 asked[-1][1].append((number, source.ahead, source.epoch))
                 more = more or source.more
-                # From now on the answer of this request tells.
+                # From now on the answer to this request decides.
                 source.more = False
         self._changed.clear()
         self._asked, self._forgotten = asked, forgotten
@@ -106,8 +107,9 @@ class FetchSession:
         """Order the partitions by their last records, the longest ago first, as a session does.
 
         A broker fills a response in this order, and only the first partition that has records gets
-        a batch larger than max_partition_fetch_bytes. A rotation would not do: pauses change the
-        set of partitions between two requests, and the same one could miss its place each time.
+        a batch larger than max_partition_fetch_bytes. A rotation would not suffice: pauses change
+        the set of partitions between two requests, and the same partition could miss its turn each
+        time.
         """
         return sorted(wanted, key=lambda partition: wanted[partition].served)
 

@@ -129,9 +129,9 @@ class KafkaFetcher:
         return [self._sources[partition] for partition in partitions]
 
     def _settle(self, source: PartitionReader) -> None:
-        """Take the next steps for a partition, after any event: no other place does.
+        """Take the next steps for a partition, after any event; only this method does.
 
-        Decompress its next piece, hand on its records, and check soon whether to fetch it.
+        Decompress its next piece, make its records available, and check soon whether to fetch it.
         """
         self._unpacking.start_next(source)
         if source.ready:
@@ -188,9 +188,9 @@ class KafkaFetcher:
         for partition in tuple(self._ready):
             source = self._sources[partition]
             if found and not source.chunks:
-                # Its error is raised by the next call, behind these records.
+                # The next call raises its error, after these records.
                 break
-            # The last in order from now on, so that a partition with many records does not starve
+            # Move it to the end of the order, so that a partition with many records does not starve
             # the others.
             del self._ready[partition]
             try:
@@ -236,8 +236,8 @@ class KafkaFetcher:
 class Unpacking:
     """Decompress the next batches of partitions in threads.
 
-    Each partition has one piece to read and the one after it. A result that a seek or the end has
-    made obsolete is dropped once its thread is done. `begin` runs a coroutine that ends with the
+    Each partition has one piece to read and the one after it. A result that is obsolete, after a
+    seek or the end, is dropped once its thread is done. `begin` runs a coroutine that ends with the
     fetcher; `threads` are the client's, as the loop's default executor is the user's.
     """
 

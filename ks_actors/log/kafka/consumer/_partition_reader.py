@@ -55,7 +55,7 @@ class FetchState(Enum):
 _TRANSITIONS: Final = Transitions(
     {
         FetchState.OPEN: (*FetchState,),
-        # The lookup finds the fault, or that there is none.
+        # The lookup finds the fault, or shows that there is none.
         FetchState.LOOKING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
         # Answers to earlier requests may still come, with errors of their own.
         FetchState.RESTING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
@@ -123,9 +123,9 @@ class PartitionReader:
         self.paused: bool = False
         # Whether the broker had more than the last fetch returned.
         self.more: bool = False
-        # The number, among all of the fetcher, of the last response part that had its records.
+        # The number, counted by the fetcher, of the last response part with its records.
         self.served: int = 0
-        # Whether the last fetch was out of range, though its offset was not.
+        # Whether the last fetch was refused as out of range, though its offset is in range.
         self.lost_range: bool = False
         self._lost: int | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -143,7 +143,7 @@ class PartitionReader:
 
     @property
     def ready(self) -> bool:
-        """Whether there are records or an error to hand on to its owner now."""
+        """Whether there are records, or an error, for its owner now."""
         if self.paused:
             return False
         return not self.chunks[0].waits if self.chunks else self.error is not None
@@ -195,12 +195,12 @@ class PartitionReader:
     # --- events of its owner ----------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Fetch nothing more, and hand on nothing, until `resume`."""
+        """Fetch nothing more, and return nothing, until `resume`."""
         self.paused = True
         self._settle(self)
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         self.paused = False
         self._settle(self)
 
@@ -228,7 +228,7 @@ class PartitionReader:
     def see_error(self) -> Exception:
         """Return the error for the owner, and fetch again.
 
-        It comes again if nothing has changed.
+        The error returns if nothing has changed.
         """
         error = self.error
         assert error is not None
@@ -238,8 +238,8 @@ class PartitionReader:
     def note_lost(self, offset: int) -> None:
         """Note that the owner knows that the log has lost the records from an offset on.
 
-        The next move forgets their epochs. Until then fetches have them: otherwise one might go on
-        in the new log at an offset of the former one.
+        The next move forgets their epochs. Until then fetches include them: otherwise a fetch might
+        continue in the new log at an offset of the old log.
         """
         self._lost = offset
 
@@ -258,7 +258,7 @@ class PartitionReader:
         self.backoff.end()
 
     def add(self, chunk: Chunk) -> bool:
-        """Add a fetched chunk; tell whether it has anything new."""
+        """Add a fetched chunk; return whether it has anything new."""
         behind = chunk.next_offset
         # Brokers return whole batches: one may end before the offset that was asked for.
         if behind is None or behind <= self.ahead:
@@ -290,7 +290,7 @@ class PartitionReader:
         )
 
     def fail(self, error: Exception) -> None:
-        """Fetch nothing until its owner has seen an error, behind the records that it has."""
+        """Fetch nothing until its owner has seen an error, after the buffered records."""
         self._go_to(FetchState.FAILED, error)
 
     def forget_epoch(self) -> None:
@@ -335,7 +335,7 @@ class PartitionReader:
                 # First the records before the damaged one; the next read meets it again.
                 if columns.keys:
                     break
-                # Drop the chunk: the damage may be of this transfer, so a later read fetches it
+                # Drop the chunk: the transfer may have damaged it, so a later read fetches it
                 # again.
                 self.move(position)
                 raise

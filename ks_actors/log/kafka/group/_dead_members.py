@@ -34,8 +34,8 @@ class DeadMembers:
 
     Without this a rebalance would last until their sessions time out. At the start it removes
     earlier incarnations of this process, known by their client id, which no other process can have.
-    Later it removes members on this machine as they die. A dead process has lost its lock, and its
-    file has the member id to remove.
+    Later it removes members on this machine as they die. The lock of a dead process is free, and
+    its file has the member id to remove.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class DeadMembers:
             lambda answer: [each[0] for each in answer.groups],
         )
         for member_id, client_id, *_ in found.groups[0][5]:
-            # A client id is one instance's: this is an earlier process of it, whose session may
-            # last for long.
+            # A client id belongs to one instance: this is an earlier process of it, whose session
+            # may last long.
             if client_id == self._client.client_id:
                 await self._remove(member_id)
         self._register()
@@ -118,7 +118,7 @@ class DeadMembers:
         logged = ""
         while True:
             try:
-                # Again, in case that it failed: the disk may have been full.
+                # Again, in case it failed: the disk may have been full.
                 self._register()
                 for dead in self._local_members.dead():
                     await self._remove_local(dead)
@@ -138,7 +138,7 @@ class DeadMembers:
             # An open transaction would block readers until its timeout.
             if dead.transactional_id:
                 await self._end(dead.transactional_id)
-            # Last: if a step before has failed, the next look finds it again.
+            # Last: if an earlier step has failed, the next check finds it again.
             dead.forget()
         except LogError as error:
             _log.debug(
@@ -177,8 +177,8 @@ class DeadMembers:
     async def _end(self, transactional_id: str) -> None:
         """Abort the open transaction, so that its next owner need not wait for the timeout.
 
-        Does nothing once another producer has the id. Also completes a transaction that ended, but
-        not everywhere. Raises LogTimeout.
+        Does nothing once another producer has the id. Also completes a transaction that did not end
+        on all brokers. Raises LogTimeout.
         """
         coordination = TransactionCoordinator(self._client, transactional_id, _TRANSACTION_MS)
         try:
@@ -194,7 +194,7 @@ class DeadMembers:
         except LogTimeout:
             raise
         except LogError as error:
-            # Another process does the same, or Kafka does not answer this request, or not for this
+            # Another process does the same, or Kafka does not answer this request, or not to this
             # user.
             _log.debug(
                 "could not end the transaction of %s, whose process has died; Kafka aborts it "

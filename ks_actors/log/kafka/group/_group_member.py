@@ -89,15 +89,15 @@ class GroupMember:
             else None
         )
         self._beat_seconds: float = (
-            # Three in a session, as Kafka advises; and a rebalance is heard of early enough to take
-            # part in it.
+            # Three in a session, as Kafka advises; so the member learns of a rebalance early enough
+            # to take part in it.
             min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         )
         self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 20)
         self._group: GroupMetadata = GroupMetadata(group_id, -1, "")
         self._counter = 0
-        # The time of the owner's last progress, whether an answer from it is outstanding, and
-        # whether the last one told of a callback that had not returned.
+        # The time of the owner's last progress, whether its answer is outstanding, and whether its
+        # last answer reported a callback that had not returned.
         self._owner_well_at: float = 0.0
         self._asked = self._owner_stuck = False
         # The state from the owner and from the coordinator; `_changed` wakes waiters for any of it.
@@ -138,8 +138,8 @@ class GroupMember:
             self._topics = frozenset(topics)
         if user_data is not None:
             self._user_data = user_data
-            # The group ignores an unchanged subscription.
-            # It is part of the subscription, and so makes it differ.
+            # The group ignores an unchanged subscription. The counter is part of it, and so makes
+            # it differ.
             self._counter += 1
         self._rebalance = self._back = True
         self._changed.set()
@@ -157,18 +157,18 @@ class GroupMember:
         """
         main, self._main = self._main, None
         if main is not None:
-            # Before the leave: the member must not join again behind it.
+            # Before the leave: the member must not join again after it.
             main.cancel()
             try:
                 await asyncio.wait([main])
             except asyncio.CancelledError:
-                # The log closes, which ends this loop: its sockets have to be closed before.
+                # The log closes and ends this loop: its sockets have to be closed first.
                 await self._finish(leave=False)
                 raise
         await self._finish(leave=leave)
 
     async def _finish(self, *, leave: bool) -> None:
-        # First of all: from here on the group may give the partitions to others.
+        # First of all: from now on the group may give the partitions to others.
         self._lease.end()
         try:
             await self._stop_helpers()
@@ -215,7 +215,7 @@ class GroupMember:
                 await self._until(lambda: self._rebalance)
                 self._rebalances += 1
                 self._released = False
-                # With its number: an answer that comes too late must not end the next rebalance.
+                # With its number: a late answer must not end the next rebalance.
                 self._post(self._owner.on_revoke, self._rebalances)
                 await self._until(lambda: self._released)
             except MemberRemoved as removal:
@@ -225,7 +225,7 @@ class GroupMember:
                     self._group.group_id,
                     removal,
                 )
-                # Before the owner is told: another member may have its partitions from now on.
+                # Before the owner knows: from now on another member may have its partitions.
                 await self._out(removal)
                 self._post(partial(self._owner.on_lost, fenced=removal.fenced))
                 await self._until(lambda: self._back)
@@ -264,7 +264,7 @@ class GroupMember:
             self._group = GroupMetadata(self._group.group_id, -1, "")
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition. Raises the error that has removed the member."""
+        """Wait for a condition. Raises the error for the member's removal."""
         while not condition():
             if self._removal is not None:
                 raise self._removal
@@ -308,7 +308,7 @@ class GroupMember:
             self._begin(self._beat_meanwhile(self._group))
         response = await self._send_join()
         if not response.leader_id:
-            # Its coordinator assigns partitions by itself, and knows nothing of what they are for.
+            # The coordinator then assigns partitions by itself, without regard to tasks.
             raise LogError(
                 f"group {self._group.group_id!r} has no leader: a member with "
                 "group.protocol=consumer (KIP-848) is in it; does another program use the group's "
@@ -326,8 +326,8 @@ class GroupMember:
         if leads:
             assignments = await self._lead(response.members)
         elif returns:
-            # The returning member may be the leader, without being told: no other member would
-            # watch the topics.
+            # The returning member may unknowingly be the leader: no other member would watch the
+            # topics.
             self._begin(self._watch(self._topics, await self._partition_counts(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
         response = await self._while_member(
@@ -350,8 +350,8 @@ class GroupMember:
     async def _while_member(self, request: Coroutine[Any, Any, Any]) -> Any:
         """Return the response.
 
-        Raises the error that a heartbeat meanwhile got for a removed member: brokers do not answer
-        members that they remove.
+        If a heartbeat meanwhile gets the error of a removed member, raises that error: brokers do
+        not answer members that they remove.
         """
         asked = asyncio.create_task(request)
         asked.add_done_callback(lambda _: self._changed.set())
@@ -365,7 +365,7 @@ class GroupMember:
 
     @property
     def _join_ms(self) -> int:
-        # The slowest member decides, and it may have more time than this one.
+        # The slowest member decides, which may have a longer timeout than this one.
         return self._rebalance_ms + self._client.options.api_timeout_ms
 
     @property
@@ -375,7 +375,7 @@ class GroupMember:
 
     async def _send_join(self) -> Any:
         while True:
-            # This request includes all wishes until now.
+            # This request includes all changes so far.
             self._rebalance = False
             group = self._group
             request = join_group(
@@ -409,8 +409,8 @@ class GroupMember:
             # leaves no second member behind.
             self._group = GroupMetadata(group.group_id, -1, response.member_id)
             if self._dead_members is not None:
-                # Written down before the join: if this process dies in it, another one on this
-                # machine finds the id and removes it.
+                # Recorded before the join: if this process dies during the join, another process on
+                # this machine finds the id and removes it.
                 self._dead_members.know(response.member_id)
 
     # --- leading ----------------------------------------------------------------------------------
@@ -445,7 +445,7 @@ class GroupMember:
         """
         name = f"assignor of group {self._group.group_id}"
         assigning = in_thread(self._assignor, members, counts, name=name)
-        # A removal ends the wait as well as the assignor does: `_until` watches both.
+        # Either the assignor or a removal ends the wait: `_until` watches both.
         assigning.add_done_callback(lambda _: self._changed.set())
         try:
             async with asyncio.timeout(self._rebalance_ms / 1000):
@@ -562,7 +562,7 @@ class GroupMember:
         if not self._asked and (now - self._owner_well_at) * 1000 >= self._check_ms:
             self._asked = True
             if not self._owner_stuck:
-                # It was well: what it has not answered begins with this question.
+                # It has made progress until now: only this request is unanswered.
                 self._owner_well_at = now
             self._post(self._owner.on_check)
         stuck_ms = round((now - self._owner_well_at) * 1000)
@@ -602,7 +602,7 @@ def check_member_error(code: int, group_id: str, what: str, detail: str | None =
         raise MemberRemoved(
             "another member has the same instance id"
             if fenced
-            else "the group does not know the member any more",
+            else "the group has removed the member",
             forget=True,
             fenced=fenced,
         )
@@ -632,7 +632,7 @@ class Owner(Protocol):
         ...
 
     def on_check(self) -> None:
-        """Report by `owner_is_well` how long there has been no progress."""
+        """Report by `owner_is_well` the time without progress."""
         ...
 
     def on_failed(self, error: LogError) -> None:

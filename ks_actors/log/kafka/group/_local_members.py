@@ -2,7 +2,7 @@
 
 A group notices the death of a member when its session times out. On the same machine there is an
 earlier sign. A process keeps a file locked while it is a member, and the lock of a dead process is
-gone. A frozen process keeps its lock, and its place.
+free. A frozen process keeps its lock, and its place.
 
     <temporary directory>/ks-actors-<user>/<hash of boot, servers and group>/<hash of client id>
 

@@ -37,9 +37,9 @@ async def join_group(
     """Join a group.
 
     `client` is for offsets. The membership has its own client in the thread, which starts with the
-    brokers that this one knows. The membership reports group events by `event`. It calls `ends`
-    with the task of its end, which outlives a caller that is cancelled. Raises LogTimeout
-    and NotAuthorized only if no brokers are known yet.
+    brokers that this one knows. The membership reports group events by `event`. At its end it calls
+    `ends` with the closing task, which outlives a cancelled caller. Raises LogTimeout and
+    NotAuthorized only if no brokers are known yet.
     """
     member = KafkaMembership(client, threads, group_id, new, ends=ends)
 
@@ -103,8 +103,7 @@ class KafkaMembership(BaseMembership):
             try:
                 await made.start()
             except BaseException:
-                # It may have joined nothing, or not know what it has: the session's end clears that
-                # up.
+                # It may not have joined, or not know its place: the session timeout resolves that.
                 await made.end(leave=False)
                 raise
             self._member = made
@@ -124,12 +123,12 @@ class KafkaMembership(BaseMembership):
 
     @property
     def committing(self) -> GroupMetadata:
-        """The group to commit a transaction with: its newest generation that is known.
+        """The group to name in the commit of a transaction, with its newest known generation.
 
         The group refuses the last generation as soon as all have joined the next one, which is
         before the assignment. Until then the member has the partitions that it had when it joined:
-        the assignor leaves them to it. A member that has lost them keeps the generation that it had
-        them in.
+        the assignor leaves them to it. A member that has lost them keeps the generation in which it
+        had them.
         """
         stays = self._had and self._joined.member_id == self._seen.member_id
         return self._joined if stays else self._seen
@@ -153,7 +152,7 @@ class KafkaMembership(BaseMembership):
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
-            # Only what was read counts: an assignment that nobody has read holds up no rebalance.
+            # Only an assignment that was read counts: an unread one holds up no rebalance.
             self._owned = event.assignment.partitions
             self._had = True
         return event
@@ -270,7 +269,7 @@ class KafkaMembership(BaseMembership):
     def on_revoke(self, turn: int) -> None:
         """Request the release of all partitions; drop an assignment that was never read."""
         self._drop_unread(Assigned)
-        # Nothing to give up, so the owner need not be asked: the rebalance goes on.
+        # There are no partitions to release, so the rebalance continues without the owner.
         if self._owned is None:
             self._call_member(lambda coordinator: coordinator.continue_rebalance(turn))
         else:
@@ -278,7 +277,7 @@ class KafkaMembership(BaseMembership):
             self._tell(Revoked(self._owned))
 
     def on_joined(self, group: GroupMetadata) -> None:
-        """Note the generation for transactions that are committed before the assignment."""
+        """Note the generation, for transactions that are committed before the assignment."""
         self._joined = group
 
     def on_assigned(self, group: GroupMetadata, assignment: MemberAssignment) -> None:
@@ -297,8 +296,8 @@ class KafkaMembership(BaseMembership):
             # Nothing was done under this membership, so no pending record depends on it.
             self._call_member(lambda coordinator: coordinator.rejoin())
         else:
-            # At once, before anybody reads the event: output must stop when the group may give the
-            # partitions away.
+            # At once, before the event is read: output must stop when the group may give the
+            # partitions to others.
             self._lease.lost()
             self._tell(Lost(owned or (), fenced))
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _MOST_BYTES: Final = 8 << 20
-# How long a fetch may wait for records that a new leader does not show yet.
+# The time that a fetch may wait for records that a new leader does not return yet.
 _WAIT_MS: Final = 500
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-# Who asks by this replica id gets the end of the log. Consumers get the high watermark: all batches
-# below it are on all in-sync replicas.
+# This replica id gets the end of the log. Consumers get the high watermark: all batches below it
+# are on all in-sync replicas.
 _DEBUGGER: Final = -2
 _FAILED: Final = "could not find out whether records for {} were written"
 
@@ -44,20 +44,20 @@ async def find_written(
 
     A restarted leader only knows the last batch of each producer. An earlier batch, repeated
     because its response was lost, is then rejected as out of order although it was written, maybe
-    as a part of a larger one that has been split since. Raises LogError when the log cannot be
+    as a part of a larger batch that has been split since. Raises LogError when the log cannot be
     read.
     """
     channel = f"look at {partition}"
     position, end = start, await _offset(client, partition, _LATEST)
     try:
-        # Not if the leader has lost so much that its log ends before `start`.
+        # Not if the leader's log now ends before `start`, because it has lost records.
         while position < end:
             before = position
             request = fetch_once(partition, position, _WAIT_MS, _MOST_BYTES)
             answer = await client.send_to_leader(partition, request, _codes, channel=channel)
             ((_, ((_, code, *_, raw),)),) = answer.topics
             if code == OFFSET_OUT_OF_RANGE:
-                # Retention has deleted what was there, or the leader has lost it meanwhile.
+                # Retention has deleted the records, or the leader has lost them meanwhile.
                 position = await _offset(client, partition, _EARLIEST)
             elif code:
                 raise error_of(code, _FAILED.format(partition))
@@ -66,8 +66,10 @@ async def find_written(
                 if behind is not None:
                     return position - behind
             if position <= before:
-                # Followers lag behind: records that not all of them have cannot be read.
-                raise LogTimeout(f"the last {end - position} records of {partition} are not shown")
+                # Followers lag behind: records that a follower still lacks cannot be read.
+                raise LogTimeout(
+                    f"the leader does not return the last {end - position} records of {partition}"
+                )
         return None
     finally:
         # A connection of its own, because the fetch waits; it is not needed again soon.
@@ -89,7 +91,7 @@ def _codes(answer: Any) -> list[int]:
 
 
 def _records_behind(raw: bytes, at: int, writer: Identity, sequence: int, count: int) -> int | None:
-    """Return the number of records that a batch has behind those in question; None without them."""
+    """Return the number of records that a batch has after the wanted ones; None without them."""
     if at + HEADER.size > len(raw):
         return None
     _, _, _, magic, _, _, delta, _, _, producer_id, epoch, first, _ = HEADER.unpack_from(raw, at)

@@ -36,9 +36,9 @@ class InFlightBatch:
 
     `number` orders the batches of a queue as they were sent; the parts of a split batch share it.
     `sequence` is the sequence number for brokers, -1 before the first attempt. `records` has the
-    source records, for a split; `first` is the index of the first one in the records that were sent
-    with it. `next_offset` gets the offset after its last record once it is
-    written. `repeated` means that an earlier attempt may have written it.
+    source records, for a split; `first` is the index of its first record among all records of the
+    call. `next_offset` gets the offset after its last record once it is written. `repeated` means
+    that an earlier attempt may have written it.
     """
 
     __slots__ = (
@@ -89,8 +89,8 @@ class InFlightBatch:
                     first,
                 )
                 first += batch.count
-                # The same numbers: the broker has refused the batch as a whole, and expects exactly
-                # these next. An earlier attempt may have written it as a whole, though.
+                # With the same numbers: the broker has refused the whole batch, and expects exactly
+                # these next. But an earlier attempt may have written the whole batch.
                 smaller.sequence, smaller.number = sequence, self.number
                 smaller.repeated = self.repeated
                 sequence, start = (sequence + batch.count) % SEQUENCES, start + batch.count
@@ -114,7 +114,7 @@ class PartitionQueue:
     at a time, from the first on (`repeating`). The first batch also goes alone: until its
     acknowledgment no other can follow it. After a final rejection no batch of the same identity can
     follow (`poisoned`). In a transaction, which is void as a whole, later batches then fail with
-    `refused`; otherwise they wait until those that were sent are decided, and `renew`.
+    `refused`; otherwise they wait until the sent batches are decided, and `renew`.
     """
 
     __slots__ = (
@@ -186,18 +186,18 @@ class PartitionQueue:
         """Return whether the first batch in the queue may be sent."""
         if not self.batches or self.not_before > now or self.is_abandoned():
             return False
-        # A batch behind an undecided one would be rejected as out of order.
+        # A batch after an undecided one would be rejected as out of order.
         if self.in_flight and (self.repeating or not self.acknowledged):
             return False
         # Batches with a number belong to the old identity and must end before a new one is used.
         return not self.poisoned or self.batches[0].sequence >= 0
 
     def due(self, now: float) -> float:
-        """Return the next time at which something happens to the first batch by itself."""
+        """Return the time of the next timer of the first batch."""
         deadline = self.batches[0].deadline
         if self.not_before > now:
             return min(self.not_before, deadline) if deadline > now else self.not_before
-        # A batch behind one in flight does not time out before that one is answered.
+        # A batch after one in flight does not time out before that one is answered.
         return deadline if deadline > now else inf
 
     def take(self) -> InFlightBatch:
@@ -205,7 +205,7 @@ class PartitionQueue:
         pending = self.batches.popleft()
         if pending.sequence < 0:
             self.repeating = False
-            # At the first attempt only: a repeated batch must keep its number, by which the leader
+            # Only at the first attempt: a repeated batch must keep the number by which the leader
             # knows it.
             pending.sequence = self.next_sequence
             self.next_sequence = (self.next_sequence + pending.batch.count) % SEQUENCES
@@ -242,7 +242,7 @@ class PartitionQueue:
         self.reason = reason
         self.repeating = True
         batches = self.batches
-        # By their order, because batches after it may have been put back already.
+        # In order, because batches after it may have been put back already.
         place = 0
         while place < len(batches) and batches[place].place < pending_batches[0].place:
             place += 1
@@ -258,7 +258,7 @@ class PartitionQueue:
     def unresolved(self) -> bool:
         """Return whether sent batches are undecided.
 
-        One behind a batch without a number is decided: it was not written, as leaders accept
+        A batch after one without a number counts as decided: it was not written, as leaders accept
         batches only in order.
         """
         return bool(self.in_flight) or (bool(self.batches) and self.batches[0].sequence >= 0)
@@ -266,7 +266,7 @@ class PartitionQueue:
     def renew(self, identity: Identity) -> None:
         """Start over with a new identity."""
         self.identity = identity
-        # Behind a gap the log may be shorter than before.
+        # After a gap the log may be shorter than before.
         self.next_sequence = self.next_offset = 0
         for pending in self.batches:
             pending.sequence, pending.repeated = -1, False

@@ -99,8 +99,8 @@ class KafkaProducer:
     def abandon(self) -> None:
         """Send and repeat nothing more of earlier `send` calls.
 
-        Waiting calls raise ProduceFailed once brokers have answered or the connections broke. It
-        has IllegalGeneration for each partition that lacks records.
+        Waiting calls raise ProduceFailed once brokers have answered or the connections have failed.
+        It has IllegalGeneration for each partition that lacks records.
         """
         self._abandoned += 1
         self._sender.abandon(not_sent(self.client_id))
@@ -113,7 +113,7 @@ class KafkaProducer:
         """Close; waiting calls raise LogClosed. A second call does nothing."""
         if self._closed:
             return
-        # Before the first await, so that no call can put records behind the last ones.
+        # Before the first await, so that no call can add records after the last ones.
         self._closed = True
         self._on_close(self)
         await self._sender.close(
@@ -128,5 +128,6 @@ class KafkaProducer:
 def not_sent(client_id: str) -> IllegalGeneration:
     """Return the error for abandoned records."""
     return IllegalGeneration(
-        f"producer {client_id} has not sent its last records: their member may have left the group"
+        f"producer {client_id} did not send its last records, because their member may have left "
+        "the group"
     )

@@ -31,8 +31,7 @@ _SLOW_S: Final = 0.004
 class SendCall:
     """Batches of one call.
 
-    A partition with a batch that cannot be written gets none of them, if that is known before
-    sending.
+    A partition with a batch that cannot be written gets no batch, if that is known before sending.
     """
 
     def __init__(self, admin: Admin, batches: Sequence[Outgoing]) -> None:
@@ -79,7 +78,7 @@ class SendCall:
         """
         finish = partial(_finished, encoder, [written for _, written in pending_batches])
         slow = encoder.seconds(size) > _SLOW_S
-        # A thread of its own: the app's functions may keep the loop's threads busy for long.
+        # In a thread of its own: the app's functions may keep the loop's threads busy for long.
         done = await in_thread(finish, name="compress") if slow else finish()
         for (number, _), made in zip(pending_batches, done, strict=True):
             if isinstance(made, RecordTooLarge):
@@ -150,7 +149,7 @@ class SendCall:
             self._batches, self._encoded, self._futures, strict=bool(self._futures)
         ):
             if not futures:
-                # Nothing of it was sent; what is empty breaks nothing.
+                # No record of this batch was sent; an empty batch does not count.
                 broken.update([partition] if len(outgoing.batch) else [])
                 continue
             for batch, future in zip(encoded, futures, strict=True):
@@ -161,12 +160,12 @@ class SendCall:
         return {partition: count for partition, count in written.items() if partition in broken}
 
     def _note_error(self, partition: TopicPartition, error: Exception, passed: int) -> None:
-        """Keep the first error of a partition; `passed` records of it came before its batches."""
+        """Keep the first error of a partition; `passed` of its records precede its batches."""
         if isinstance(error, InvalidRecord | RecordTooLarge):
             records = {passed + index for index in error.records}
             known = self.errors.get(partition)
             if isinstance(known, InvalidRecord | RecordTooLarge):
-                # Later batches go on by a new identity, and may have such records, too.
+                # Later batches continue with a new identity, and may have such records, too.
                 self.errors[partition] = type(known)(str(known), [*known.records, *records])
                 return
             error = type(error)(str(error), [*records])

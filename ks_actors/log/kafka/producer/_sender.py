@@ -66,14 +66,14 @@ _FORGOTTEN = (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID)
 _LAST_EPOCH = 2**15 - 1
 # The interval of checks for an extended lease.
 _LEASE_SECONDS = 0.02
-# The most reasons of a broker in an error's text.
+# The most reasons from a broker in an error's text.
 _REASONS: Final = 3
 
 
 class EpochRefused(LogError):
     """A broker refused a producer's epoch, or does not know its transaction.
 
-    The cause must be found out: a timeout, or a newer producer.
+    The producer has to find the cause: a timeout, or a newer producer.
     """
 
 
@@ -169,7 +169,7 @@ class Sender:
     def _send_requests(self, now: float) -> int:
         """Send one request to each broker with queued batches; return the bytes sent.
 
-        Something happens to each batch that waits: an answer, which calls `go`, or the timer.
+        Each waiting batch continues later, by an answer, which calls `go`, or by the timer.
         """
         requests: dict[int, list[PartitionQueue]] = {}
         sizes: dict[int, int] = {}
@@ -220,7 +220,7 @@ class Sender:
         try:
             topics: dict[str, list[tuple[int, Any]]] = {}
             for queue, pending in pending_batches:
-                # Stamped at each attempt: the identity may be another one since the last.
+                # Stamped at each attempt: the identity may have changed since the last one.
                 buffer = pending.batch.stamped(*queue.identity, pending.sequence)
                 topics.setdefault(queue.partition.topic, []).append(
                     (queue.partition.partition, buffer)
@@ -296,8 +296,8 @@ class Sender:
             and queue.unresolved_before(pending)
         ):
             self._retry(queue, pending, "an earlier batch has to be repeated first", stale=False)
-        # A restarted leader may know only the last batch, so this answer does not prove a loss. One
-        # that has written the batch may not know where.
+        # A restarted leader may know only the last batch, so this answer does not prove a loss. A
+        # leader that has written the batch may not know its offset.
         elif code in _WRITTEN or (code in _FORGOTTEN and pending.repeated):
             self._spawn(
                 self._find(queue, pending, code), f"find {queue.partition} {pending.sequence}"
@@ -319,7 +319,7 @@ class Sender:
                 pending.batch.count,
             )
         except LogTimeout as error:
-            # The leader is away: it is asked again, until the time of the batch is over.
+            # The leader is unreachable: ask again, until the batch times out.
             self._retry(queue, pending, str(error), stale=True)
         except Exception as error:  # noqa: BLE001 - a caller waits for the piece to end
             # Kept in flight until here: a newer batch must not be sent while this one is undecided.
@@ -345,7 +345,7 @@ class Sender:
     ) -> None:
         transactional = self._transactional_id is not None
         if code in _TOO_LARGE and pending.batch.count > 1:
-            # The limit is about the whole batch; a single record that is too large fails below.
+            # The limit concerns the whole batch; a single record that is too large fails below.
             self._split(queue, pending)
         # The producer decides what that means: it may be fenced, or its transaction timed out.
         elif transactional and (code in FENCED or code == INVALID_TXN_STATE):
@@ -363,21 +363,21 @@ class Sender:
             )
             self._fail(queue, pending, TransactionAborted(reason))
         elif code in _FORGOTTEN:
-            self._begin_anew(queue, pending, code)
+            self._resend(queue, pending, code)
         elif code in _WRITTEN:
             self._fail(
                 queue,
                 pending,
                 LogError(
-                    f"records for {queue.partition} were written, but their offset is not known: "
-                    "they were repeated too late"
+                    f"records for {queue.partition} were written at an unknown offset, because the "
+                    "first answer was lost"
                 ),
             )
         else:
             self._fail(queue, pending, refusal(queue.partition, pending, code, records, message))
 
-    def _begin_anew(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
-        """Send a batch that was surely not written again, with the next epoch."""
+    def _resend(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
+        """Resend a batch with the next epoch; it was surely not written before."""
         if code == OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.poisoned:
             _log.warning(
                 "the leader of %s answered %s: it may have lost acknowledged records, as after an "
@@ -453,7 +453,7 @@ class Sender:
     def _expire(self, queue: PartitionQueue, now: float) -> None:
         while (
             queue.batches
-            # One that is in flight may still be written: its answer, or the lack of one, decides.
+            # A batch in flight may still be written: its answer, or the lack of an answer, decides.
             and not queue.in_flight
             and (queue.is_abandoned() or queue.batches[0].deadline <= now)
         ):
@@ -485,8 +485,8 @@ class Sender:
                 self._fail_all(queue, why)
                 return
             queue.reason = str(why)
-            # The partition may have no leader for minutes, and each producer asks the brokers that
-            # are left: look ever more rarely.
+            # The partition may have no leader for minutes, and each producer asks the remaining
+            # brokers: look less and less often.
             most = self._client.options.retry_backoff_max_ms / 1000
             pause = max(pause, min((now - queue.missing_since) / 4, most))
         queue.not_before = now + pause
@@ -527,7 +527,7 @@ class Sender:
     def _pass_gap(self, queue: PartitionQueue) -> None:
         """Continue with the next epoch, once no batch of the present one is undecided.
 
-        A leader tells duplicates by identity and number: with a new identity a batch that was
+        A leader recognizes duplicates by identity and number: with a new identity a batch that was
         written before would be written again.
         """
         producer_id, epoch = queue.identity
@@ -543,7 +543,7 @@ class Sender:
         try:
             queue.renew(await renew())
         except LogTimeout as error:
-            # Asked again, until the time of the batches is over.
+            # Ask again, until the batches time out.
             queue.reason = str(error)
         except LogError as error:
             self._fail_all(queue, error)
@@ -559,7 +559,7 @@ class Sender:
         self.go()
 
     async def wait_for(self, futures: Iterable[asyncio.Future[int]]) -> None:
-        """Wait until all of these have an outcome."""
+        """Wait until all of these batches have an outcome."""
         waiting = [future for future in futures if not future.done()]
         if waiting:
             await asyncio.wait(waiting)
@@ -601,7 +601,7 @@ def refusal(
 ) -> LogError:
     """Return the error for a refused batch, with the records that the broker names (KIP-467).
 
-    If it names none, all records of the batch are meant, but none of other batches.
+    If it names none, the error concerns all records of the batch, but none of other batches.
     """
     # Hundreds of records may have the same reason.
     reasons = dict.fromkeys(

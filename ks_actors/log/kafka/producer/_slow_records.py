@@ -1,4 +1,4 @@
-"""Tell of records that are not written for long."""
+"""Warn of records that are not written for long."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMED: Final = 3
 
 @final
 class SlowRecords:
-    """Warn of partitions with slow records: of all that come within a second by one line."""
+    """Warn of partitions with slow records: one line for all partitions of one second."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, str] = {}
@@ -33,7 +33,7 @@ class SlowRecords:
             self._timer = loop.call_later(_GATHER_SECONDS, self.tell)
 
     def tell(self) -> None:
-        """Warn now of all that were noted."""
+        """Warn now of all noted partitions."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -31,7 +31,7 @@ class EarlyOffsets:
         self._asking: asyncio.Task[None] | None = None
 
     def begin(self, identity: Identity, groups: dict[str, set[TopicPartition]]) -> None:
-        """Ask once per transaction; `groups` has its present groups, and gets this one."""
+        """Ask once per transaction; add the group to `groups`, the transaction's groups so far."""
         if self._group and self._group not in groups and self._asking is None:
             self._asking = asyncio.create_task(
                 self._ask(identity, groups), name=f"offsets to {self._coordination.name}"

@@ -1,11 +1,11 @@
 """Complete hanging transactions.
 
-A broker that returns may take partitions without a leader for deleted. Then it reports a
+A broker that returns may treat partitions without a leader as deleted. Then it reports a
 transaction as complete without its end marker there (KAFKA-20734, seen with 4.3.1). Records and
 offsets stay pending, and readers wait for them. The next end marker of the same producer id decides
 them, maybe differently from the rest of the transaction. So a producer that ends a transaction
-while its coordinator is away checks that the end is everywhere. So does a producer that takes over
-a transactional id.
+while its coordinator is unreachable checks that the end is everywhere, and so does a producer that
+takes over a transactional id.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class HangingTransactions:
     async def complete(self, identity: Identity, ended: Ended) -> None:
         """End a transaction again, with the same outcome, if records or offsets are pending.
 
-        The pending ones may belong to other producers, and an end marker without anything pending
-        has no effect. Raises LogTimeout, then call it again, and EpochRefused.
+        The pending data may belong to other producers; an end marker without pending data has no
+        effect. Raises LogTimeout, then call it again, and EpochRefused.
         """
         await self._refresh({partition.topic for partition in ended.written})
         left = await self._left(ended)
@@ -107,7 +107,7 @@ class HangingTransactions:
     async def _refresh(self, topics: AbstractSet[str]) -> None:
         await self._client.retry("to look up leaders", lambda: self._client.refresh(topics))
         if any(self._client.known(topic) is None for topic in topics):
-            # One broker does not know it, perhaps since it has just come back.
+            # A broker does not know it, perhaps because it has just returned.
             with suppress(NotAuthorized):
                 await self._client.metadata(topics, patient=True)
 
@@ -117,7 +117,7 @@ class HangingTransactions:
 
     async def _end(self, identity: Identity, left: Ended) -> None:
         name, taken = self._coordination.name, bool(left.committed)
-        # Before the first request: a cancelled one may have had its effect.
+        # Before the first request: a cancelled request may have taken effect.
         self._begun = True
         async for added, _ in self._coordination.add_all(identity, left.written):
             taken = taken or bool(added)  # an unwritable partition needs no end marker
@@ -132,8 +132,8 @@ class HangingTransactions:
         self._begun = False
         if not await self._coordination.until_complete():
             raise LogTimeout(
-                f"the coordinator of {name} was away while the end of a transaction was written "
-                "again: that must be repeated"
+                f"the coordinator of {name} did not answer while the end of a transaction was "
+                "written again; the producer repeats it"
             )
         _log.info(
             "writing the end of a transaction of %s again: a broker may have left records or "
@@ -166,7 +166,7 @@ class HangingTransactions:
 
         Afterwards its outcome would be unknown. A dedicated epoch records the outcome, so that
         another process can finish the work, also if this one dies. If pending parts cannot be
-        looked up they stay as they are. Raises LogTimeout, and EpochRefused when another process
+        looked up, they stay unchanged. Raises LogTimeout, and EpochRefused when another process
         does the same.
         """
         if last is None or not (last.open or last.ended or last.completing):
@@ -204,7 +204,7 @@ class HangingTransactions:
             return Ended(frozenset(), {}, commit)
         await self._until_led(scope.topics | scope.sources)
         offsets = {scope.group_id: self._partitions(scope.sources)} if scope.sources else {}
-        # A partition without any leader answers no question, and must not hold up the others.
+        # A partition without a leader cannot answer, and must not hold up the others.
         led = {
             partition
             for partition in self._partitions(scope.topics)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 _COMPLETING_S = 5
 _PREPARED = "Prepare"
 # Timeouts as marks, of a commit and of an abort that are being completed: they are the only field
-# of a transactional id that a coordinator keeps for others. `begin` makes sure that no user's
-# timeout looks like one. The longest that the brokers allow are used: transactions of marked epochs
+# of a transactional id that other producers can read. `begin` makes sure that no user's timeout
+# looks like one. The longest pair that the brokers allow is used: transactions of marked epochs
 # should never time out.
 _MARKS: Final = ((600_001, 600_002), (59_001, 59_002), (9_001, 9_002))
 _COMMITTING_MS: Final = frozenset(committing for committing, _ in _MARKS)
@@ -51,7 +51,7 @@ PROMPT_S: Final = 1.0
 
 
 class _TimeoutRefused(LogError):
-    """The brokers allow no timeout as long as that of a new epoch."""
+    """The brokers do not allow a timeout as long as that of a new epoch."""
 
 
 class TransactionState(NamedTuple):
@@ -135,7 +135,7 @@ class TransactionCoordinator:
     async def begin(self, identity: Identity) -> Identity:
         """Get a new epoch; an open transaction is aborted.
 
-        With an identity it succeeds only if no other producer has got an epoch since.
+        With an identity it succeeds only if no other producer has obtained an epoch since.
         """
         # Such timeouts mark the epochs of `begin_completing`.
         marked = self.timeout_ms in _MARKED_MS
@@ -171,7 +171,7 @@ class TransactionCoordinator:
             self.name,
             request,
             lambda answer: [
-                # An unknown partition may be gone: the caller finds out.
+                # An unknown partition may be deleted: the caller decides.
                 code
                 for _, found in answer.errors
                 for _, code in found
@@ -233,7 +233,7 @@ class TransactionCoordinator:
     async def _existing(self, refused: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Return the partitions that the coordinator does not know, though they exist.
 
-        Its metadata may lag behind: it knows them a moment later.
+        Its metadata may lag behind, for a moment.
         """
         unknown = {each for each, code in refused.items() if code == UNKNOWN_TOPIC_OR_PARTITION}
         if unknown:
@@ -301,7 +301,7 @@ class TransactionCoordinator:
         await self._ask(EndTxnRequest(self.name, *identity, commit))
 
     async def describe(self) -> TransactionState:
-        """Return the state of the id: that of nobody for one that the brokers do not know."""
+        """Return the state of the id; for an unknown id, a state without a producer."""
         response = await self._client.send_to_coordinator(
             TRANSACTION,
             self.name,
@@ -325,8 +325,8 @@ class TransactionCoordinator:
         began = clock()
         try:
             async with asyncio.timeout(_COMPLETING_S):
-                # Decided, but some partitions lack the marker: their readers do not see the records
-                # yet.
+                # Decided, but some partitions lack the marker, so their readers do not see the
+                # records yet.
                 while (await self.describe()).state.startswith(_PREPARED):
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, 0.05)

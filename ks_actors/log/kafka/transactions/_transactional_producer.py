@@ -183,8 +183,8 @@ class KafkaTransactionalProducer:
     def _check_not_failed(self) -> None:
         if self._in_doubt:
             raise LogError(
-                f"it is not known how the last transaction of {self._name} ended: call commit or "
-                "abort again to find out"
+                f"the outcome of the last transaction of {self._name} is unknown: call commit or "
+                "abort again to look it up"
             )
         if self._abort_reason is not None:
             raise TransactionAborted(
@@ -196,7 +196,7 @@ class KafkaTransactionalProducer:
         """Clean up after the last transaction before a new one begins."""
         if not self._open:
             await self._confirm()
-            # A request that had no response may still arrive: under an old epoch it is refused.
+            # An unanswered request may still arrive: with an old epoch it is refused.
             if self._stale or self._client.lost > self._lost:
                 await self._renew(self._sender.identity)
 
@@ -223,13 +223,13 @@ class KafkaTransactionalProducer:
                 }
             )
         if self._added:
-            # While the records are on their way: at the commit it would cost a round trip.
+            # While the records are in flight: at the commit it would cost a round trip.
             self._early_offsets.begin(self._sender.identity, self._groups)
 
     async def _explain_refusal(self, refused: EpochRefused) -> LogError:
-        """Find out why a broker refuses the epoch: its transaction is gone, or it has a rival.
+        """Find the reason for a refused epoch: an ended transaction, or a newer producer.
 
-        Unless another producer has the id, this one may go on with a new epoch.
+        Without a newer producer, this one may continue with a new epoch.
         """
         if self._fenced is None and self._renew_from is None:
             self._renew_from, self._abort_reason = await self._identity_after(refused)
@@ -241,7 +241,7 @@ class KafkaTransactionalProducer:
         )
 
     async def _identity_after(self, refused: EpochRefused) -> tuple[Identity | None, str]:
-        """Return the identity after which to take the next epoch, and why; None for a rival.
+        """Return the last identity before the next epoch, and the reason; None if fenced.
 
         The coordinator aborts a transaction after its timeout with the next epoch, which no
         producer gets. A producer that takes the id aborts it the same way first, and gets the epoch
@@ -293,7 +293,7 @@ class KafkaTransactionalProducer:
         self._check()
         async with self._order:
             self._check()
-            # The last commit had no answer; asking for another one could commit nothing and report
+            # The last commit had no answer; another request could commit nothing and report
             # success.
             if self._in_doubt and await self._was_committed():
                 return
@@ -352,8 +352,8 @@ class KafkaTransactionalProducer:
         try:
             await self._coordination.end(self._sender.identity, commit=True)
         except LogError as error:
-            # Any response means no. Without a response, or after a cancelled wait, the outcome is
-            # unknown.
+            # Any response means that it was not committed. Without a response, or after a cancelled
+            # wait, the outcome is unknown.
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
             raise
         self._in_doubt = False
@@ -373,14 +373,14 @@ class KafkaTransactionalProducer:
                 {group: offsets for group, offsets in self._groups.items() if offsets},
                 commit,
             )
-            # One task is enough: it goes on as long as something is unconfirmed.
+            # One task is enough: it continues until everything is confirmed.
             if self._confirming is None or self._confirming.done():
                 self._confirming = asyncio.create_task(
                     self._confirm_soon(), name=f"end of a transaction of {self._name}"
                 )
 
     async def _confirm_soon(self) -> None:
-        """Confirm now instead of with the next transaction: readers may be blocked until then."""
+        """Confirm now, not with the next transaction: readers may be blocked until then."""
         while self._unconfirmed is not None:
             try:
                 async with self._order:
@@ -484,7 +484,7 @@ class KafkaTransactionalProducer:
         try:
             if not await self._end_by_abort():
                 return False
-            # With a transaction that the coordinator has ended by itself, its failures went unseen
+            # The coordinator has ended the transaction by itself, so its failures were not seen
             # here.
             undisturbed = self._client.lost == lost and self._renew_from is None
             await self._ended(commit=False, smoothly=undisturbed and clock() - began < PROMPT_S)
@@ -510,7 +510,8 @@ class KafkaTransactionalProducer:
         except (LogTimeout, LogClosed, NotAuthorized):
             raise
         except LogError:
-            # It is no longer open. An earlier commit with a lost response may have been faster.
+            # The transaction is no longer open: an earlier commit with a lost response may have
+            # ended it.
             if await self._was_committed():
                 return False
             self._renew_from = identity

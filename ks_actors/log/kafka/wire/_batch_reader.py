@@ -77,7 +77,7 @@ class Columns:
                 records.timestamps,
             )
         headers = records.headers
-        # Few topics have headers: the column begins with the first batch that has some.
+        # Few topics have headers: the column begins with the first batch with headers.
         if headers is not None and self.headers is None:
             self.headers = [()] * before
         if self.headers is not None:
@@ -199,9 +199,9 @@ class Chunk:
         return following
 
     def epoch_starts(self) -> list[tuple[int, int]]:
-        """Return each leader epoch of the whole batches after the end of the batch before it.
+        """Return the leader epochs of the whole batches, each with the end of the batch before it.
 
-        They are in their order; the first one is after offset 0.
+        They are in order; the first one counts from offset 0.
         """
         first = _epoch_at(self.raw, 0)
         starts = [(0, first)]
@@ -257,7 +257,7 @@ class Chunk:
         return self._base if self._left else self._end
 
     def read(self, position: int, limit: int, columns: Columns, until: float = inf) -> bool:
-        """Append records from `position` on until `columns` has `limit`; tell if there may be more.
+        """Append records from `position` until `columns` has `limit`; return whether more may come.
 
         Starts no further batch once `perf_counter` reaches `until`, and none that still needs
         decompression. Raises LogCorrupted for corrupt bytes, and LogError when the library for
@@ -320,7 +320,7 @@ class Chunk:
     def _read_body(self, count: int, *, with_offsets: bool) -> Records:
         """Return the next records.
 
-        Returns `count` records, fewer if memory is limited, or those before an unreadable one.
+        Returns `count` records, or fewer: if memory is limited, or before an unreadable record.
         """
         count = self._body.fitting(count, self.limit)
         while True:
@@ -332,7 +332,7 @@ class Chunk:
                 count //= 2
 
     def _read_plain(self, position: int, limit: int, columns: Columns) -> bool:
-        """Read the next batches at once, up to a special one; tell whether there were any.
+        """Read the next batches at once, up to a special one; return whether there were any.
 
         With many partitions most batches have a record or two, and their way through `_open` would
         take longer than the records.
@@ -423,7 +423,7 @@ class Chunk:
         )
 
     def _open_columnar(self, stored: memoryview, base: int, body: Body | None) -> bool:
-        """Open a batch; tell whether it has records to read.
+        """Open a batch; return whether it has records to read.
 
         `body` has its records if they are already decompressed.
         """
@@ -464,7 +464,7 @@ class Chunk:
         return True
 
     def _is_left_out(self, body: Body, attributes: int, producer: int, last_offset: int) -> bool:
-        """Tell whether to skip a batch: a marker, or records of an aborted transaction."""
+        """Return whether to skip a batch: a marker, or records of an aborted transaction."""
         control = bool(attributes & CONTROL)
         if self._aborted is not None:
             self._note_aborted(last_offset)
@@ -509,7 +509,10 @@ def whole_batches(partition: TopicPartition, raw: bytes) -> Iterator[tuple[int, 
             last_delta: int = _LAST_DELTA.unpack_from(raw, at + _LAST_DELTA_AT)[0]
             if last_delta < 0:
                 raise _no_batch(
-                    partition, base, None, f"a batch ends {-last_delta} offsets before it begins"
+                    partition,
+                    base,
+                    None,
+                    f"the last offset of a batch is {-last_delta} below its first offset",
                 )
             behind += last_delta
         yield at, behind

@@ -210,7 +210,7 @@ _ADVICE: Mapping[int, str] = {
     81: "run fewer instances, or raise group.max.size of the brokers",
     82: "another member has this instance id: give each member its own",
 }
-# Only a guess: not said beside a reason of the broker.
+# Only a guess: left out if the broker gives a reason.
 _GUESSES: Mapping[int, str] = {87: "a compacted topic takes no records without keys"}
 
 

@@ -38,7 +38,7 @@ _ASKED: Final = Struct(">iiqiqix")
 _RESPONSE: Final = Struct(">ihi")
 # Partition, error code, high watermark, last stable offset, log start offset.
 _ANSWER: Final = Struct(">ihqqq")
-# Producer id and first offset, behind which tags follow.
+# Producer id and first offset, followed by tags.
 _ABORTED: Final = Struct(">qq")
 # Leader epoch and its end offset.
 _DIVERGING: Final = Struct(">iq")
@@ -113,19 +113,19 @@ class FetchResponse:
         diverging = None
         if _DIVERGING_TAG in tags:
             epoch, end = _DIVERGING.unpack_from(raw, tags[_DIVERGING_TAG])
-            # A broker may send the field with its defaults, which mean that there is none.
+            # A broker may send the field with its defaults, which stand for a missing one.
             diverging = (epoch, end) if epoch >= 0 else None
         return (number, code, high, stable, begin, aborted, replica, diverging, records), at
 
 
 @final
 class FetchRequest(FlexibleRequest):
-    """A fetch request in version 12, the last one that names topics alike from Kafka 2.8 to 4.x.
+    """A fetch request in version 12, the last version with names of topics, from Kafka 2.8 to 4.x.
 
     `asked` has topics, each with partitions, their start offsets and the leader epochs of the
     records before (-1 for unknown), in the order in which a broker fills the response; a topic may
-    come again. A leader whose log does not have the record before tells where it diverges
-    (KIP-595). `forgotten` has the partitions to drop from the session.
+    occur several times. A leader whose log does not have the preceding record reports where it
+    diverges (KIP-595). `forgotten` has the partitions to drop from the session.
     """
 
     API_KEY: ClassVar[int] = 1

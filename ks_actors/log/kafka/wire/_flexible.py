@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NO_TAGS: Final = b"\0"
 _INT: Final = Struct(">i")
 _HEADER: Final = Struct(">hhih")
-# Each byte of a variable-length number has seven bits of it, and this one if more follow.
+# Each byte of a variable-length number has seven bits of it, and this bit if more follow.
 _MORE: Final = 0x80
 # A number has 32 bits.
 _MOST_BYTES: Final = 5
@@ -44,11 +44,11 @@ def read_varint(raw: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * shift
         if byte < _MORE:
             return number, at + shift + 1
-    raise error("an answer is cut off in a number, or has one that is too long")
+    raise error("a number in an answer is cut off or too long")
 
 
 def read_tags(raw: bytes, at: int) -> tuple[dict[int, int], int]:
-    """Return where the data of each tagged field begin, and the position after all fields."""
+    """Return the position of each tagged field's data, and the position after all fields."""
     count, at = read_varint(raw, at)
     found = {}
     for _ in range(count):
@@ -60,7 +60,7 @@ def read_tags(raw: bytes, at: int) -> tuple[dict[int, int], int]:
 
 
 class TaggedFields(AbstractType):  # type: ignore[misc]
-    """No tagged fields in a request; those of an answer are passed over."""
+    """No tagged fields in a request; in an answer they are skipped."""
 
     @classmethod
     def encode(cls, value: dict[int, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""Requests that tell a broker which broker of which cluster it is taken for (KIP-1242)."""
+"""Requests that name the expected broker and cluster to a broker (KIP-1242)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _IdentityResponse:
 
 
 class _IdentityRequest(FlexibleRequest, RequestStruct):  # type: ignore[misc]
-    """Ask a broker to refuse, by REBOOTSTRAP_REQUIRED, if it is another one than is meant."""
+    """Ask a broker to refuse, by REBOOTSTRAP_REQUIRED, if it is not the expected one."""
 
     API_KEY = _KEY
     API_VERSION = _VERSION

@@ -32,7 +32,7 @@ _SHORT: Final = Struct(">h")
 # Error code, number, leader, leader epoch.
 _PARTITION: Final = Struct(">hiii")
 _REPLICA_LISTS: Final = 3
-# Each byte of a variable-length number has seven bits of it, and this one if more follow.
+# Each byte of a variable-length number has seven bits of it, and this bit if more follow.
 _MORE: Final = 0x80
 _TEXT = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
@@ -84,12 +84,12 @@ class _MetadataResponse:
                 _, number, leader, epoch = _PARTITION.unpack_from(raw, at)
                 leaders[number], epochs[number] = leader, epoch
                 at += _PARTITION.size
-                # Replicas, those in sync, and those that are offline.
+                # All replicas, in-sync replicas, offline replicas.
                 for _ in range(_REPLICA_LISTS):
                     replicas, at = _count(raw, at)
                     at += replicas * _INT.size
                 at = _behind_tags(raw, at)
-            # The operations that are permitted were not asked for.
+            # The permitted operations were not requested.
             at = _behind_tags(raw, at + _INT.size)
             self.topics.append((code, name, identity, internal, epochs, leaders))
         # The permitted operations of the cluster follow: nothing before them was cut off.
@@ -97,7 +97,7 @@ class _MetadataResponse:
 
     @classmethod
     def decode(cls, data: BytesIO) -> _MetadataResponse:
-        """Decode what is left. Raises struct.error for cut off bytes."""
+        """Decode the rest. Raises struct.error for cut off bytes."""
         try:
             return cls(data.read())
         except IndexError:
@@ -105,7 +105,7 @@ class _MetadataResponse:
 
 
 def _number(raw: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable length, and the position behind it."""
+    """Return a number of variable length, and the position after it."""
     found = shift = 0
     while (byte := raw[at]) & _MORE:
         found |= (byte ^ _MORE) << shift
@@ -114,19 +114,19 @@ def _number(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _count(raw: bytes, at: int) -> tuple[int, int]:
-    """Return the length of an array or a text, 0 for none, and the position behind it."""
+    """Return the length of an array or a text, 0 for none, and the position after it."""
     found, at = _number(raw, at)
     return max(0, found - 1), at
 
 
 def _text(raw: bytes, at: int) -> tuple[str, int]:
-    """Return a text, empty for none, and the position behind it."""
+    """Return a text, empty for none, and the position after it."""
     length, at = _count(raw, at)
     return raw[at : at + length].decode(), at + length
 
 
 def _behind_tags(raw: bytes, at: int) -> int:
-    """Return the position behind tagged fields."""
+    """Return the position after tagged fields."""
     count, at = _number(raw, at)
     for _ in range(count):
         _, at = _number(raw, at)
@@ -165,7 +165,7 @@ class MetadataRequest:
 
 
 def cluster_of(response: Any) -> str:
-    """Return the id of the cluster; empty when the broker does not tell it."""
+    """Return the id of the cluster; empty when the broker does not report it."""
     return getattr(response, "cluster_id", None) or ""
 
 

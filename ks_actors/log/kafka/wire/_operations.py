@@ -1,4 +1,4 @@
-"""Requests that tell what a user may do (KIP-430)."""
+"""Requests for the permissions of a user (KIP-430)."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ class _DescribeGroupsRequest(RequestStruct):  # type: ignore[misc]
 
 
 def topic_operations(topics: Iterable[str]) -> Pinned:
-    """Build the question what the user may do with topics, and with the cluster."""
+    """Build a request for the user's permissions for topics and the cluster."""
     return Pinned(_MetadataRequest, sorted(topics), False, True, True)
 
 
 def group_operations(group_id: str) -> Pinned:
-    """Build the question what the user may do with a group."""
+    """Build a request for the user's permissions for a group."""
     return Pinned(_DescribeGroupsRequest, [group_id], True)
 
 

@@ -64,7 +64,7 @@ def read_records(
         header_count, here = _number(data, here, end)
         found, here = _headers(data, here, end, header_count)
         if here != end:
-            raise ValueError("a record is longer than what is in it")
+            raise ValueError("a record is longer than its fields")
         keys.append(key)
         values.append(value)
         timestamps.append(base_time if append_time else _wrapped(base_time + time_delta))
@@ -101,8 +101,8 @@ class Measured(NamedTuple):
 def fitting(data: bytes | memoryview, at: int, count: int, limit: int) -> tuple[int, Measured]:
     """Return how many of `count` records from `at` on fit into `limit` bytes of memory.
 
-    Also returns the first one's measure. Counting stops at a malformed record and includes it, so
-    that its reader gets the error.
+    Also returns the measure of the first record. Counting stops at a malformed record and includes
+    it, so that its reader gets the error.
     """
     total, first = 0, Measured(0, 0)
     for index in range(count):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from io import BytesIO
 
     _Topic: TypeAlias = tuple[str, Sequence[tuple[int, bytearray]]]
-    # As below, then the refused records of the batch by index, with the reason, and the reason for
-    # all of it (KIP-467).
+    # As below, then the refused records of the batch by index, each with the reason, and the reason
+    # for the whole batch (KIP-467).
     _Answer: TypeAlias = tuple[int, int, int, int, int, list[tuple[int, str | None]], str | None]
 
 _SHORT: Final = struct.Struct(">h")

@@ -290,7 +290,7 @@ def offset_behind(raw: bytes) -> tuple[int, int, bool] | None:
     """Return the offset after the last whole record batch, and the leader epoch of that batch.
 
     The third value tells whether any whole batch is compressed. Returns None without the kernel,
-    and where something needs a closer look.
+    and for batches that need the slower way.
     """
     return _kernel.behind_batches(raw) if HAS_KERNEL else None
 

@@ -246,7 +246,7 @@ _SET = 0
 class _TransactionalPinned(Pinned):
     """A request that begins transactions: the broker has to describe them, too.
 
-    Without that nobody knows whether a transaction has ended for its readers, or has timed out.
+    Without that it is unknown whether a transaction has ended for its readers, or has timed out.
     """
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
@@ -336,7 +336,7 @@ def describe_transactions(transactional_ids: Sequence[str]) -> Pinned:
 
 
 def incremental_alter_configs(configs: Mapping[str, Mapping[str, str]]) -> Pinned:
-    """Build a request that sets these configs of topics, and leaves all others as they are."""
+    """Build a request that sets these configs of topics, and no others."""
     resources: list[Any] = [
         (TOPIC, topic, [(name, _SET, value, {}) for name, value in changes.items()], {})
         for topic, changes in configs.items()

@@ -186,7 +186,7 @@ def test_stores_keep_a_window_for_as_long_as_it_may_last() -> None:
     months = topology("update", CalendarWindows.months("Asia/Tokyo")).stores["days"]
     assert months.retention_ms == 31 * 24 * 60 * MINUTE
     grouped = StreamsBuilder().stream("in", STRINGS).group_by_key().windowed_by(DAYS)
-    with pytest.raises(TopologyError, match=f"needs them for {25 * 60 * MINUTE + MINUTE} ms"):
+    with pytest.raises(TopologyError, match=f"window and grace take {25 * 60 * MINUTE + MINUTE} ms"):
         grouped.count(Materialized("days", retention_ms=25 * 60 * MINUTE))
 
 

@@ -208,7 +208,7 @@ def test_it_may_be_an_object_a_class_or_a_name() -> None:
         assert isinstance(StreamsConfig.of({"application.id": "app", "processor.wrapper.class": given}).processor_wrapper_class, Tracing)
     assert StreamsConfig(application_id="app", processor_wrapper_class=None).processor_wrapper_class is None
     for wrong in (Upper, "collections.OrderedDict"):
-        with pytest.raises(ConfigError, match=r"processor_wrapper_class \(mapping\): .* is no ProcessorWrapper"):
+        with pytest.raises(ConfigError, match=r"processor_wrapper_class \(mapping\): .* is not a ProcessorWrapper"):
             StreamsConfig.of({"application.id": "app", "processor.wrapper.class": wrong})
 
 
