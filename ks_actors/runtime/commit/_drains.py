@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime.commit._last_calls import LastCalls
-from ks_actors.runtime.commit._phases import TasksBroken
+from ks_actors.runtime.commit._states import TasksBroken
 from ks_actors.runtime.messages import Commit, Undrained
 from ks_actors.task import Frozen, contained
 

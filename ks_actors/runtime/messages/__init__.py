@@ -20,10 +20,10 @@ from ks_actors.runtime.messages._collector import (
     Written,
 )
 from ks_actors.runtime.messages._committer import (
+    AllowCommits,
     Commit,
     CommitterMessage,
     CommitTimer,
-    DeferCommits,
     EndCommits,
     Rollback,
     Undrained,
@@ -156,6 +156,7 @@ __all__ = [
     "Abandon",
     "Abort",
     "AddWorker",
+    "AllowCommits",
     "AppCloses",
     "Arrived",
     "AskBusy",
@@ -184,7 +185,6 @@ __all__ = [
     "CommitterMessage",
     "Corrupted",
     "Decided",
-    "DeferCommits",
     "Drain",
     "EncodeChangelog",
     "EndCommits",
