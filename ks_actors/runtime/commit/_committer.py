@@ -156,7 +156,7 @@ class Committer(Actor[CommitterMessage]):
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():
                 await self._roll_back_for(message)
-            case m.Undrained():
+            case m.DrainStalled():
                 await self._fail_undrained(message)
             case m.EndCommits():
                 closed = NotRunning("the app is closing: it makes no more commits")
@@ -437,7 +437,7 @@ class Committer(Actor[CommitterMessage]):
         else:
             request.reply.tell(made_progress)
 
-    async def _fail_undrained(self, message: m.Undrained) -> None:
+    async def _fail_undrained(self, message: m.DrainStalled) -> None:
         """Roll back a task with calls that do not end.
 
         No transaction has any of its output: its output since its last commit was kept apart. A

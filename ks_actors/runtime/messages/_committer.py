@@ -53,7 +53,7 @@ class WorkersChanged(Message, frozen=True):
     workers: tuple[Ref[WorkerMessage], ...]
 
 
-class Undrained(Message, frozen=True):
+class DrainStalled(Message, frozen=True):
     """Nothing of a task that began to drain at `since` has ended for so many `seconds`."""
 
     task: TaskId
@@ -93,7 +93,7 @@ CommitterMessage: TypeAlias = (
     | WorkBegins
     | WorkersChanged
     | Rollback
-    | Undrained
+    | DrainStalled
     | AllowCommits
     | EndCommits
 )
