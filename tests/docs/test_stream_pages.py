@@ -16,7 +16,7 @@ from ks_actors import KsActorsError, StreamsConfig, _errors
 from ks_actors.config._exception_handlers import log_and_fail
 from ks_actors.config._settings import SETTINGS
 from ks_actors.runtime import InstanceState, TaskState, UncaughtResponse, WorkerState, messages
-from ks_actors.runtime.commit._phases import Phase
+from ks_actors.runtime.commit._states import CommitState, Phase
 from ks_actors.runtime.globals import _global_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -88,7 +88,7 @@ def test_errors_has_exactly_the_errors_in_their_tree() -> None:
 def test_procedures_speaks_of_messages_and_states_that_exist() -> None:
     """Each word in capitals on the page is a state, a phase or an answer; each other name with a capital is a message, an actor or public."""
     page = (DOCS / "procedures.md").read_text(encoding="utf-8")
-    states = {member.name for kind in (InstanceState, WorkerState, TaskState, UncaughtResponse, Phase) for member in kind}
+    states = {member.name for kind in (InstanceState, WorkerState, TaskState, UncaughtResponse, CommitState, Phase) for member in kind}
     assert set(re.findall(r"`([A-Z][A-Z_]+)`", page)) - states == set()
     known = {*vars(messages), *vars(_global_tables), *vars(ks_actors)}
     assert set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", page)) - known == set()

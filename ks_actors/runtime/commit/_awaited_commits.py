@@ -27,26 +27,24 @@ class AwaitedCommits:
         self._commit_again = commit_again
         self._requests: list[tuple[Commit, set[TaskId]]] = []
 
-    def __contains__(self, request: Commit) -> bool:
-        return any(one is request for one, _ in self._requests)
-
     def serve(
         self, request: Commit, left_out: frozenset[TaskId], there: Mapping[TaskId, Task]
-    ) -> list[Commit]:
+    ) -> None:
         """Note that a commit for `request` has included all tasks in `there` but `left_out`.
 
-        Answer and return the requests that are now served. A request for a rebalance or a handover
-        does not wait for tasks left out: the group waits for it, and each task moves when it is at
-        rest.
+        Answer the requests that are now served. A request for a rebalance or a handover does not
+        wait for tasks left out: the group waits for it, and each task moves when it is at rest.
         """
-        dropped = self.drop(there)
-        served: list[Commit] = []
+        self.drop(there)
+        waiting: list[tuple[Commit, set[TaskId]]] = []
         for one, missing in self._requests:
             before = len(missing)
             missing.intersection_update(left_out)
             if not missing or (one.one_of is not None and len(missing) < before):
-                served.append(one)
-        self._keep_others(served)
+                answer(one, None)
+            else:
+                waiting.append((one, missing))
+        self._requests = waiting
         if missing := _waits_for(request, left_out, there):
             self._requests.append((request, missing))
             # Such a task does not drain, so nothing else would ever ask for the commit that
@@ -54,42 +52,35 @@ class AwaitedCommits:
             if any(there[task].draining.since is None for task in missing & there.keys()):
                 self._commit_again()
         else:
-            served.append(request)
-        for one in served:
-            answer(one, None)
-        return [*dropped, *served]
+            answer(request, None)
 
-    def drop(self, there: Collection[TaskId]) -> list[Commit]:
-        """Fail and return the requests that wait for tasks not in `there` any more.
+    def drop(self, there: Collection[TaskId]) -> None:
+        """Fail the requests that wait for tasks not in `there` any more.
 
         No commit of this instance includes those tasks. Call it when no commit is under way. A
         request for `one_of` some tasks waits for the others, as long as there are any.
         """
-        failed: list[Commit] = []
+        waiting: list[tuple[Commit, set[TaskId]]] = []
         for one, missing in self._requests:
             gone = missing.difference(there)
             if gone and one.one_of is not None:
                 missing.difference_update(gone)
                 gone = set() if missing else gone
             if gone:
-                failed.append(one)
                 answer(one, _migrated(gone))
-        self._keep_others(failed)
-        return failed
+            else:
+                waiting.append((one, missing))
+        self._requests = waiting
 
-    def fail(self, tasks: Collection[TaskId] | None, error: Exception) -> list[Commit]:
-        """Fail and return the requests that wait for one of these tasks (None: all requests)."""
-        failed = [
-            one for one, missing in self._requests if tasks is None or not missing.isdisjoint(tasks)
-        ]
-        self._keep_others(failed)
-        for one in failed:
-            answer(one, error)
-        return failed
-
-    def _keep_others(self, gone: list[Commit]) -> None:
+    def fail(self, tasks: Collection[TaskId] | None, error: Exception) -> None:
+        """Fail the requests that wait for one of these tasks (None: all requests)."""
+        for one, missing in self._requests:
+            if tasks is None or not missing.isdisjoint(tasks):
+                answer(one, error)
         self._requests = [
-            one for one in self._requests if not any(one[0] is request for request in gone)
+            (one, missing)
+            for one, missing in self._requests
+            if tasks is not None and missing.isdisjoint(tasks)
         ]
 
 

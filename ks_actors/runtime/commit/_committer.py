@@ -23,10 +23,15 @@ from ks_actors.lifecycle import Outage, RetryBackoff, TaskBackoff, component_log
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit._awaited_commits import AwaitedCommits, answer
 from ks_actors.runtime.commit._changelog_ends import ChangelogEnds
-from ks_actors.runtime.commit._commit_rest import CommitRest
+from ks_actors.runtime.commit._commit_timing import CommitTiming
 from ks_actors.runtime.commit._drains import output_ids, undrained
-from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, FirstCommit
-from ks_actors.runtime.commit._phases import COMMITTING, Phase, TasksBroken, Uncertain
+from ks_actors.runtime.commit._states import (
+    COMMITTING,
+    Permission,
+    Phase,
+    TasksBroken,
+    Uncertain,
+)
 from ks_actors.runtime.input import missing_sources
 from ks_actors.runtime.messages import CommitterMessage
 from ks_actors.runtime.output import RecordsLeftOut
@@ -85,18 +90,11 @@ class Committer(Actor[CommitterMessage]):
     ) -> None:
         self._whole: bool = whole
         self._transactional: bool = transactional
-        self._interval: float = interval_ms / 1000
         self._drain: float = max(1, drain_ms) / 1000
         self._timeout: float = max(1, timeout_ms) / 1000
         self._epoch: int = epoch
         self._fetch_epoch: int = 0
-        self._on_hold: bool = False
-        # True from a lost generation until the next one is known. A handover that ends earlier must
-        # not release commits: the group would refuse them.
-        self._generation_lost: bool = False
-        self._rebalancing: bool = False
-        # The reason why the tasks cannot be committed any more: they are about to be given up.
-        self._void: Exception | None = None
+        self._permission = Permission()
         self._made_progress: bool = False
         self._backoff = RetryBackoff()
         self._task_backoff = TaskBackoff()
@@ -110,13 +108,7 @@ class Committer(Actor[CommitterMessage]):
         self._twins = twins
         self._matched = matched
         self._metrics = metrics
-        # Exactly once, records that come once in each interval would keep the phase in which they
-        # began, and might wait for a whole interval each. With a period a little shorter, commits
-        # move towards them until one finds nothing to commit and comes right behind the next.
-        self._period: float = self._interval * (0.99 if transactional else 1.0)
-        self._due: float = 0.0
-        self._rest = CommitRest(metrics, self._interval, transactional=transactional)
-        self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
+        self._timing = CommitTiming(metrics, interval_ms / 1000, transactional=transactional)
         self._awaited = AwaitedCommits(
             lambda: self.ctx.self_ref.tell(
                 m.Commit(None, "a task that the commit waits for received records meanwhile")
@@ -135,10 +127,10 @@ class Committer(Actor[CommitterMessage]):
     def signal(self, signal: Signal) -> None:
         """Start the timer."""
         if isinstance(signal, Started):
-            self._set_timer(self._interval)
+            self._set_timer(self._timing.interval)
 
     def _set_timer(self, seconds: float) -> None:
-        self._due = self.ctx.time() + seconds
+        self._timing.due = self.ctx.time() + seconds
         self.ctx.timers.once("commit", seconds, m.CommitTimer())
 
     async def receive(self, message: CommitterMessage) -> None:
@@ -146,22 +138,17 @@ class Committer(Actor[CommitterMessage]):
         match message:
             case m.Commit():
                 await self._commit_when_due(message)
-            case m.DeferCommits():
-                # A rebalance may end after the group has changed the generation: only
-                # DeferCommits(False) says that this member has the new one.
-                self._on_hold = message.on_hold
-                if not message.on_hold:
-                    self._rebalancing = self._generation_lost = False
-                    # Tasks may have left before they were at rest, if their commit failed.
-                    self._awaited.drop(self._metrics.tasks)
-                    self.ctx.unstash()
+            case m.AllowCommits():
+                self._permission.open()
+                # Tasks may have left before they were at rest, if their commit failed.
+                self._awaited.drop(self._metrics.tasks)
+                self.ctx.unstash()
             case m.CommitTimer():
-                self._rest.end()
                 # Not at once, also with an interval of 0: that would turn the loop while there is
                 # nothing to commit, or the group allows no commit.
                 self._set_timer(max(_LEAST_S, await self._commit_by_time()))
             case m.WorkBegins():
-                self._set_timer(self._rest.after(self.ctx.time()))
+                self._set_timer(self._timing.after(self.ctx.time()))
             case m.WorkersChanged():
                 self._workers = message.workers
                 # A new worker is paused until it knows the epoch; for the others this is no news.
@@ -169,11 +156,12 @@ class Committer(Actor[CommitterMessage]):
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():
                 await self._roll_back_for(message)
-            case m.Undrained():
+            case m.DrainStalled():
                 await self._fail_undrained(message)
             case m.EndCommits():
-                self._void = NotRunning("the app is closing: it makes no more commits")
-                self._follow_up(*self._awaited.fail(None, self._void))
+                closed = NotRunning("the app is closing: it makes no more commits")
+                self._permission.withdraw(closed)
+                self._awaited.fail(None, closed)
                 message.reply.tell(None)
             case _:
                 assert_never(message)
@@ -183,46 +171,24 @@ class Committer(Actor[CommitterMessage]):
     async def _commit_when_due(self, request: m.Commit) -> None:
         if request.given_up:
             return
-        if self._void is not None:
-            answer(request, self._void)
-        elif self._generation_lost and request.closing:
-            answer(
-                request,
-                IllegalGeneration(
-                    "the group is in a new generation, and the next owner of the tasks starts "
-                    "from the last commit"
-                ),
-            )
-        elif self._on_hold and not (request.hold or request.rebalancing):
-            self.ctx.stash(request)
-        else:
+        if self._permission.allows(request):
             await self._commit(request)
-        if request not in self._awaited:
-            self._follow_up(request)
-
-    def _follow_up(self, *requests: m.Commit) -> None:
-        # A handover follows: a commit in between would meet tasks that are half given up.
-        self._on_hold = self._on_hold or any(request.hold for request in requests)
-        self._rebalancing = self._rebalancing or any(request.rebalancing for request in requests)
+        elif (error := self._permission.refusal(request)) is not None:
+            answer(request, error)
+        else:
+            self.ctx.stash(request)
+        self._permission.follow(request)
 
     async def _commit_by_time(self) -> float:
         """Commit, or put the commit off a little; return the seconds until the next check."""
         if (error := self._outage.too_long(self.ctx.time())) is not None:
             self._instance.tell(m.Fatal(error, rolled_back=True))
-        if self._on_hold or self._void is not None:
-            # The next tasks come after the rebalance: the wait for all of them begins anew.
-            self._first_commit.forget()
-            return self._interval
-        if (seconds := self._rest.wait(self.ctx.time())) is not None:
+        request = m.Commit(None, "commit_interval_ms has passed", due_only=True)
+        allowed = self._permission.allows(request)
+        if (seconds := self._timing.wait(self.ctx.time(), allowed=allowed)) is not None:
             return seconds
-        # A start assigns many tasks one after the other. A transaction per task would cost more
-        # than a short wait for all of them.
-        if self._transactional and self._first_commit.waits(self.ctx.time()):
-            return CHECK_AGAIN_S
-        due = max(self._due, self.ctx.time() - self._interval / 2)
-        await self._commit(m.Commit(None, "commit_interval_ms has passed", due_only=True))
-        # Leave a slow log a rest between commits.
-        return max(self._interval / 2, due + self._period - self.ctx.time())
+        await self._commit(request)
+        return self._timing.next(self.ctx.time())
 
     async def _commit(self, request: m.Commit) -> None:
         began, asked = perf_counter(), self.ctx.time()
@@ -235,25 +201,26 @@ class Committer(Actor[CommitterMessage]):
         try:
             frozen = await self._freeze(request, began)
             # No task was at rest or had anything to commit: an empty transaction would only cost.
-            if not frozen.tasks:
-                self._go_on()
-                self._phase.to(Phase.IDLE)
-                self._serve(request, frozen)
-                return
-            self._phase.to(Phase.ENDING)
-            await self._end(epoch, frozen)
-            self._go_on()
+            if frozen.tasks:
+                self._phase.to(Phase.ENDING)
+                await self._end(epoch, frozen)
+            if self._whole and self._permission.void is None:
+                self._resume()
         except Exception as error:  # noqa: BLE001 - any error: uncommitted work must not be kept
             answer(request, await self._recover(error, asked))
             return
         finally:
             self._metrics.committing = False
         self._phase.to(Phase.IDLE)
-        if self._void is None:
+        if frozen.tasks:
+            self._note_success(frozen, perf_counter() - began)
+        self._awaited.serve(request, frozen.left_out, self._metrics.tasks)
+
+    def _note_success(self, frozen: Frozen, took: float) -> None:
+        if self._permission.void is None:
             self._made_progress = True
             self._backoff.succeeded()
             self._outage.over()
-        took = perf_counter() - began
         self._metrics.committed(took)
         _log.debug(
             "committed %s in %.1f ms; %d are not at rest and were left out",
@@ -261,10 +228,6 @@ class Committer(Actor[CommitterMessage]):
             took * 1000,
             len(frozen.left_out),
         )
-        self._serve(request, frozen)
-
-    def _serve(self, request: m.Commit, frozen: Frozen) -> None:
-        self._follow_up(*self._awaited.serve(request, frozen.left_out, self._metrics.tasks))
 
     async def _freeze(self, request: m.Commit, began: float) -> Frozen:
         """Pause the workers, freeze their state, and resume them in the next epoch."""
@@ -345,7 +308,7 @@ class Committer(Actor[CommitterMessage]):
             ends = {partition: one.end for partition, one in written.items()}
             await self._state.ask(m.CommitSucceeded, frozen, ends).within(self._timeout)
         except Exception as error:  # noqa: BLE001 - only the log has it: stores reopen from it
-            self._void = error
+            self._permission.withdraw(error)
             self._poller().tell(m.Rejoin(error))
 
     async def _wait(self, what: str, answer: Ask[T]) -> T:
@@ -383,11 +346,6 @@ class Committer(Actor[CommitterMessage]):
                     "task_timeout_ms"
                 ) from late
 
-    def _go_on(self) -> None:
-        """Resume workers that have paused for the whole commit."""
-        if self._whole and self._void is None:
-            self._resume()
-
     def _resume(self, *, failed: bool = False) -> None:
         self._manager.tell(m.ResumeFeeding(failed, self._epoch))
         for worker in self._workers:
@@ -408,40 +366,26 @@ class Committer(Actor[CommitterMessage]):
             self._resume(failed=True)
             return error
         _log.warning("commit failed; all work since the last commit is rolled back: %s", error)
-        if isinstance(error, Uncertain):
-            # Only the log knows whether this is committed. Commit nothing on top of the local state
-            # until the tasks have restarted from the log.
-            # The rejoin that follows `_void` reads the committed offsets again.
-            error = self._void = error.cause
-        elif isinstance(error, StateError):
-            # A database that failed to write takes no writes until it is reopened.
-            self._void = error
-        elif isinstance(error, Fenced) and (twin := self._twins.fenced(error)) is not None:
-            error = self._void = twin
-        elif isinstance(error, Fenced) or (
-            isinstance(error, IllegalGeneration) and not self._rebalancing
-        ):
-            migrated = TaskMigrated(f"the tasks belong to another member of the group now: {error}")
-            migrated.__cause__ = error
-            error = self._void = migrated
-        self._follow_up(*self._awaited.fail(None, error))
+        if (reason := self._reason_to_give_up(error)) is not None:
+            error = reason
+            self._permission.withdraw(error)
+        self._awaited.fail(None, error)
         try:
             await (
                 self._roll_back(None, error, again=True)
-                if self._void is None
+                if self._permission.void is None
                 else self._drop_output()
             )
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
-            self._void = worse
+            self._permission.withdraw(worse)
             self._instance.tell(m.Fatal(worse, rolled_back=False))
             return worse
         self._metrics.rolled_back += 1
-        if isinstance(error, IllegalGeneration):
-            # The group has moved on and takes no commits until this member knows the generation.
-            self._on_hold = self._generation_lost = True
+        if isinstance(error, IllegalGeneration) and self._permission.void is None:
+            self._permission.lose_generation()
         if isinstance(error, TaskMigrated):
             self._poller().tell(m.Rejoin(error))
-        elif self._void is error:
+        elif self._permission.void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))
         elif not (
             isinstance(error, (TasksBroken, IllegalGeneration, RecordsLeftOut))
@@ -452,22 +396,35 @@ class Committer(Actor[CommitterMessage]):
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
 
+    def _reason_to_give_up(self, error: Exception) -> Exception | None:
+        """Return why the tasks cannot be committed any more; None if a commit may be repeated."""
+        if isinstance(error, Uncertain):
+            # Only the log knows whether this is committed. Commit nothing on top of the local state
+            # until the tasks have restarted from the log: a rejoin reads the committed offsets.
+            return error.cause
+        if isinstance(error, StateError):
+            # A database that failed to write takes no writes until it is reopened.
+            return error
+        if isinstance(error, Fenced) and (twin := self._twins.fenced(error)) is not None:
+            return twin
+        if isinstance(error, Fenced) or (
+            isinstance(error, IllegalGeneration) and not self._permission.may_come_too_late
+        ):
+            migrated = TaskMigrated(f"the tasks belong to another member of the group now: {error}")
+            migrated.__cause__ = error
+            return migrated
+        return None
+
     async def _roll_back_for(self, request: m.Rollback) -> None:
         made_progress = self._made_progress
         if request.give_up:
-            self._on_hold, self._generation_lost, self._void, self._made_progress = (
-                True,
-                True,
-                None,
-                False,
-            )
+            self._permission.lose_generation()
+            self._made_progress = False
             self._task_backoff.forget()
             self._outage.over()
-            self._follow_up(*self._awaited.fail(None, IllegalGeneration(str(request.cause))))
+            self._awaited.fail(None, IllegalGeneration(str(request.cause)))
         else:
-            self._follow_up(
-                *self._awaited.fail(None if self._transactional else request.tasks, request.cause)
-            )
+            self._awaited.fail(None if self._transactional else request.tasks, request.cause)
         try:
             await (
                 self._drop_output()
@@ -475,12 +432,12 @@ class Committer(Actor[CommitterMessage]):
                 else self._roll_back(request.tasks, request.cause)
             )
         except Exception as error:  # noqa: BLE001 - whoever asked decides
-            self._void = error
+            self._permission.withdraw(error)
             request.reply.fail(error)
         else:
             request.reply.tell(made_progress)
 
-    async def _fail_undrained(self, message: m.Undrained) -> None:
+    async def _fail_undrained(self, message: m.DrainStalled) -> None:
         """Roll back a task with calls that do not end.
 
         No transaction has any of its output: its output since its last commit was kept apart. A
@@ -488,7 +445,7 @@ class Committer(Actor[CommitterMessage]):
         """
         task = self._metrics.tasks.get(message.task)
         if (
-            self._void is not None
+            self._permission.void is not None
             or task is None
             or task.draining.since != message.since
             or task.drained
@@ -497,14 +454,14 @@ class Committer(Actor[CommitterMessage]):
         ):
             return
         error = undrained((task,), message.seconds)
-        self._follow_up(*self._awaited.fail((task.id,), error))
+        self._awaited.fail((task.id,), error)
         if task.thread_guard.since is not None:
             self._instance.tell(m.Fatal(error, rolled_back=True))
             return
         try:
             await self._roll_back(frozenset({task.id}), error, alone=True)
         except Exception as worse:  # noqa: BLE001 - then nothing is certain any more
-            self._void = worse
+            self._permission.withdraw(worse)
             self._instance.tell(m.Fatal(worse, rolled_back=False))
             return
         self._metrics.rolled_back += 1
@@ -556,7 +513,7 @@ class Committer(Actor[CommitterMessage]):
         except TaskCorrupted as spoiled:
             # The tasks are given up and reopened; until then nothing is committed. Workers resume:
             # the handover waits for their leases.
-            self._void = spoiled
+            self._permission.withdraw(spoiled)
             self._resume(failed=True)
             self._poller().tell(m.Rejoin(spoiled))
             return

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors._errors import TaskTimeout
 from ks_actors.runtime.commit._last_calls import LastCalls
-from ks_actors.runtime.commit._phases import TasksBroken
-from ks_actors.runtime.messages import Commit, Undrained
+from ks_actors.runtime.commit._states import TasksBroken
+from ks_actors.runtime.messages import Commit, DrainStalled
 from ks_actors.task import Frozen, contained
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Drains:
                 seconds = self._patience(task)
                 if task.draining.calls:
                     # This task fails alone, and the commit takes the others.
-                    self._committer().tell(Undrained(task_id, since, seconds))
+                    self._committer().tell(DrainStalled(task_id, since, seconds))
                     self._stop_waiting_for(task_id)
                 elif self._reply is not None and task_id in self._waits_for:
                     reply, self._reply = self._reply, None

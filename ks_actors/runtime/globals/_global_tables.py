@@ -10,7 +10,7 @@ from ks_actors._errors import OffsetOutOfRange, StateError, StreamsError
 from ks_actors.lifecycle import component_log, passes
 from ks_actors.records import Batch, TaskId
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.messages import Arrived, FetchFailed
+from ks_actors.runtime.messages import FetchFailed, FetchSucceeded
 from ks_actors.runtime.stores import Flusher
 from ks_actors.task import Position, Role, Task, contained, passed_over, uncaught
 
@@ -71,7 +71,7 @@ class LettersFailed(Message, frozen=True):
 
 GlobalMessage = (
     AwaitFilled
-    | Arrived
+    | FetchSucceeded
     | FetchFailed
     | ApplyBuffered
     | CommitGlobals
@@ -193,7 +193,7 @@ class GlobalTables(Actor[GlobalMessage]):
                     self._asked.append(message.reply)
                 else:
                     message.reply.fail(self._failure)
-            case Arrived():
+            case FetchSucceeded():
                 for fetched in message.fetched:
                     self._task.add(
                         fetched.partition, fetched.batch, fetched.next_offset, fetched.end_offset
@@ -221,7 +221,7 @@ class GlobalTables(Actor[GlobalMessage]):
             case FetchFailed():
                 self._fetching = False
                 if passed := passed_over(message.error, self._fetcher, self._positions):
-                    self._deal_with(Arrived(passed, message.epoch))
+                    self._deal_with(FetchSucceeded(passed, message.epoch))
                 else:
                     self._tell_unread(message.error)
                 return
@@ -336,7 +336,7 @@ class GlobalTables(Actor[GlobalMessage]):
 
 
 def _arrived(fetched: Sequence[Fetched]) -> GlobalMessage:
-    return Arrived(fetched, 0)
+    return FetchSucceeded(fetched, 0)
 
 
 def _written(_: None) -> GlobalMessage:

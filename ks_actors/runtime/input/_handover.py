@@ -100,7 +100,7 @@ class Handover:
             await self.close(tasks - standbys)
         finally:
             # Even after an error: the remaining tasks must go on committing.
-            self._committer.tell(m.DeferCommits(on_hold=False))
+            self._committer.tell(m.AllowCommits())
         return busy
 
     async def until_one_rests(self, tasks: frozenset[TaskId]) -> frozenset[TaskId] | None:

@@ -155,7 +155,7 @@ class Poller(Actor[m.PollerMessage]):
         Nothing here waits for the log, so that group events are handled at any time.
         """
         match message:
-            case m.Arrived():
+            case m.FetchSucceeded():
                 self._take(message)
             case m.EndsKnown():
                 self._manager.tell(message)
@@ -272,11 +272,11 @@ class Poller(Actor[m.PollerMessage]):
         # Read the epoch when the fetch ends: a seek during the fetch has moved it, too.
         self.ctx.pipe(
             self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=_AT_ONCE),
-            lambda fetched: m.Arrived(fetched, self._epoch),
+            lambda fetched: m.FetchSucceeded(fetched, self._epoch),
             partial(m.FetchFailed, epoch=self._epoch),
         )
 
-    def _take(self, arrived: m.Arrived) -> None:
+    def _take(self, arrived: m.FetchSucceeded) -> None:
         self._fetching = False
         self.figures.fetched(arrived.fetched, self.ctx.time())
         if arrived.fetched:
@@ -446,7 +446,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._handover.assignments += 1
                 for late in self._commits.next_generation():
                     self.ctx.self_ref.tell(late)
-                self._committer.tell(m.DeferCommits(on_hold=False))
+                self._committer.tell(m.AllowCommits())
                 self._take_over(event)
             case Lost():
                 if event.fenced:

@@ -172,7 +172,7 @@ class Instance(Actor[InstanceMessage]):
                 await self._start(message.reply)
             case m.StopInstance():
                 await self._stop(message)
-            case m.Stopped():
+            case m.InstanceStopped():
                 self._answer_stop(message.reply)
             case m.PauseAll() | m.ResumeAll():
                 self._pause(message)
@@ -187,7 +187,7 @@ class Instance(Actor[InstanceMessage]):
                     self._wiring.rejoin(message.error)
                 else:
                     self._decide(message.error, worker=None, rolled_back=message.rolled_back)
-            case m.Decided():
+            case m.HandlerDecided():
                 await self._carry_out(message)
             case _:
                 assert_never(message)
@@ -308,7 +308,7 @@ class Instance(Actor[InstanceMessage]):
                 self._note_late(undecided)
             self._forget_workers()
             self._to(InstanceState.NOT_RUNNING)
-        self.ctx.self_ref.tell(m.Stopped(stop.reply))
+        self.ctx.self_ref.tell(m.InstanceStopped(stop.reply))
 
     def _answer_stop(self, reply: Reply[None]) -> None:
         if self.error is not None and self.state is InstanceState.NOT_RUNNING:
@@ -494,7 +494,7 @@ class Instance(Actor[InstanceMessage]):
             # Only an Exception reaches this actor.
             raise as_exception(raised) from raised
 
-    async def _carry_out(self, decided: m.Decided) -> None:
+    async def _carry_out(self, decided: m.HandlerDecided) -> None:
         if decided.error in self._undecided:
             self._undecided.remove(decided.error)
         if not self._running():
@@ -534,11 +534,11 @@ def _decided(
             f"the uncaught exception handler returned {response!r}: return an UncaughtResponse"
         )
         response = UncaughtResponse.SHUTDOWN_CLIENT
-    return m.Decided(error, response, worker, rolled_back)
+    return m.HandlerDecided(error, response, worker, rolled_back)
 
 
 def _undecided(error: Exception, raised: Exception, *, worker: str | None) -> InstanceMessage:
     error.add_note(
         f"the uncaught exception handler itself raised {type(raised).__name__}: {raised}"
     )
-    return m.Decided(error, UncaughtResponse.SHUTDOWN_CLIENT, worker, rolled_back=True)
+    return m.HandlerDecided(error, UncaughtResponse.SHUTDOWN_CLIENT, worker, rolled_back=True)

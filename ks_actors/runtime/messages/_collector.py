@@ -25,7 +25,7 @@ class Output(Message, frozen=True):
     output_id: int | None = None
 
 
-class Sent(Message, frozen=True):
+class SendEnded(Message, frozen=True):
     """A send has ended (internal).
 
     Without batches, a transaction has ended.
@@ -42,7 +42,7 @@ class SendFailed(Message, frozen=True):
     error: Exception
 
 
-class Partitioned(Message, frozen=True):
+class PartitionsKnown(Message, frozen=True):
     """The partition counts of topics, or the error of the lookup (internal)."""
 
     partitions: Mapping[str, int]
@@ -98,7 +98,7 @@ class Abort(Message, frozen=True):
     epoch: int
 
 
-class Lingered(Message, frozen=True):
+class LingerOver(Message, frozen=True):
     """The linger time of small outputs is over (internal)."""
 
 
@@ -110,14 +110,14 @@ class NextEpoch(Message, frozen=True):
 
 CollectorMessage: TypeAlias = (
     Output
-    | Sent
+    | SendEnded
     | SendFailed
-    | Partitioned
+    | PartitionsKnown
     | Flush
     | KeepBatches
     | CommitTransaction
     | Abandon
     | Abort
-    | Lingered
+    | LingerOver
     | NextEpoch
 )

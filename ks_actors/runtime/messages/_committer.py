@@ -16,12 +16,12 @@ class Commit(Message, frozen=True):
 
     Requests that arrive during a commit are served by the next one.
 
-    `hold`: defer all later commits until DeferCommits ends the hold. `rebalancing`: until
-    DeferCommits ends the hold, the group may move on to its next generation at any moment.
-    `closing`: the app shuts down and does not wait for that generation. While the group takes no
-    commits, the request fails at once with IllegalGeneration. `due_only`: skip tasks with calls
-    that were fed again a moment ago. `one_of`: answer when the commit includes one of these tasks.
-    `calm`: from now on, tasks begin no long calls.
+    `hold`: defer all later commits until AllowCommits. `rebalancing`: until AllowCommits, the group
+    may move on to its next generation at any moment. `closing`: the app shuts down and does not
+    wait for that generation. While the group takes no commits, the request fails at once with
+    IllegalGeneration. `due_only`: skip tasks with calls that were fed again a moment ago. `one_of`:
+    answer when the commit includes one of these tasks. `calm`: from now on, tasks begin no long
+    calls.
     """
 
     reply: Reply[None] | None
@@ -53,7 +53,7 @@ class WorkersChanged(Message, frozen=True):
     workers: tuple[Ref[WorkerMessage], ...]
 
 
-class Undrained(Message, frozen=True):
+class DrainStalled(Message, frozen=True):
     """Nothing of a task that began to drain at `since` has ended for so many `seconds`."""
 
     task: TaskId
@@ -64,7 +64,7 @@ class Undrained(Message, frozen=True):
 class Rollback(Message, frozen=True):
     """Rewind tasks to their last commit: `tasks` under at least once, all tasks under exactly once.
 
-    `give_up`: the tasks are about to be given up; commit nothing until DeferCommits ends the hold.
+    `give_up`: the tasks are about to be given up; commit nothing until AllowCommits.
     Answered with whether a commit has succeeded since tasks were last given up.
     """
 
@@ -74,10 +74,8 @@ class Rollback(Message, frozen=True):
     give_up: bool = False
 
 
-class DeferCommits(Message, frozen=True):
-    """Commit nothing while `on_hold`: the group is between two generations and would refuse it."""
-
-    on_hold: bool
+class AllowCommits(Message, frozen=True):
+    """Serve all commits again: a handover has ended, or this member knows the next generation."""
 
 
 class EndCommits(Message, frozen=True):
@@ -95,7 +93,7 @@ CommitterMessage: TypeAlias = (
     | WorkBegins
     | WorkersChanged
     | Rollback
-    | Undrained
-    | DeferCommits
+    | DrainStalled
+    | AllowCommits
     | EndCommits
 )

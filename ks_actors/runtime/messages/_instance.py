@@ -26,7 +26,7 @@ class StopInstance(Message, frozen=True):
     leave: bool = False
 
 
-class Stopped(Message, frozen=True):
+class InstanceStopped(Message, frozen=True):
     """Everything is closed.
 
     Answer callers behind all messages that were still on their way (internal).
@@ -85,7 +85,7 @@ class Fatal(Message, frozen=True):
     rolled_back: bool
 
 
-class Decided(Message, frozen=True):
+class HandlerDecided(Message, frozen=True):
     """The uncaught handler has decided about an error (internal).
 
     `worker` names the worker that the error killed.
@@ -100,12 +100,12 @@ class Decided(Message, frozen=True):
 InstanceMessage: TypeAlias = (
     Start
     | StopInstance
-    | Stopped
+    | InstanceStopped
     | PauseAll
     | ResumeAll
     | AddWorker
     | RemoveWorker
     | TasksChanged
     | Fatal
-    | Decided
+    | HandlerDecided
 )

@@ -27,7 +27,7 @@ class MembershipFailed(Message, frozen=True):
     waiting: bool
 
 
-class Arrived(Message, frozen=True):
+class FetchSucceeded(Message, frozen=True):
     """A fetch succeeded."""
 
     fetched: Sequence[Fetched]
@@ -220,7 +220,7 @@ GroupMessage: TypeAlias = (
     | ReenterGroup
 )
 PollerMessage: TypeAlias = (
-    Arrived
+    FetchSucceeded
     | FetchFailed
     | TopicsGone
     | PositionKnown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors import Message, Reply
-from ks_actors.runtime.messages._poller import Arrived, FetchFailed
+from ks_actors.runtime.messages._poller import FetchFailed, FetchSucceeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +86,7 @@ class EndsUnknown(Message, frozen=True):
     error: Exception
 
 
-class TakenIn(Message, frozen=True):
+class RecordsApplied(Message, frozen=True):
     """The stores have applied one RestoredRecords: there is room for more."""
 
 
@@ -100,12 +100,12 @@ RestorerMessage: TypeAlias = (
     | StopRestoring
     | ChangelogEnds
     | EndsUnknown
-    | TakenIn
+    | RecordsApplied
     | FollowAgain
     | LookAtLimits
     | LookAtProgress
     | EndsNow
     | LimitsKnown
-    | Arrived
+    | FetchSucceeded
     | FetchFailed
 )

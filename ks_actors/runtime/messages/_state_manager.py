@@ -51,7 +51,7 @@ class AskOffsets(Message, frozen=True):
     reply: Reply[Mapping[TaskId, int]]
 
 
-class Opened(Message, frozen=True):
+class StoresOpened(Message, frozen=True):
     """The stores of a task are open (internal)."""
 
     task: TaskId
@@ -67,13 +67,13 @@ class OpenFailed(Message, frozen=True):
 class RestoredRecords(Message, frozen=True):
     """Changelog records, straight from the log.
 
-    TakenIn tells the restorer that the stores have them.
+    RecordsApplied tells the restorer that the stores have them.
     """
 
     fetched: Sequence[Fetched]
 
 
-class Restored(Message, frozen=True):
+class TaskRestored(Message, frozen=True):
     """The changelogs of a task are read to their end, for the order with this `order_id`."""
 
     task: TaskId
@@ -132,7 +132,7 @@ class LookIdle(Message, frozen=True):
     """Check whether there is time to write committed state (internal)."""
 
 
-class Corrupted(Message, frozen=True):
+class StoresCorrupted(Message, frozen=True):
     """Discard the stores that do not fit their changelogs, for the given reasons, and restore them.
 
     Without `changelogs`, discard all stores of the task.
@@ -151,7 +151,7 @@ class CleanUp(Message, frozen=True):
     """Delete the directories of tasks that have not been here for long (internal)."""
 
 
-class CleanedUp(Message, frozen=True):
+class CleanUpEnded(Message, frozen=True):
     """The deletion of directories has ended, or failed with `error` (internal)."""
 
     error: Exception | None
@@ -163,11 +163,11 @@ StateManagerMessage: TypeAlias = (
     | Recycle
     | AskOffsets
     | CleanUp
-    | CleanedUp
-    | Opened
+    | CleanUpEnded
+    | StoresOpened
     | OpenFailed
     | RestoredRecords
-    | Restored
+    | TaskRestored
     | RestoreFailed
     | CloseStores
     | EncodeChangelog
@@ -175,7 +175,7 @@ StateManagerMessage: TypeAlias = (
     | CommitSucceeded
     | FlushStep
     | LookIdle
-    | Corrupted
+    | StoresCorrupted
     | TakeCheckpoint
     | CheckpointStep
 )

@@ -159,7 +159,7 @@ class Rewind(Message, frozen=True):
     rest: float
 
 
-class RestOver(Message, frozen=True):
+class TaskRestOver(Message, frozen=True):
     """The rest of a failed task is over (internal)."""
 
     task: TaskId
@@ -171,7 +171,7 @@ class CommittedTasks(Message, frozen=True):
     positions: Mapping[TopicPartition, OffsetAndMetadata]
 
 
-class Purged(Message, frozen=True):
+class PurgeEnded(Message, frozen=True):
     """The deletion of repartition records has ended (internal)."""
 
     error: Exception | None
@@ -216,9 +216,9 @@ TaskManagerMessage: TypeAlias = (
     | ResumeFeeding
     | Freeze
     | Rewind
-    | RestOver
+    | TaskRestOver
     | CommittedTasks
-    | Purged
+    | PurgeEnded
     | OutputPressure
     | PauseProcessing
     | RetireWorker

@@ -123,11 +123,11 @@ class Collector(Actor[CollectorMessage]):
         match message:
             case m.Output():
                 self._take(message)
-            case m.Sent():
+            case m.SendEnded():
                 self._note(message)
             case m.SendFailed():
                 self._handle_refusal(message)
-            case m.Partitioned():
+            case m.PartitionsKnown():
                 self._sized(message)
             case m.Flush():
                 self._gather(self._kept_apart.take(message.output_ids, message.epoch))
@@ -146,7 +146,7 @@ class Collector(Actor[CollectorMessage]):
                     "the membership was lost before all output was written"
                 )
                 self._abandon()
-            case m.Lingered():
+            case m.LingerOver():
                 self._pace.rested()
             case m.NextEpoch():
                 self._epoch = message.epoch
@@ -212,7 +212,7 @@ class Collector(Actor[CollectorMessage]):
                 self._log.describe_topics(names, configs=False), partial(_sized, names), _unsizable
             )
 
-    def _sized(self, found: m.Partitioned) -> None:
+    def _sized(self, found: m.PartitionsKnown) -> None:
         self._sizing = False
         if found.error is not None:
             if self._unsized:
@@ -260,7 +260,7 @@ class Collector(Actor[CollectorMessage]):
         """Return whether ready output may be written now; otherwise start the linger timer."""
         allowed = self._pace.allows(self._pending.bytes)
         if not allowed and self._ready and "linger" not in self.ctx.timers:
-            self.ctx.timers.once("linger", self._pace.rest(self.ctx.time()), m.Lingered())
+            self.ctx.timers.once("linger", self._pace.rest(self.ctx.time()), m.LingerOver())
         return allowed
 
     def _send(self) -> None:
@@ -306,7 +306,7 @@ class Collector(Actor[CollectorMessage]):
             flush, self._flush = self._flush, None
             flush.reply.tell(dict(self._written))
 
-    def _note(self, sent: m.Sent) -> None:
+    def _note(self, sent: m.SendEnded) -> None:
         self._sending = False
         records = 0
         for outgoing, end in zip(sent.batches, sent.ends, strict=True):
@@ -473,24 +473,24 @@ class Collector(Actor[CollectorMessage]):
 
 
 def _sent(ends: Sequence[int], batches: Sequence[Outgoing]) -> CollectorMessage:
-    return m.Sent(batches, ends)
+    return m.SendEnded(batches, ends)
 
 
 def _sized(names: set[str], described: Mapping[str, TopicDescription]) -> CollectorMessage:
-    return m.Partitioned(
+    return m.PartitionsKnown(
         {name: described[name].partitions if name in described else 0 for name in names}, None
     )
 
 
 def _unsizable(error: Exception) -> CollectorMessage:
-    return m.Partitioned({}, error)
+    return m.PartitionsKnown({}, error)
 
 
 def _ended(_: None, reply: Reply[None]) -> CollectorMessage:
     reply.tell(None)
-    return m.Sent((), ())
+    return m.SendEnded((), ())
 
 
 def _end_failed(error: Exception, reply: Reply[None]) -> CollectorMessage:
     reply.fail(error)
-    return m.Sent((), ())
+    return m.SendEnded((), ())

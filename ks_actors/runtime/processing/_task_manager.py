@@ -193,12 +193,12 @@ class TaskManager(Actor[TaskManagerMessage]):
             case m.Rewind():
                 # Answered later: calls in flight have to end first.
                 self._begin_rewind(message)
-            case m.RestOver():
+            case m.TaskRestOver():
                 self._broken.discard(message.task)
                 self._update_ready((message.task,))
             case m.CommittedTasks():
                 self._note_committed(message.positions)
-            case m.Purged():
+            case m.PurgeEnded():
                 self._purger.ended(message.error)
             case m.OutputPressure():
                 self._pressed = message.high
@@ -454,7 +454,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._committer().tell(m.Commit(None, "a partition was moved meanwhile"))
         self._purger.committed(positions)
         if wanted := self._purger.due(self._inputs.committed, self.ctx.time()):
-            self.ctx.pipe(self._purger.delete(wanted), m.Purged, m.Purged)
+            self.ctx.pipe(self._purger.delete(wanted), m.PurgeEnded, m.PurgeEnded)
 
     def _begin_rewind(self, message: m.Rewind) -> None:
         """Give up the calls in flight, then wait for them to end.
@@ -520,7 +520,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             # Where one task has failed only that one waits: the others go on at once.
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)
-                self.ctx.timers.once(f"rest {task.id}", message.rest, m.RestOver(task.id))
+                self.ctx.timers.once(f"rest {task.id}", message.rest, m.TaskRestOver(task.id))
             elif f"rest {task.id}" not in self.ctx.timers:
                 self._broken.discard(task.id)
             again.update((partition, position.offset) for partition, position in positions.items())

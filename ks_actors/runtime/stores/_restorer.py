@@ -125,7 +125,7 @@ class Restorer(Actor[RestorerMessage]):
                 orders, self._unknown = list(self._unknown.values()), {}
                 for order in orders:
                     self._look_up(order)
-            case m.Arrived():
+            case m.FetchSucceeded():
                 self._fetching = False
                 if message.epoch == self._epoch:
                     self._pass_on(message.fetched)
@@ -133,7 +133,7 @@ class Restorer(Actor[RestorerMessage]):
                 self._fetching = False
                 if message.epoch == self._epoch and not self._fetch_failed(message.error):
                     return
-            case m.TakenIn():
+            case m.RecordsApplied():
                 self._unacknowledged -= 1
             case m.LookAtLimits():
                 self._check_limits()
@@ -249,7 +249,7 @@ class Restorer(Actor[RestorerMessage]):
         self._forget(task)
         self._assign()
         # Not repaired here: only the state manager may touch files, and it knows who uses them.
-        self._state.tell(m.Corrupted(task, "; ".join(beyond.values()), beyond))
+        self._state.tell(m.StoresCorrupted(task, "; ".join(beyond.values()), beyond))
 
     def _forget(self, task: TaskId) -> None:
         order = self._orders.pop(task, None)
@@ -352,7 +352,7 @@ class Restorer(Actor[RestorerMessage]):
         # pause.
         if known:
             self._backoff.succeeded()
-            # Before Restored below: messages keep their order, so all records are applied by then.
+            # Before TaskRestored below: messages keep their order, so records are applied by then.
             self._give(known)
         reached: list[TaskId] = []
         for one in known:
@@ -378,8 +378,8 @@ class Restorer(Actor[RestorerMessage]):
             self.all_records += count
             self.batches += 1
             if records >= most or one is fetched[-1]:
-                # Counted per message: TakenIn acknowledges one when its records are in the stores,
-                # which bounds the memory of records on their way.
+                # Counted per message: RecordsApplied acknowledges one when its records are in the
+                # stores, which bounds the memory of records on their way.
                 self._unacknowledged += 1
                 self._state.tell(m.RestoredRecords(part))
                 part, records = [], 0
@@ -395,7 +395,7 @@ class Restorer(Actor[RestorerMessage]):
         order, missing = self._orders.get(task), self._missing.get(task)
         if order is not None and missing is not None and not missing:
             self._forget(task)
-            self._state.tell(m.Restored(task, order.order_id))
+            self._state.tell(m.TaskRestored(task, order.order_id))
 
     def _assign(self) -> None:
         """Read the changelogs of tasks to run, if there are any; else those of standbys."""
@@ -428,10 +428,10 @@ class Restorer(Actor[RestorerMessage]):
                 partial(m.FetchFailed, epoch=self._epoch),
             )
 
-    async def _fetch_once(self, most: int) -> m.Arrived:
+    async def _fetch_once(self, most: int) -> m.FetchSucceeded:
         fetched = await self._fetcher.fetch(max_wait_ms=self._poll_ms, max_records=most)
         # Use the current epoch: the fetch has read the latest assignment.
-        return m.Arrived(fetched, self._epoch)
+        return m.FetchSucceeded(fetched, self._epoch)
 
     def _fetch_failed(self, error: Exception) -> bool:
         """Return whether to go on reading."""

@@ -103,7 +103,7 @@ class StateManager(Actor[StateManagerMessage]):
             soon=self._step_soon,
             failed=self._flush_failed,
             # The restorer may have stopped before all of its records were applied.
-            taken=lambda: restorer().offer(m.TakenIn()),
+            taken=lambda: restorer().offer(m.RecordsApplied()),
         )
         self._commit = StateCommit(
             self._stores, changelog, collector, store_registry, self._turn, batch_bytes=batch_bytes
@@ -170,7 +170,7 @@ class StateManager(Actor[StateManagerMessage]):
                 await self._recycle(message)
             case m.AskOffsets():
                 self._report_offsets(message)
-            case m.Opened():
+            case m.StoresOpened():
                 entry = self._entries.get(message.task)
                 # It may be closed meanwhile, and opened again.
                 if entry is not None and entry.opened.is_set() and not entry.is_open:
@@ -184,7 +184,7 @@ class StateManager(Actor[StateManagerMessage]):
                     for one in message.fetched
                     if (found := self._by_changelog.get(one.partition)) is not None
                 )
-            case m.Restored():
+            case m.TaskRestored():
                 entry = self._entries.get(message.task)
                 # A task that was closed and opened again has a newer order: this answer is about
                 # the old one.
@@ -202,13 +202,13 @@ class StateManager(Actor[StateManagerMessage]):
             case m.LookIdle():
                 self._writing.begin(idle=self._commits == 0)
                 self._commits = 0
-            case m.Corrupted():
+            case m.StoresCorrupted():
                 await self._start_over(message)
             case m.FlushStep():
                 self._writing.step()
             case m.TakeCheckpoint() | m.CheckpointStep():
                 await self._checkpoints.take_part(message)
-            case m.CleanUp() | m.CleanedUp():
+            case m.CleanUp() | m.CleanUpEnded():
                 self._clean_up(message)
             case m.CloseStores():
                 await self._close(message)
@@ -263,7 +263,7 @@ class StateManager(Actor[StateManagerMessage]):
         entry.wiped, stores.unfit = wiped, unfit
         entry.offsets = self._task_directories.used(task)
         self.ctx.pipe(
-            self._open_stores(entry), lambda _: m.Opened(task), partial(m.OpenFailed, task)
+            self._open_stores(entry), lambda _: m.StoresOpened(task), partial(m.OpenFailed, task)
         )
 
     async def _open_stores(self, entry: StoreEntry) -> None:
@@ -297,7 +297,7 @@ class StateManager(Actor[StateManagerMessage]):
         else:
             self._open(entry.task, entry.order, life=entry.life, wiped=True)
 
-    async def _start_over(self, message: m.Corrupted) -> None:
+    async def _start_over(self, message: m.StoresCorrupted) -> None:
         """Give up stores of a task that restores or is a standby, and restore them."""
         entry = self._entries.get(message.task)
         if entry is None or entry.lent or not entry.is_open:
@@ -434,7 +434,7 @@ class StateManager(Actor[StateManagerMessage]):
             except TaskCorrupted as spoiled:
                 # Handled later like any corruption: `_recycle` must answer, or the handover stands
                 # still.
-                self.ctx.self_ref.tell(m.Corrupted(entry.task, str(spoiled)))
+                self.ctx.self_ref.tell(m.StoresCorrupted(entry.task, str(spoiled)))
             began = await self._turn(None)
             # The changelog's records must come behind all that the active task has committed.
             for _ in entry.stores.compact_steps():
@@ -456,7 +456,7 @@ class StateManager(Actor[StateManagerMessage]):
     def _flush_failed(self, task: TaskId | None, error: Exception) -> None:
         entry = None if task is None else self._entries.get(task)
         if isinstance(error, TaskCorrupted) and entry is not None and entry.standing_by:
-            self.ctx.self_ref.tell(m.Corrupted(entry.task, str(error)))
+            self.ctx.self_ref.tell(m.StoresCorrupted(entry.task, str(error)))
         else:
             self._instance.tell(m.Fatal(error, rolled_back=False))
 
@@ -467,8 +467,8 @@ class StateManager(Actor[StateManagerMessage]):
     def _checkpoint_in(self, seconds: float) -> None:
         self.ctx.timers.once("point", seconds, m.CheckpointStep())
 
-    def _clean_up(self, message: m.CleanUp | m.CleanedUp) -> None:
-        if isinstance(message, m.CleanedUp):
+    def _clean_up(self, message: m.CleanUp | m.CleanUpEnded) -> None:
+        if isinstance(message, m.CleanUpEnded):
             if message.error is not None:
                 _log.warning(
                     "could not delete the directories of tasks that have left: %s",
@@ -477,7 +477,7 @@ class StateManager(Actor[StateManagerMessage]):
             return
         directories = self._task_directories
         if directories.old(self._cleanup_seconds * 1000) or directories.left():
-            self.ctx.pipe(self._delete_old(), m.CleanedUp, m.CleanedUp)
+            self.ctx.pipe(self._delete_old(), m.CleanUpEnded, m.CleanUpEnded)
 
     async def _delete_old(self) -> None:
         """Delete the directories that nobody has used for long."""

@@ -98,7 +98,7 @@ def test_an_app_may_be_closed_at_any_moment(seed: int, guarantee: str, caplog: p
 
     run_app(test, counting("rocksdb"), seed=seed, topics={"in": 4, "out": 1}, processing_guarantee=guarantee, commit_interval_ms=100)
     # What has been restored may be told too late: nothing comes of it.
-    assert [line for line in caplog.text.splitlines() if "undelivered:" in line and "undelivered: Restored" not in line] == []
+    assert [line for line in caplog.text.splitlines() if "undelivered:" in line and "undelivered: TaskRestored" not in line] == []
     assert "has stopped" not in caplog.text
 
 

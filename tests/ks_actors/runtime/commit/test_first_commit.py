@@ -8,7 +8,7 @@ from typing import cast
 
 from ks_actors import TaskId
 from ks_actors.log import TopicPartition
-from ks_actors.runtime.commit._first_commit import CHECK_AGAIN_S, LONGEST_DELAY_S, FirstCommit
+from ks_actors.runtime.commit._commit_timing import CHECK_AGAIN_S, LONGEST_DELAY_S, FirstCommit
 from ks_actors.task._task import Task
 from ks_actors.testing import AppHarness, run_app
 from tests.ks_actors.runtime.helpers import ALOS, EOS, echo, in_app

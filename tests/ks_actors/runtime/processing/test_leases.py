@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ks_actors import TaskId
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.runtime.commit._phases import Uncommitted
+from ks_actors.runtime.commit._states import Uncommitted
 from ks_actors.runtime.messages import Lease
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._worker import Worker

@@ -35,7 +35,7 @@ class Gate:
         real = Restorer._fetch_once
         gate = self
 
-        async def fetch_once(restorer: Restorer, most: int) -> m.Arrived:
+        async def fetch_once(restorer: Restorer, most: int) -> m.FetchSucceeded:
             if gate.shut is restorer:
                 await gate.wait(restorer)
             if gate.errors and not restorer._ends:
@@ -418,7 +418,7 @@ class Reading:
         await self.kit.quiesce()
         while self.taken < len(self.given()):
             self.taken += 1
-            self.reader.tell(m.TakenIn())
+            self.reader.tell(m.RecordsApplied())
             await self.kit.quiesce()
         return [(one.partition.partition, one.next_offset) for each in self.given() for one in each.fetched]
 
@@ -441,7 +441,7 @@ async def test_tasks_that_are_to_run_are_read_first(harness: AppHarness) -> None
     assert await here.told() == [(1, 5)]
     await former.commit({}, GroupMetadata("nobody", -1, ""))
     assert await here.told() == [(1, 5), (0, 2), (1, 9)]
-    assert m.Restored(TaskId(0, 0), 2) in here.probe.received
+    assert m.TaskRestored(TaskId(0, 0), 2) in here.probe.received
     await former.close()
 
 
@@ -459,7 +459,7 @@ async def test_a_standby_that_is_to_run_goes_on_from_its_position(harness: AppHa
     await here.write(THIRD, 1)
     here.reader.tell(m.Restore(TaskId(0, 1), {COPY: 0}, 3))
     await here.kit.quiesce()
-    assert here.probe.received[-1] == m.Restored(TaskId(0, 1), 3)
+    assert here.probe.received[-1] == m.TaskRestored(TaskId(0, 1), 3)
     await here.write(COPY, 1)
     await here.kit.clock.advance(1)
     assert sorted(await here.told()) == [(1, 5), (2, 1)]
@@ -482,7 +482,7 @@ async def test_no_more_is_read_than_is_taken_in(harness: AppHarness) -> None:
     await here.kit.clock.advance(1)
     assert 1 <= len(here.given()) - before <= 3
     assert (0, 200_000) in await here.told()
-    assert m.Restored(TaskId(0, 0), 2) in here.probe.received
+    assert m.TaskRestored(TaskId(0, 0), 2) in here.probe.received
 
 
 @in_app(echo(), topics=TOPICS, start=False)

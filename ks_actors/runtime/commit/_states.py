@@ -1,21 +1,20 @@
-"""The phases of a commit, and the uncommitted bytes of stores."""
+"""The states of commits, and the uncommitted bytes of stores."""
 
 from __future__ import annotations
 
+from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, final
 
-from ks_actors._errors import StreamsError
+from ks_actors._errors import IllegalGeneration, StreamsError
+from ks_actors.lifecycle import Transitions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from ks_actors.records import TaskId
+    from ks_actors.runtime.messages import Commit
     from ks_actors.task import Task
-
-from enum import Enum
-
-from ks_actors.lifecycle import Transitions
 
 
 class Phase(Enum):
@@ -42,6 +41,86 @@ COMMITTING = Transitions(
         Phase.ENDING: {Phase.IDLE},
     }
 )
+
+
+class CommitState(Enum):
+    """Which commits an instance may begin."""
+
+    OPEN = "any request begins a commit"
+    REBALANCING = "likewise, and the group may refuse one: its next generation may have begun"
+    ON_HOLD = "a handover follows: a commit in between would meet tasks that are half given up"
+    GENERATION_LOST = "the group takes no commits until this member knows the next generation"
+    VOID = "the tasks cannot be committed any more: they are about to be given up"
+
+
+_PERMISSION = Transitions(
+    {
+        CommitState.OPEN: (*CommitState,),
+        CommitState.REBALANCING: (*CommitState,),
+        CommitState.ON_HOLD: {*CommitState} - {CommitState.REBALANCING},
+        CommitState.GENERATION_LOST: {*CommitState}
+        - {CommitState.REBALANCING, CommitState.ON_HOLD},
+        # Only giving up the tasks ends it.
+        CommitState.VOID: (CommitState.VOID, CommitState.GENERATION_LOST),
+    }
+)
+
+
+@final
+class Permission:
+    """The permission to commit, by the state of the group and of the tasks.
+
+    `void` is the reason of VOID, and None in all other states.
+    """
+
+    def __init__(self) -> None:
+        self._cycle = _PERMISSION.start(CommitState.OPEN)
+        self.void: Exception | None = None
+
+    def allows(self, request: Commit) -> bool:
+        """Return whether a commit for `request` may begin now."""
+        if self._cycle.is_(CommitState.ON_HOLD, CommitState.GENERATION_LOST):
+            return request.hold or request.rebalancing
+        return self.void is None
+
+    def refusal(self, request: Commit) -> Exception | None:
+        """Return the error of a request that is not allowed; None when it waits for OPEN."""
+        if request.closing and self._cycle.is_(CommitState.GENERATION_LOST):
+            return IllegalGeneration(
+                "the group is in a new generation, and the next owner of the tasks starts from the "
+                "last commit"
+            )
+        return self.void
+
+    @property
+    def may_come_too_late(self) -> bool:
+        """Whether the group may refuse a commit only because its next generation has begun."""
+        return self._cycle.is_(CommitState.REBALANCING, CommitState.GENERATION_LOST)
+
+    def open(self) -> None:
+        """Allow all commits, unless VOID: a handover has ended, or the generation is known."""
+        self._to_if_legal(CommitState.OPEN)
+
+    def follow(self, request: Commit) -> None:
+        """Change to the state that `request` announces; call it after its commit."""
+        if request.hold:
+            self._to_if_legal(CommitState.ON_HOLD)
+        elif request.rebalancing:
+            self._to_if_legal(CommitState.REBALANCING)
+
+    def lose_generation(self) -> None:
+        """Wait for the next generation: the group refused a commit, or the tasks are given up."""
+        self._cycle.to(CommitState.GENERATION_LOST)
+        self.void = None
+
+    def withdraw(self, reason: Exception) -> None:
+        """Fail all requests with `reason` until the tasks are given up."""
+        self._cycle.to(CommitState.VOID)
+        self.void = reason
+
+    def _to_if_legal(self, state: CommitState) -> None:
+        if self._cycle.can(state):
+            self._cycle.to(state)
 
 
 class TasksBroken(StreamsError):
