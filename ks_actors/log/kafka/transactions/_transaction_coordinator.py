@@ -95,9 +95,10 @@ class TransactionState(NamedTuple):
 
         After its timeout, or when its producer asks for a new epoch, a transaction is aborted with
         the next epoch, by Kafka 4.0.0 with the one after that (KAFKA-19367). A newer producer
-        writes with neither: it takes `EPOCHS_APART` epochs. Only while it takes them the two look
-        alike. But to recover, a producer asks for the epoch after the one that it saw. If the
-        other producer was faster this is refused; if not, it starts again, and fences us.
+        writes with neither: it takes `EPOCHS_APART` epochs. (Other clients take one: do not share
+        an id with them.) Only while it takes them the two look alike. But to recover, a producer
+        asks for the epoch after the one that it saw. If the other producer was faster this is
+        refused; if not, the other one fences us a moment later.
         """
         return (
             not self.completing

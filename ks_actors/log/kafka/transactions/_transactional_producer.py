@@ -392,7 +392,8 @@ class KafkaTransactionalProducer:
 
     async def _ended(self, *, commit: bool, smoothly: bool) -> None:
         # A coordinator that was away or slow may have left out partitions that had no leader.
-        if not (await self._coordination.until_complete() and smoothly) and self._open:
+        has_parts = bool(self._added or self._groups)
+        if not (await self._coordination.until_complete() and smoothly) and has_parts:
             self._unconfirmed = Ended(
                 frozenset(self._added),
                 {group: offsets for group, offsets in self._groups.items() if offsets},

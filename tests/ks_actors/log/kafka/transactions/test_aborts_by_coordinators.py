@@ -12,6 +12,8 @@ import pytest
 from ks_actors._errors import Fenced, LogTimeout, ProduceFailed, TransactionAborted
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaOptions
+from ks_actors.log.kafka.producer import Identity
+from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionState
 from tests.ks_actors.log.helpers import NOBODY, batch
 from tests.ks_actors.log.kafka.producer.modelled import Cluster
 from tests.ks_actors.log.kafka.transactions.transaction_run import transactional
@@ -118,16 +120,17 @@ async def test_a_retried_first_request_may_find_its_transaction_timed_out(broker
 
 
 @of_all_brokers
+@pytest.mark.parametrize("arrives", [True, False])
 @in_virtual_time
-async def test_an_abort_ends_a_transaction_that_has_begun_without_an_answer(brokers: str) -> None:
-    """Readers do not wait for its timeout."""
+async def test_an_abort_ends_a_transaction_that_may_have_begun(brokers: str, arrives: bool) -> None:
+    """Readers do not wait for its timeout; if it has not begun, the committed one before it is not taken for it."""
     world = await World(brokers).begin()
-    world.lose("AddPartitionsToTxn")
+    world.lose("AddPartitionsToTxn", arrives=arrives)
     await ends_in(world.send(), LogTimeout)
     world.cluster.mend()
     await world.producer.abort()
     await world.cluster.rest()
-    assert world.cluster.transactions["id"].state == "CompleteAbort"
+    assert world.cluster.transactions["id"].state in {"CompleteAbort", "Empty"}
     await world.goes_on(b"a")
 
 
@@ -146,6 +149,33 @@ async def test_a_commit_that_came_too_late_is_an_abort(brokers: str, call: str) 
     else:
         await ends_in(world.commit(), TransactionAborted)
     await world.goes_on(b"a")
+
+
+@in_virtual_time
+async def test_an_abort_that_is_not_written_yet_decides_nothing() -> None:
+    """The epoch has risen in the coordinator's memory alone; its successor commits, and the commit without an answer succeeds."""
+    world = await World("Kafka 4.0.0").begin()
+    await world.send(b"b")
+    world.lose("EndTxn", arrives=False)
+    await ends_in(world.commit(), LogTimeout)
+    world.cluster.mend()
+    known = world.cluster.transactions["id"]
+    written, known.identity = known.identity, Identity(known.identity.producer_id, known.identity.epoch + 1)
+    await ends_in(world.commit(), LogTimeout)
+    known.identity = written
+    world.cluster.coordinate(2)
+    await world.commit()
+    await world.goes_on(b"a", b"b")
+
+
+@pytest.mark.parametrize("committing", [True, False])
+def test_an_epoch_that_completes_the_last_transaction_is_a_newer_producers(committing: bool) -> None:
+    """Its timeout says so: that it was aborted says nothing about the transaction that it completes."""
+    own, timeout_ms = Identity(1, 4), 600_001 if committing else 600_002
+    assert TransactionState("CompleteAbort", Identity(1, 5), TIMEOUT_MS).aborts(own)
+    assert not TransactionState("CompleteAbort", Identity(1, 5), timeout_ms).aborts(own)
+    assert not TransactionState("CompleteAbort", Identity(1, 7), TIMEOUT_MS).aborts(own)
+    assert not TransactionState("CompleteAbort", Identity(2, 5), TIMEOUT_MS).aborts(own)
 
 
 @of_all_brokers
