@@ -20,7 +20,7 @@ from tests.liveness.watch import LOOK_S
 from tests.simulation.app_plan import AppsPlan, draw_apps
 from tests.simulation.batches import Record
 from tests.simulation.batches import build as batch_of
-from tests.simulation.cluster import NO_LEADER, Cluster
+from tests.simulation.cluster import NO_LEADER, Cluster, draw_fencing
 from tests.simulation.faults import Faults
 from tests.simulation.instances import Instance
 from tests.simulation.reading import expected_of
@@ -89,6 +89,7 @@ class Apps(Run):
         super().__init__(plan)
         self.trace = Trace(asyncio.get_running_loop().time)
         self.cluster = Cluster(plan.brokers, Random(f"cluster {plan.seed}"), self.trace, plan.manners)
+        self.cluster.fencing = draw_fencing(plan.seed)
         self.kit = AppKit(seed=plan.seed, wall_clock_ms=START_MS)
         self.disk = Path()
         self._disks = Random(f"disks {plan.seed}")

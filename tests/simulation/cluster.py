@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ks_actors.records import TopicPartition
@@ -15,7 +16,6 @@ from tests.simulation.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from random import Random
 
     from tests.simulation.groups import Stored
     from tests.simulation.trace import Trace
@@ -155,6 +155,11 @@ def draw_manners(random: Random) -> Manners:
     )
 
 
+def draw_fencing(seed: int) -> tuple[int, bool]:
+    """Return how a seed's coordinators abort: as Kafka 4.4 does, in transaction version 1, or as Kafka 4.0.0."""
+    return Random(f"fencing {seed}").choice([(1, True), (1, False), (2, False)])
+
+
 class Cluster:
     """Brokers, and what their controller decides. `truth` is the newest image."""
 
@@ -170,6 +175,8 @@ class Cluster:
         self.subnet: int = 0
         # The versions of ApiVersions: of Kafka 4.4, or up to 4 of an older one, which does not ask for which broker a client takes it.
         self.api_versions: tuple[int, int] = (0, 5)
+        # The epochs that an abort by a coordinator adds, and whether it then takes a request that follows the one before: Kafka 4.4.
+        self.fencing: tuple[int, bool] = (1, True)
         # Whether brokers always reach one another.
         self.sure = False
         # Error codes that are to be answered next, by the name of a request.

@@ -16,7 +16,7 @@ from ks_actors.log._port import NewMember
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.records import Batch, TopicPartition
 from tests.simulation.batches import Record, build
-from tests.simulation.cluster import Cluster, Manners, draw_manners
+from tests.simulation.cluster import Cluster, Manners, draw_fencing, draw_manners
 from tests.simulation.faults import Faults
 from tests.simulation.network import PORT, Place
 from tests.simulation.reading import Wrong, expected_of
@@ -335,6 +335,7 @@ class Members:
         self.plan = plan
         self.trace = Trace(asyncio.get_running_loop().time)
         self.cluster = Cluster(plan.brokers, Random(f"cluster {plan.seed}"), self.trace, plan.manners)
+        self.cluster.fencing = draw_fencing(plan.seed)
         self.cluster.make(_IN, plan.partitions, plan.brokers)
         self.cluster.make(_OUT, plan.partitions, plan.brokers)
         self.cluster.settle()

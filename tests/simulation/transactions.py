@@ -41,6 +41,8 @@ class Transactional:
     epoch: int = _NOBODY
     last_producer: int = _NOBODY
     last_epoch: int = _NOBODY
+    # The only one that knows the last epoch: a coordinator that reads its log does not find it there (TransactionLog.readTxnRecordValue).
+    last_known_by: Shard | None = None
     state: str = "Empty"
     started: float = 0.0
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
@@ -123,6 +125,8 @@ async def _begin(broker: Broker, name: str, fields: dict[str, Any]) -> tuple[int
         return _FENCED, *refused
     if one.state == "Ongoing":
         return await _fence(broker, shard, one), *refused
+    if one.last_known_by is not shard:
+        one.last_epoch = _NOBODY
     found = _next(cluster, one, producer, epoch)
     if found is None:
         return _FENCED, *refused
@@ -130,6 +134,7 @@ async def _begin(broker: Broker, name: str, fields: dict[str, Any]) -> tuple[int
     def change() -> None:
         known[name] = one
         one.producer, one.epoch, one.last_producer, one.last_epoch = found
+        one.last_known_by = shard
         one.state, one.timeout_ms = "Empty", timeout_ms
         one.partitions.clear()
         one.groups.clear()
@@ -162,13 +167,19 @@ async def _write(broker: Broker, shard: Shard, name: str, change: Any) -> int:
 async def _fence(broker: Broker, shard: Shard, one: Transactional) -> int:
     """Abort the transaction of a producer that is to write no more."""
 
-    return await _write(broker, shard, one.name, lambda: _abort(broker.cluster, one)) or _CONCURRENT
+    return await _write(broker, shard, one.name, lambda: _abort(broker.cluster, one, shard)) or _CONCURRENT
 
 
-def _abort(cluster: Cluster, one: Transactional) -> None:
-    """Abort a transaction, under an epoch that its producer gets if it asks for the next one."""
+def _abort(cluster: Cluster, one: Transactional, shard: Shard) -> None:
+    """Abort a transaction, under an epoch that its producer gets if it asks for the next one.
+
+    In transaction version 1, and with Kafka 4.0.0, which adds two, it is refused then, and has to ask for the one after it
+    (TransactionCoordinator.endTransaction forgets the epoch before; KAFKA-19367).
+    """
     if one.state == "Ongoing":
-        one.last_epoch, one.epoch = one.epoch, one.epoch + 1
+        added, continued = cluster.fencing
+        one.last_epoch, one.epoch = one.epoch if continued else _NOBODY, one.epoch + added
+        one.last_known_by = shard
         _decide(cluster, one, "Abort")
 
 
@@ -324,7 +335,7 @@ async def expire(cluster: Cluster) -> None:
                 _, shard = shard_of(broker, TRANSACTIONS_TOPIC, one.name)
                 if shard is not None and broker.connected and one.name not in shard.busy:
                     cluster.trace.note("expires", one.name)
-                    _abort(cluster, one)
+                    _abort(cluster, one, shard)
                     break
 
 

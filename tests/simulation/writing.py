@@ -13,7 +13,7 @@ from ks_actors._errors import ProduceFailed, TransactionAborted
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.records import Batch, TopicPartition
-from tests.simulation.cluster import Cluster, Manners, draw_manners
+from tests.simulation.cluster import Cluster, Manners, draw_fencing, draw_manners
 from tests.simulation.faults import Faults
 from tests.simulation.network import PORT, Place
 from tests.simulation.reading import Wrong, expected_of
@@ -339,6 +339,7 @@ class Writing:
         self.plan = plan
         self.trace = Trace(asyncio.get_running_loop().time)
         self.cluster = Cluster(plan.brokers, Random(f"cluster {plan.seed}"), self.trace, plan.manners)
+        self.cluster.fencing = draw_fencing(plan.seed)
         for name, partitions, replication in plan.topics:
             self.cluster.make(name, partitions, replication, {"max.message.bytes": str(plan.limit)})
         self.cluster.settle()

@@ -46,6 +46,8 @@ _PREPARED = "Prepare"
 _MARKS: Final = ((600_001, 600_002), (59_001, 59_002), (9_001, 9_002))
 _COMMITTING_MS: Final = frozenset(committing for committing, _ in _MARKS)
 _MARKED_MS: Final = frozenset(timeout for marks in _MARKS for timeout in marks)
+EPOCHS_APART: Final = 3
+"""Epochs from a producer to the one that takes its id, more than an abort by the brokers adds."""
 PROMPT_S: Final = 1.0
 """Seconds from which a broker may have failed during the end of a transaction."""
 
@@ -83,6 +85,26 @@ class TransactionState(NamedTuple):
     def ended(self) -> bool:
         """Whether the last transaction was committed or aborted."""
         return self.committed or self.aborted
+
+    def aborts(self, identity: Identity) -> bool:
+        """Whether the coordinator aborts the transaction of `identity`, or has aborted it."""
+        return self.is_near(identity) and (self.open or self.aborted)
+
+    def is_near(self, identity: Identity) -> bool:
+        """Whether the epoch is one of those after `identity` that no newer producer writes with.
+
+        After its timeout, or when its producer asks for a new epoch, a transaction is aborted with
+        the next epoch, by Kafka 4.0.0 with the one after that (KAFKA-19367). A newer producer
+        writes with neither: it takes `EPOCHS_APART` epochs. (Other clients take one: do not share
+        an id with them.) Only while it takes them the two look alike. But to recover, a producer
+        asks for the epoch after the one that it saw. If the other producer was faster this is
+        refused; if not, the other one fences us a moment later.
+        """
+        return (
+            not self.completing
+            and self.identity.producer_id == identity.producer_id
+            and 0 < self.identity.epoch - identity.epoch < EPOCHS_APART
+        )
 
     @property
     def to_commit(self) -> bool:
@@ -131,6 +153,22 @@ class TransactionCoordinator:
             )
         if code:
             raise error_of(code, f"transactional id {self.name}")
+
+    async def take(self, *, last_attempt: bool) -> Identity:
+        """Take the id from its producer, with an epoch that no abort of its transaction gets.
+
+        Raises EpochRefused if another process does the same. At the last attempt the result is an
+        identity that the other one has fenced.
+        """
+        identity = await self.begin(NOBODY)
+        try:
+            # The first producer of an id takes it from nobody.
+            for _ in range(EPOCHS_APART - 1 if identity.epoch else 0):
+                identity = await self.begin(identity)
+        except EpochRefused:
+            if not last_attempt:
+                raise
+        return identity
 
     async def begin(self, identity: Identity) -> Identity:
         """Get a new epoch; an open transaction is aborted.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.log._types import GroupMetadata, OffsetAndMetadata, Outgoing, TransactionScope
     from ks_actors.log.kafka.admin import Admin
     from ks_actors.log.kafka.client import KafkaClient
+    from ks_actors.log.kafka.transactions._transaction_coordinator import TransactionState
     from ks_actors.records import TopicPartition
 
 _log = component_log(__name__)
@@ -83,6 +84,8 @@ class KafkaTransactionalProducer:
         )
         self._on_close = closed
         self._order: asyncio.Lock = asyncio.Lock()
+        # Whether a transaction may be open: a request that begins one may have no response.
+        self._open = False
         self._added: set[TopicPartition] = set()
         self._groups: dict[str, set[TopicPartition]] = {}
         self._futures: list[asyncio.Future[int]] = []
@@ -113,7 +116,7 @@ class KafkaTransactionalProducer:
             try:
                 # Before the new epoch: it would hide how the last transaction ended.
                 await self._hanging.complete_last(await self._hanging.last(), NOBODY)
-                await self._renew(NOBODY)
+                self._set(await self._coordination.take(last_attempt=not attempts_left))
                 return
             except EpochRefused as error:
                 # Other members may be completing the last transaction at this moment.
@@ -126,10 +129,6 @@ class KafkaTransactionalProducer:
 
     def __repr__(self) -> str:
         return f"<KafkaTransactionalProducer {self._name} {self._sender.identity}>"
-
-    @property
-    def _open(self) -> bool:
-        return bool(self._added or self._groups)
 
     def _check(self) -> None:
         if self._closed:
@@ -198,13 +197,46 @@ class KafkaTransactionalProducer:
             await self._confirm()
             # An unanswered request may still arrive: with an old epoch it is refused.
             if self._stale or self._client.lost > self._lost:
-                await self._renew(self._sender.identity)
+                await self._renew(self._renew_from or self._sender.identity)
+                self._renew_from = None
 
     async def _renew(self, last: Identity) -> None:
-        """Get a new epoch; an open transaction is aborted."""
-        self._sender.reset(await self._coordination.begin(last))
+        """Get the epoch after `last`; an open transaction is aborted.
+
+        Raises EpochRefused if another producer has got an epoch since.
+        """
+        while True:
+            try:
+                identity = await self._coordination.begin(last)
+                break
+            except EpochRefused as refused:
+                seen = await self._look(refused)
+                if seen.aborts(last):
+                    # Brokers before 4.0.1, and those without transaction version 2, have aborted it
+                    # after its timeout or by this request. Kept, as the next one may be lost.
+                    last = self._renew_from = seen.identity
+                elif seen.is_near(last):
+                    # The response to a request like this was lost, and the coordinator is a new
+                    # one, which does not know of it. Its epoch may also be that of a newer
+                    # producer at its start, which must not share the next one.
+                    last = NOBODY
+                else:
+                    self._renew_from = None
+                    raise
+        self._set(identity)
+
+    def _set(self, identity: Identity) -> None:
+        self._sender.reset(identity)
         self._lost = self._client.lost
         self._stale = False
+
+    async def _look(self, refused: EpochRefused) -> TransactionState:
+        """Return the coordinator's state of the id, to explain a refusal."""
+        try:
+            return await self._coordination.describe()
+        except NotAuthorized:
+            # Without the right to look, assume a newer producer.
+            raise refused from None
 
     async def _add(self, send_call: SendCall) -> None:
         """Add all new partitions to the transaction; refuse those that cannot be added."""
@@ -212,6 +244,7 @@ class KafkaTransactionalProducer:
         if not new:
             return
         send_call.refuse(await missing(self._client, new))
+        was_open, self._open = self._open, True
         async for added, refused in self._coordination.add_all(
             self._sender.identity, new - send_call.errors.keys()
         ):
@@ -222,6 +255,7 @@ class KafkaTransactionalProducer:
                     for partition, code in refused.items()
                 }
             )
+        self._open = was_open or bool(self._added)
         if self._added:
             # While the records are in flight: at the commit it would cost a round trip.
             self._early_offsets.begin(self._sender.identity, self._groups)
@@ -241,20 +275,11 @@ class KafkaTransactionalProducer:
         )
 
     async def _identity_after(self, refused: EpochRefused) -> tuple[Identity | None, str]:
-        """Return the last identity before the next epoch, and the reason; None if fenced.
-
-        The coordinator aborts a transaction after its timeout with the next epoch, which no
-        producer gets. A producer that takes the id aborts it the same way first, and gets the epoch
-        after that: between the two it looks like a timeout. But to recover we ask for a new epoch
-        only if the one that we saw is still the last. If the other producer was faster, our request
-        is refused; if not, it fences us a moment later.
-        """
+        """Return the identity after which to take the next epoch, and why; None for a rival."""
         own = self._sender.identity
-        expired = Identity(own.producer_id, own.epoch + 1)
         try:
-            seen = await self._coordination.describe()
-        except NotAuthorized:
-            # Without the right to look, assume a newer producer.
+            seen = await self._look(refused)
+        except EpochRefused:
             return None, str(refused)
         if seen.identity == own:
             # A coordinator that lost its log may have lost the transaction, but not the id.
@@ -264,13 +289,13 @@ class KafkaTransactionalProducer:
                 f"the brokers have forgotten id {self._name}, as after a longer pause than their "
                 "transactional.id.expiration.ms"
             )
-        # After a commit with an unknown outcome, another producer's aborted transaction would look
-        # the same.
-        undecided = self._lost_at_end is None or self._lost_at_end == self._client.lost
-        if self._open and undecided and seen.identity == expired and seen.aborted:
-            timeout_ms = self._coordination.timeout_ms
-            return expired, f"it took longer than its timeout of {timeout_ms} ms"
+        if seen.aborts(own):
+            return seen.identity, self._expired
         return None, str(refused)
+
+    @property
+    def _expired(self) -> str:
+        return f"it took longer than its timeout of {self._coordination.timeout_ms} ms"
 
     def _fence(self, refused: LogError) -> Fenced:
         self._fenced = self._fenced or (
@@ -367,7 +392,8 @@ class KafkaTransactionalProducer:
 
     async def _ended(self, *, commit: bool, smoothly: bool) -> None:
         # A coordinator that was away or slow may have left out partitions that had no leader.
-        if not (await self._coordination.until_complete() and smoothly) and self._open:
+        has_parts = bool(self._added or self._groups)
+        if not (await self._coordination.until_complete() and smoothly) and has_parts:
             self._unconfirmed = Ended(
                 frozenset(self._added),
                 {group: offsets for group, offsets in self._groups.items() if offsets},
@@ -415,6 +441,7 @@ class KafkaTransactionalProducer:
         if group.generation < 0:
             await self._coordination.check_group_is_empty(group)
         if group.group_id not in self._groups:
+            self._open = True
             await self._coordination.add_offsets(identity, group.group_id)
         # Before the request: even one that fails may have left offsets pending.
         self._groups.setdefault(group.group_id, set()).update(offsets)
@@ -428,9 +455,18 @@ class KafkaTransactionalProducer:
                 )
 
     async def _was_committed(self) -> bool:
-        """Find out how the last transaction has ended; False means that it is still open."""
+        """Find out whether the last transaction was committed; False if it is open or aborted."""
         seen = await self._coordination.describe()
-        if seen.identity != self._sender.identity:
+        if seen.aborts(self._sender.identity):
+            if seen.open:
+                # Not written yet: another coordinator may still commit it.
+                raise LogTimeout(
+                    f"the coordinator of transactional id {self._name} has not aborted its last "
+                    "transaction yet: call commit or abort again"
+                )
+            # It was not committed in time. A commit that was faster would have kept the epoch.
+            self._renew_from, self._abort_reason = seen.identity, self._expired
+        elif seen.identity != self._sender.identity:
             # Another producer came after a commit, or aborted the transaction. Either way this
             # producer is fenced.
             self._fenced = (
@@ -445,6 +481,7 @@ class KafkaTransactionalProducer:
         return False
 
     def _clear(self) -> None:
+        self._open = False
         self._added.clear()
         self._groups = {}
         self._futures.clear()
@@ -510,11 +547,11 @@ class KafkaTransactionalProducer:
         except (LogTimeout, LogClosed, NotAuthorized):
             raise
         except LogError:
-            # The transaction is no longer open: an earlier commit with a lost response may have
-            # ended it.
-            if await self._was_committed():
+            # It is no longer open, or has never been. An earlier commit with a lost response may
+            # have been faster.
+            if self._lost_at_end is not None and await self._was_committed():
                 return False
-            self._renew_from = identity
+            self._renew_from = self._renew_from or identity
         assert self._renew_from is not None
         await self._renew(self._renew_from)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ks_actors.log.kafka.client._connection import Connection
 from ks_actors.log.kafka.client._connections import name_of_request
 from ks_actors.serdes import LONG, STRING
 from tests.kafka.broker import Broker
+from tests.waiting import until
 
 
 class Seen:
@@ -28,6 +30,10 @@ class Seen:
             return send(connection, request)
 
         monkeypatch.setattr(Connection, "send", noted)
+
+    def has(self, end: str, kind: str) -> bool:
+        """Return whether a request of a kind had a client id with this end."""
+        return any(each.endswith(end) for each in self.of(kind))
 
     def of(self, *kinds: str) -> set[str]:
         """Return the client ids of these kinds of requests."""
@@ -50,14 +56,15 @@ async def test_brokers_see_the_names_that_kafka_streams_gives_its_clients(
         await log.create_topics([NewTopic(f"ids-{name}", 1) for name in ("global", "in", "out")])
     for given, admin in ((False, None), (True, "mine")):
         seen = Seen(monkeypatch)
+        reads = partial(seen.has, "-StreamThread-1-consumer", "Fetch")
         settings = {"application_id": f"ids-{given}", "state_dir": tmp_path, "commit_interval_ms": 50}
         config = StreamsConfig.of({**settings, "bootstrap_servers": kafka_broker.bootstrap})
         if given:
             async with KafkaLog(kafka_broker.bootstrap, client_id="mine") as log, App(topology("ids"), config, log=log):
-                pass
+                await until(reads)
         else:
             async with App(topology("ids"), config):
-                pass
+                await until(reads)
         process = (tmp_path / config.application_id / "kafka-streams-process-metadata").read_text(encoding="utf-8").split('"')[3]
         name = f"{config.application_id}-{process}"
         assert seen.of("JoinGroup", "SyncGroup", "LeaveGroup") == {f"{name}-StreamThread-1-consumer"}

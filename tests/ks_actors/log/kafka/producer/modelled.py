@@ -116,6 +116,8 @@ class Cluster:
         self.transactions: dict[str, Transaction] = {}
         self.offsets: dict[tuple[str, TopicPartition], int] = {}
         self.codes: defaultdict[str, list[int | Callable[[], int | None]]] = defaultdict(list)
+        # The epochs that an abort by the coordinator adds, and whether it then takes a request that follows the one before (see `_fence`).
+        self.fencing: tuple[int, bool] = (1, True)
         self.limit = 1_000_000
         self.lagging_metadata = False
         self.away: set[int] = set()
@@ -154,6 +156,12 @@ class Cluster:
                 writer.batches.popleft()
         if not last:
             part.writers.clear()
+
+    def coordinate(self, node: int) -> None:
+        """Make another broker the coordinator, which does not know the epochs before the present ones (TransactionLog.readTxnRecordValue)."""
+        self.coordinator = node
+        for known in self.transactions.values():
+            known.last = -1
 
     def lose_transactions(self) -> None:
         """Have the coordinator forget what is open, as one does that has lost the end of its log."""
@@ -469,9 +477,11 @@ class Cluster:
             self._fence(known)
 
     def _fence(self, known: Transaction) -> None:
-        """Abort with the next epoch, which only the producer of the present one can get."""
-        known.last = known.identity.epoch
-        known.identity = Identity(known.identity.producer_id, known.identity.epoch + 1)
+        """Abort with the next epoch, which the producer of the present one gets if it asks for the next; with Kafka 4.0.0, or in transaction
+        version 1, it has to ask for the one after the abort's (TransactionMetadata.prepareFenceProducerEpoch, KAFKA-19367)."""
+        added, continued = self.fencing
+        known.last = known.identity.epoch if continued else -1
+        known.identity = Identity(known.identity.producer_id, known.identity.epoch + added)
         self._finish(known, "abort")
 
     def _on_add_partitions_to_txn(self, node: int, request: Any) -> Any:

@@ -158,7 +158,7 @@ def _befall_at_once(cluster: Cluster, random: Random, kind: str, node: int, plac
         # Not all: then no leader would know the producer.
         "lose": lambda: cluster.lose_records(place, min(random.choice((1, 2, 3, 6)), len(part.entries) - 1)),
         "forget": lambda: cluster.forget(place, last=0),
-        "coordinator": lambda: setattr(cluster, "coordinator", node),
+        "coordinator": lambda: cluster.coordinate(node),
         "lose id": cluster.transactions.clear,
         "lose transaction": cluster.lose_transactions,
     }

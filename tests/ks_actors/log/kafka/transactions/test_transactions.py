@@ -11,6 +11,7 @@ from ks_actors._errors import Fenced, IllegalGeneration, InvalidRecord, LogError
 from ks_actors.log import GroupMetadata, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.kafka import KafkaLog, KafkaOptions
 from ks_actors.log.kafka.producer._partition_queue import Identity
+from ks_actors.log.kafka.transactions._transaction_coordinator import EPOCHS_APART
 from ks_actors.log.kafka.transactions._transactional_producer import KafkaTransactionalProducer
 from ks_actors.records._batch import Batch
 from tests.kafka.broker import Broker
@@ -178,7 +179,10 @@ async def test_after_a_refused_batch_the_producer_has_a_new_epoch(log: KafkaLog)
         assert isinstance(results[2], ProduceFailed | TransactionAborted)
         with pytest.raises(TransactionAborted):
             await producer.commit({}, NOBODY)
-        assert producer._sender.identity == Identity(before.producer_id, before.epoch + 1)
+        identity = producer._sender.identity
+        # An abort may take epochs of its own: with Kafka 4.0.0 two.
+        assert identity.producer_id == before.producer_id
+        assert 0 < identity.epoch - before.epoch <= EPOCHS_APART
         await producer.send([outgoing(one, value), outgoing(two, value)])
         await producer.commit({}, NOBODY)
     assert await values_of(log, one) == await values_of(log, two) == [b"a", b"b"]
