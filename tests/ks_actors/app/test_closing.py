@@ -25,9 +25,8 @@ from ks_actors.log import (
 )
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.input._membership import GroupView
-from ks_actors.runtime.input._poller import Poller
-from ks_actors.runtime.input._start_policy import StartPolicy
+from ks_actors.runtime.fetching import Poller, StartPolicy
+from ks_actors.runtime.membership import GroupView, Member
 from ks_actors.runtime.watch import Coverage, Upstream
 from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
@@ -123,7 +122,7 @@ async def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(gua
         await load.check(guarantee)
 
 
-# --- the poller of an app that closes -----------------------------------------------------------------------------------------------
+# --- the member of an app that closes -----------------------------------------------------------------------------------------------
 
 
 class Gated:
@@ -143,8 +142,8 @@ class Gated:
         return await self._real.committed(partitions)
 
 
-class Polling:
-    """A poller that is alone in its group, with a probe in the place of all others."""
+class Alone:
+    """A member that is alone in its group, with its poller and a probe in the place of all others."""
 
     async def begin(self, harness: AppHarness) -> None:
         self.kit, log = harness.kit, harness.log
@@ -158,13 +157,18 @@ class Polling:
         fetcher = log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
         bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
         setup = Environment(counting("in_memory"), harness.config, wall_time=self.kit.wall_time_ms, partitions=lambda _: None, nodes=lambda _: ())
+        start = StartPolicy(log, setup)
         poller = Poller(
-            log, fetcher, cast("BaseMembership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
-            start=StartPolicy(log, setup), end_transactions=bury,
-            instance=self.probe, manager=self.probe, state=self.probe, committer=self.probe,
+            log, fetcher, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED, start=start, matched=setup.matched_of,
+            instance=self.probe, manager=self.probe, member=lambda: self.ref,
             upstream=Upstream(log, setup, Coverage(log, setup, IsolationLevel.READ_COMMITTED, tuple)),
         )  # fmt: skip
-        self.ref = await self.kit.spawn(Spec(lambda: poller), "the-poller")
+        self.poller = await self.kit.spawn(Spec(lambda: poller), "the-poller")
+        member = Member(
+            log, cast("BaseMembership", self.membership), group, start=start, end_transactions=bury,
+            instance=self.probe, poller=self.poller, manager=self.probe, state=self.probe, committer=self.probe,
+        )  # fmt: skip
+        self.ref = await self.kit.spawn(Spec(lambda: member), "the-member")
         await self.membership.asked.wait()
 
     def told(self, kind: type[T]) -> list[T]:
@@ -172,6 +176,7 @@ class Polling:
 
     async def end(self) -> None:
         await self.kit.stop(self.ref)
+        await self.kit.stop(self.poller)
         await self.kit.quiesce()
 
 
@@ -179,7 +184,7 @@ class Polling:
 @in_app(counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
 async def test_a_closing_app_begins_no_tasks(harness: AppHarness, closing: bool) -> None:
     """An assignment that comes in the middle of it is followed, as the last commit needs its generation; its stores are opened for nobody."""
-    here = Polling()
+    here = Alone()
     await here.begin(harness)
     if closing:
         here.ref.tell(m.AppCloses())
@@ -194,7 +199,7 @@ async def test_a_closing_app_begins_no_tasks(harness: AppHarness, closing: bool)
 @in_app(counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
 async def test_a_closing_app_fetches_nothing_more(harness: AppHarness) -> None:
     """No task will process records read then, and others may need the machine."""
-    here = Polling()
+    here = Alone()
     await here.begin(harness)
     here.membership.gate.set()
     await here.kit.quiesce()
