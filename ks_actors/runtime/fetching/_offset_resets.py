@@ -136,7 +136,7 @@ class OffsetResets:
 async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
     """Return the position for a partition when the current one is not in the log.
 
-    After a truncation it is the first one whose record was not read. Otherwise it follows the
+    After a truncation it is the first one with a record that was not read. Otherwise it follows the
     topic's policy. Raises StreamsError when the topic's policy is none.
     """
     partition, policy = error.partition, start.of(error.partition.topic)

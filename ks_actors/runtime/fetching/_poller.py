@@ -54,8 +54,8 @@ class FetchFigures:
 class Poller(Actor[m.PollerMessage]):
     """Fetch the partitions of the running tasks, and hand their records on.
 
-    One fetch is always under way. The member tells for which tasks. After the answer to
-    ForgetTasks, no records of these tasks are handed on.
+    One fetch is always under way. FetchTasks adds tasks, and ForgetTasks removes them: after its
+    answer no records of theirs are handed on.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Poller(Actor[m.PollerMessage]):
 
     @property
     def stopped(self) -> frozenset[TopicPartition]:
-        """The partitions whose fetching waits for room in the input buffer; from any thread."""
+        """The partitions that wait for room in the input buffer; callable from any thread."""
         return frozenset(self._stopped)
 
     @property
@@ -109,10 +109,7 @@ class Poller(Actor[m.PollerMessage]):
             await self._fetcher.close()
 
     def receive(self, message: m.PollerMessage) -> None:
-        """Fetch, and hand on.
-
-        Nothing here waits for the log.
-        """
+        """Fetch, and hand records on; nothing here waits for the log."""
         match message:
             case m.FetchTasks():
                 self._fetch_tasks(message.tasks)
@@ -244,7 +241,7 @@ class Poller(Actor[m.PollerMessage]):
     def _refetch(self, partition: TopicPartition, position: int) -> None:
         """Take a partition out of the fetcher and put it back, unless it has moved since.
 
-        A stall is a fault of the fetcher, whose state in the log leads to it.
+        A stall is a fault of the fetcher: the logged state of the fetch helps to find it.
         """
         if partition not in self._partitions or partition in self._held():
             return
@@ -302,7 +299,7 @@ class Poller(Actor[m.PollerMessage]):
             [
                 partition
                 for partition in again
-                # A partition whose offset is being looked up would be read from the old one.
+                # A partition that is being reset would be read from its old offset.
                 if partition in self._partitions and partition not in self._resets.partitions
             ]
         )

@@ -364,9 +364,8 @@ class Wiring:
             upstream=Upstream(bare, setup, Coverage(bare, setup, self._isolation, tuple)),
             figures=FetchFigures(self._metrics.registry.window),
         )
-        self._poller = await self._spawn(
-            context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller"
-        )
+        spec = Spec(lambda: poller, mailbox=POLLER_MAILBOX)
+        self._poller = await self._spawn(context, spec, "poller")
         return poller
 
     async def _start_member(self, context: Context[Any], process_id: str, poller: Poller) -> None:
@@ -434,9 +433,8 @@ class Wiring:
             await self._spawn(context, watch, "pattern-watch")
 
     async def _spawn_member(self, context: Context[Any], member: Member) -> None:
-        self._member = await self._spawn(
-            context, Spec(lambda: member, mailbox=MEMBER_MAILBOX), "member"
-        )
+        spec = Spec(lambda: member, mailbox=MEMBER_MAILBOX)
+        self._member = await self._spawn(context, spec, "member")
 
     async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
         # The actor owns its resources, so finish spawning it even when cancelled.

@@ -154,10 +154,7 @@ class Member(Actor[m.MemberMessage]):
             await self._membership.close()
 
     def receive(self, message: m.MemberMessage) -> None:
-        """Follow the group.
-
-        Nothing here waits for the log, so that group events are handled at any time.
-        """
+        """Follow the group; nothing here waits for the log, so events are handled at any time."""
         match message:
             case m.CommitOffsets():
                 self.ctx.pipe(

@@ -44,8 +44,9 @@ async def test_a_task_that_is_given_up_to_begin_anew_is_not_fetched_meanwhile(ha
     await here.kit.quiesce()
     here.ref.tell(m.PartitionsGone(frozenset({TaskId(0, 0)})))
     await here.kit.quiesce()
-    for asked in here.told(m.Commit):
-        asked.reply.tell(None)
+    (commit,) = here.told(m.Commit)
+    assert commit.reply is not None
+    commit.reply.tell(None)
     for offsets in here.told(m.AskOffsets):
         offsets.reply.tell({})
     await here.kit.quiesce()
