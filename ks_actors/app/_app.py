@@ -546,7 +546,7 @@ class App(AppOrders):
     @property
     def member_id(self) -> str | None:
         """The id of this instance among the `members` of its group; None before it has joined."""
-        return None if self._parts is None else self._parts.poller.status().member_id
+        return None if self._parts is None else self._parts.member.status().member_id
 
     async def members(self) -> tuple[GroupMember, ...]:
         """Return the members of the app's group, of all instances, by client id.

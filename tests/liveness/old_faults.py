@@ -13,7 +13,8 @@ from ks_actors.log.kafka.consumer._fetch_loop import FetchLoop
 from ks_actors.log.kafka.consumer._partition_reader import PartitionReader
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import _drains
-from ks_actors.runtime.input._poller import Poller
+from ks_actors.runtime.fetching._poller import Poller
+from ks_actors.runtime.membership._member import Member
 from ks_actors.runtime.processing._input_budget import InputBudget
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.runtime.processing._scheduler import Schedule
@@ -111,16 +112,20 @@ def let_priorities_not_age(patch: pytest.MonkeyPatch) -> None:
 
 def wait_for_commits(patch: pytest.MonkeyPatch) -> None:
     """Have fetching wait while an offset commit is under way."""
-    receive = Poller.receive
+    receive, fetch = Member.receive, Poller._fetch
+    waits: set[object] = set()
 
-    async def waiting(poller: Poller, message: Any) -> None:
+    async def waiting(member: Member, message: Any) -> None:
         if isinstance(message, m.CommitOffsets):
-            await poller._commits.commit(message)
-            poller._fetch()
+            waits.add(member._poller)
+            await member._commits.commit(message)
+            waits.discard(member._poller)
+            member._poller.tell(m.BufferLow(()))  # it fetches again
         else:
-            receive(poller, message)
+            receive(member, message)
 
-    patch.setattr(Poller, "receive", waiting)
+    patch.setattr(Member, "receive", waiting)
+    patch.setattr(Poller, "_fetch", lambda poller: None if poller.ctx.self_ref in waits else fetch(poller))
 
 
 def drain_all(patch: pytest.MonkeyPatch) -> None:

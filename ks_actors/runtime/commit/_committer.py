@@ -32,7 +32,7 @@ from ks_actors.runtime.commit._states import (
     TasksBroken,
     Uncertain,
 )
-from ks_actors.runtime.input import missing_sources
+from ks_actors.runtime.fetching import missing_sources
 from ks_actors.runtime.messages import CommitterMessage
 from ks_actors.runtime.output import RecordsLeftOut
 
@@ -82,7 +82,7 @@ class Committer(Actor[CommitterMessage]):
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
         collector: Ref[m.CollectorMessage],
-        poller: Callable[[], Ref[m.PollerMessage]],
+        member: Callable[[], Ref[m.MemberMessage]],
         twins: Twins,
         matched: Callable[[Iterable[TopicPartition]], frozenset[str]],
         metrics: Metrics,
@@ -103,7 +103,7 @@ class Committer(Actor[CommitterMessage]):
         self._manager = manager
         self._state = state
         self._collector = collector
-        self._poller = poller
+        self._member = member
         self._changelog_ends = ChangelogEnds()
         self._twins = twins
         self._matched = matched
@@ -271,7 +271,7 @@ class Committer(Actor[CommitterMessage]):
         )
         self._changelog_ends.check(known, written)
         if self._transactional:
-            group = await self._wait("the group's generation", self._poller().ask(m.AskGroup))
+            group = await self._wait("the group's generation", self._member().ask(m.AskGroup))
             try:
                 await self._wait(
                     "the transaction to be committed",
@@ -290,7 +290,7 @@ class Committer(Actor[CommitterMessage]):
             try:
                 await self._wait(
                     "the offsets to be committed",
-                    self._poller().ask(m.CommitOffsets, frozen.positions),
+                    self._member().ask(m.CommitOffsets, frozen.positions),
                 )
             except UnknownTopicOrPartition as error:
                 raise missing_sources(error, self._matched(frozen.positions)) from error
@@ -309,7 +309,7 @@ class Committer(Actor[CommitterMessage]):
             await self._state.ask(m.CommitSucceeded, frozen, ends).within(self._timeout)
         except Exception as error:  # noqa: BLE001 - only the log has it: stores reopen from it
             self._permission.withdraw(error)
-            self._poller().tell(m.Rejoin(error))
+            self._member().tell(m.Rejoin(error))
 
     async def _wait(self, what: str, answer: Ask[T]) -> T:
         try:
@@ -384,7 +384,7 @@ class Committer(Actor[CommitterMessage]):
         if isinstance(error, IllegalGeneration) and self._permission.void is None:
             self._permission.lose_generation()
         if isinstance(error, TaskMigrated):
-            self._poller().tell(m.Rejoin(error))
+            self._member().tell(m.Rejoin(error))
         elif self._permission.void is error:
             self._instance.tell(m.Fatal(error, rolled_back=False))
         elif not (
@@ -515,12 +515,12 @@ class Committer(Actor[CommitterMessage]):
             # the handover waits for their leases.
             self._permission.withdraw(spoiled)
             self._resume(failed=True)
-            self._poller().tell(m.Rejoin(spoiled))
+            self._member().tell(m.Rejoin(spoiled))
             return
         await warn_if_slow(
             "a rollback",
             "fetching to rewind",
-            self._poller().ask(m.SeekAll, *rewound, self._fetch_epoch, rest).within(self._timeout),
+            self._member().ask(m.SeekAll, *rewound, self._fetch_epoch, rest).within(self._timeout),
         )
         self._resume(failed=not alone)
 

@@ -48,7 +48,7 @@ class LastCommit:
         # Whether tasks were not returned: a worker died unnoticed, or its function does not return.
         self.workers_missing: bool = False
 
-    async def given_up(self, poller: Ref[m.PollerMessage], errors: list[Exception]) -> bool:
+    async def given_up(self, member: Ref[m.MemberMessage], errors: list[Exception]) -> bool:
         """Commit; return whether that took too long, which is logged as a warning.
 
         Append other failures to `errors`.
@@ -65,7 +65,7 @@ class LastCommit:
             failures,
         )
         self.workers_missing = bool(failures)
-        poller.tell(m.AppCloses())
+        member.tell(m.AppCloses())
         await try_step(
             self.in_time(
                 self._committer.ask(m.Commit, "the app closes", closing=True).within(

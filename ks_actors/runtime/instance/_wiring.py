@@ -18,20 +18,20 @@ from ks_actors.log import (
 from ks_actors.records import warm_up
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import COMMITTER_MAILBOX, Committer, Twins
+from ks_actors.runtime.fetching import POLLER_MAILBOX, FetchFigures, Poller, StartPolicy
 from ks_actors.runtime.globals import GLOBAL_MAILBOX, AwaitFilled, GlobalStores, GlobalTables
-from ks_actors.runtime.input import (
-    POLLER_MAILBOX,
+from ks_actors.runtime.instance._last_commit import LastCommit
+from ks_actors.runtime.membership import (
+    MEMBER_MAILBOX,
     AssignmentCheck,
     GroupView,
-    InputFigures,
-    Poller,
-    StartPolicy,
+    Member,
+    RebalanceFigures,
     end_transactions_of,
     nothing_to_end,
     pattern_watch,
     topic_watch,
 )
-from ks_actors.runtime.instance._last_commit import LastCommit
 from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, DeadLetterWriter, RejectedRecords
 from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, Purger, TaskManager
 from ks_actors.runtime.shared import StateDirectory, check_cluster, check_sizes, topics_prepared
@@ -124,7 +124,8 @@ class Wiring:
         self._state: Ref[m.StateManagerMessage]
         self._restorer: Ref[m.RestorerMessage]
         self._membership: Membership
-        self._poller: Ref[m.PollerMessage] | None = None
+        self._poller: Ref[m.PollerMessage]
+        self._member: Ref[m.MemberMessage] | None = None
         # In seconds. A commit waits for several steps in turn, and for some twice when it fails.
         self.timeout_s: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
         self.blocking: bool = any(map(needs_thread, setup.topology.nodes.values()))
@@ -167,7 +168,7 @@ class Wiring:
         if self._setup.topology.global_topics:
             await self._start_globals(context)
         await self._start_committer(context)
-        await self._start_poller(context, process_id)
+        await self._start_member(context, process_id, await self._start_poller(context))
 
     def _name_clients(self, process_id: str) -> None:
         self._ids = ClientIds.of(self._config, process_id)
@@ -231,7 +232,8 @@ class Wiring:
         manager = self._task_manager = TaskManager(
             setup,
             instance=context.self_ref,
-            poller=self._the_poller,
+            poller=lambda: self._poller,
+            member=self._the_member,
             committer=lambda: self.committer,
             purger=Purger(
                 repartitions, config.repartition_purge_interval_ms, self._log.delete_read
@@ -335,7 +337,7 @@ class Wiring:
             manager=self.manager,
             state=self._state,
             collector=self.collector,
-            poller=self._the_poller,
+            member=self._the_member,
             twins=Twins(self._directory.forget_process_id),
             matched=setup.matched_of,
             metrics=self._metrics,
@@ -345,7 +347,28 @@ class Wiring:
             context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer"
         )
 
-    async def _start_poller(self, context: Context[Any], process_id: str) -> None:
+    async def _start_poller(self, context: Context[Any]) -> Poller:
+        setup, log = self._setup, self._log
+        # Asked without retries: a wait for windows tells by itself that the log is away.
+        bare = self.bare_log
+        poller = Poller(
+            log,
+            log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
+            poll_ms=setup.poll_ms,
+            isolation=self._isolation,
+            start=StartPolicy(log, setup),
+            matched=setup.matched_of,
+            instance=context.self_ref,
+            manager=self.manager,
+            member=self._the_member,
+            upstream=Upstream(bare, setup, Coverage(bare, setup, self._isolation, tuple)),
+            figures=FetchFigures(self._metrics.registry.window),
+        )
+        spec = Spec(lambda: poller, mailbox=POLLER_MAILBOX)
+        self._poller = await self._spawn(context, spec, "poller")
+        return poller
+
+    async def _start_member(self, context: Context[Any], process_id: str, poller: Poller) -> None:
         setup, config, log = self._setup, self._config, self._log
         stateful = [
             number for number, specs in self._specs.items() if any(spec.logging for spec in specs)
@@ -378,45 +401,40 @@ class Wiring:
                 lease=self.member_lease,
             ),
         )
-        # Asked without retries: a wait for windows tells by itself that the log is away.
-        bare = self.bare_log
-        poller = Poller(
+        member = Member(
             log,
-            log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
             membership,
             group,
-            poll_ms=setup.poll_ms,
-            isolation=self._isolation,
             start=StartPolicy(log, setup),
             end_transactions=partial(end_transactions_of, self._transactional_producer)
             if self._transactional
             else nothing_to_end,
             instance=context.self_ref,
+            poller=self._poller,
             manager=self.manager,
             state=self._state,
             committer=self.committer,
-            upstream=Upstream(bare, setup, Coverage(bare, setup, self._isolation, tuple)),
-            figures=InputFigures(self._metrics.registry.window, context.time()),
+            figures=RebalanceFigures(self._metrics.registry.window, context.time()),
         )
         assert self._state_manager is not None
-        # Before the poller is spawned: it may begin tasks before the spawning code resumes.
+        # Before the member is spawned: it may begin tasks before the spawning code resumes.
         self.partition_states = PartitionStates(
             self._metrics,
             self._workers,
             self._task_manager,
             poller,
+            member,
             self._committer,
             self._state_manager,
             self._changelog_reader,
         )
-        await shielded(self._spawn_poller(context, poller))
-        if watch := pattern_watch(log, setup, poller=self._the_poller(), instance=context.self_ref):
+        await shielded(self._spawn_member(context, member))
+        if watch := pattern_watch(log, setup, member=self._the_member(), instance=context.self_ref):
             await self._spawn(context, watch, "pattern-watch")
 
-    async def _spawn_poller(self, context: Context[Any], poller: Poller) -> None:
-        self._poller = await self._spawn(
-            context, Spec(lambda: poller, mailbox=POLLER_MAILBOX), "poller"
-        )
+    async def _spawn_member(self, context: Context[Any], member: Member) -> None:
+        spec = Spec(lambda: member, mailbox=MEMBER_MAILBOX)
+        self._member = await self._spawn(context, spec, "member")
 
     async def _spawn(self, context: Context[Any], spec: Spec[Any], name: str) -> Ref[Any]:
         # The actor owns its resources, so finish spawning it even when cancelled.
@@ -438,9 +456,9 @@ class Wiring:
             else IsolationLevel.READ_UNCOMMITTED
         )
 
-    def _the_poller(self) -> Ref[m.PollerMessage]:
+    def _the_member(self) -> Ref[m.MemberMessage]:
         assert self.partition_states is not None
-        return self.partition_states.poller.ctx.self_ref
+        return self.partition_states.member.ctx.self_ref
 
     def _make_stores(self, task: TaskId) -> tuple[TaskStores | None, RecordContextHolder]:
         current = RecordContextHolder()
@@ -490,7 +508,7 @@ class Wiring:
 
     def rejoin(self, error: Exception) -> None:
         """Give up all tasks and rejoin the group."""
-        self._the_poller().tell(m.Rejoin(error))
+        self._the_member().tell(m.Rejoin(error))
 
     # --- end --------------------------------------------------------------------------------------
 
@@ -502,9 +520,9 @@ class Wiring:
         """
         self.closing.begin(self._config.close_timeout_ms / 1000)
         errors: list[Exception] = []
-        # Without a poller no task has begun, so there is nothing to commit.
-        if self._poller is not None:
-            await self._end_processing(self._poller, errors, clean=clean, leave=leave)
+        # Without a member no task has begun, so there is nothing to commit.
+        if self._member is not None:
+            await self._end_processing(self._member, errors, clean=clean, leave=leave)
         context = self._context
         if context is not None:
             for ref in (*context.children,):
@@ -517,14 +535,14 @@ class Wiring:
             raise errors[0]
 
     async def _end_processing(
-        self, poller: Ref[m.PollerMessage], errors: list[Exception], *, clean: bool, leave: bool
+        self, member: Ref[m.MemberMessage], errors: list[Exception], *, clean: bool, leave: bool
     ) -> None:
         timeout_s = self.timeout_s
         self.manager.tell(m.PauseProcessing(paused=True))
         last = self._last_commit()
-        given_up = clean and await last.given_up(poller, errors)
+        given_up = clean and await last.given_up(member, errors)
         # From here on, send no requests: their receivers may have stopped.
-        await try_step(poller.ask(m.StopFollowing).within(timeout_s), errors)
+        await try_step(member.ask(m.StopFollowing).within(timeout_s), errors)
         if clean and not given_up:
             # A failed commit may have left a step that never ends.
             await try_step(
@@ -539,7 +557,7 @@ class Wiring:
         local_s = max(LEAST_STOP_S, timeout_s)
         await try_step(self.manager.ask(m.Close, None).within(local_s), errors)
         await try_step(self._state.ask(m.CloseStores, None, clean=clean).within(local_s), errors)
-        await try_step(poller.ask(m.LeaveGroup, for_good=leave).within(timeout_s), errors)
+        await try_step(member.ask(m.LeaveGroup, for_good=leave).within(timeout_s), errors)
 
     def _last_commit(self) -> LastCommit:
         suspending = max(LEAST_STOP_S, self._config.task_timeout_ms / 1000)

@@ -10,71 +10,50 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ks_actors._errors import OffsetOutOfRange
-    from ks_actors.log import Fetched, GroupMetadata, MembershipEvent, OffsetAndMetadata
+    from ks_actors.log import Fetched
     from ks_actors.records import TaskId, TopicPartition
 
 
-class MembershipChanged(Message, frozen=True):
-    """A group event: Assigned, Revoked or Lost."""
+class TaskReady(Message, frozen=True):
+    """A task runs: fetch its partitions from these offsets."""
 
-    event: MembershipEvent
-
-
-class MembershipFailed(Message, frozen=True):
-    """Waiting for a group event failed (`waiting`), or handling one did."""
-
-    error: Exception
-    waiting: bool
+    task: TaskId
+    positions: Mapping[TopicPartition, int]
 
 
-class FetchSucceeded(Message, frozen=True):
-    """A fetch succeeded."""
+class FetchTasks(Message, frozen=True):
+    """Fetch the partitions of these tasks, too, from their offsets."""
 
-    fetched: Sequence[Fetched]
+    tasks: tuple[TaskReady, ...]
+
+
+class ForgetTasks(Message, frozen=True):
+    """Fetch no longer for these tasks; None: for all.
+
+    No records of their partitions are handed on after the answer.
+    """
+
+    reply: Reply[None]
+    tasks: frozenset[TaskId] | None
+
+
+class SeekAll(Message, frozen=True):
+    """Rewind fetching to these offsets after a rollback, and rest for `rest` seconds.
+
+    Records carry `epoch` from now on. The offsets are from before the resets behind `resets`.
+    """
+
+    reply: Reply[None]
+    positions: Mapping[TopicPartition, int]
+    resets: int
     epoch: int
-
-
-class TopicsGone(Message, frozen=True):
-    """A fetch failed because these topics, which matched a pattern, no longer exist (internal)."""
-
-    topics: frozenset[str]
-
-
-class FetchFailed(Message, frozen=True):
-    """A fetch failed."""
-
-    error: Exception
-    epoch: int
-
-
-class PositionKnown(Message, frozen=True):
-    """The new position of a partition after its old one left the log (internal)."""
-
-    error: OffsetOutOfRange
-    offset: int
+    rest: float
 
 
 class AskEnds(Message, frozen=True):
     """Look up the end offsets of the partitions of a task that seems to be idle."""
 
     partitions: tuple[TopicPartition, ...]
-
-
-class EndsKnown(Message, frozen=True):
-    """The end offsets of partitions that may never return records.
-
-    `asked`: the answer to AskEnds.
-    """
-
-    ends: Mapping[TopicPartition, int]
-    epoch: int
-    asked: bool = False
-
-
-class EndLookupFailed(Message, frozen=True):
-    """The lookup for AskEnds failed (internal)."""
-
-    error: Exception
 
 
 class BufferHigh(Message, frozen=True):
@@ -96,143 +75,75 @@ class RefetchStalled(Message, frozen=True):
     position: int
 
 
-class TaskReady(Message, frozen=True):
-    """A task runs: fetch its partitions from these offsets."""
-
-    task: TaskId
-    positions: Mapping[TopicPartition, int]
+class StopFetching(Message, frozen=True):
+    """Begin no fetch and no lookup, and ignore failures of those under way: the app closes."""
 
 
-class FetchNew(Message, frozen=True):
-    """Begin to fetch for all tasks that have become ready since (internal)."""
+class FetchSucceeded(Message, frozen=True):
+    """A fetch succeeded."""
 
-
-class SeekAll(Message, frozen=True):
-    """Rewind fetching to these offsets after a rollback, and rest for `rest` seconds.
-
-    Records carry `epoch` from now on. The offsets are from before the resets behind `resets`.
-    """
-
-    reply: Reply[None]
-    positions: Mapping[TopicPartition, int]
-    resets: int
+    fetched: Sequence[Fetched]
     epoch: int
-    rest: float
 
 
-class CommitOffsets(Message, frozen=True):
-    """Commit offsets of the group, outside of transactions."""
+class FetchFailed(Message, frozen=True):
+    """A fetch failed."""
 
-    reply: Reply[None]
-    offsets: Mapping[TopicPartition, OffsetAndMetadata]
-
-
-class AskGroup(Message, frozen=True):
-    """Ask for the current group metadata."""
-
-    reply: Reply[GroupMetadata]
+    error: Exception
+    epoch: int
 
 
-class Rejoin(Message, frozen=True):
-    """Give up all tasks as lost and rejoin the group."""
+class EndsKnown(Message, frozen=True):
+    """The end offsets of partitions that may never return records.
 
-    cause: Exception
-
-
-class AppCloses(Message, frozen=True):
-    """The app is about to commit for the last time.
-
-    A commit that the group accepts only in its next generation must not wait long for it.
+    `asked`: the answer to AskEnds.
     """
 
-
-class ClosingTimedOut(Message, frozen=True):
-    """A closing app has waited long enough for the group's next generation (internal)."""
-
-
-class StopFollowing(Message, frozen=True):
-    """Stop fetching and ignore further group events: the app closes.
-
-    The membership stays until LeaveGroup.
-    """
-
-    reply: Reply[None]
+    ends: Mapping[TopicPartition, int]
+    epoch: int
+    asked: bool = False
 
 
-class LeaveGroup(Message, frozen=True):
-    """Stop fetching and leave the group.
+class EndLookupFailed(Message, frozen=True):
+    """The lookup for AskEnds failed (internal)."""
 
-    A static member keeps its place in the group, unless `for_good`.
-    """
-
-    reply: Reply[None]
-    for_good: bool
+    error: Exception
 
 
-class GroupRequestEnded(Message, frozen=True):
-    """A commit of offsets or the departure from the group has ended (internal).
+class PositionKnown(Message, frozen=True):
+    """The new position of a partition after its old one left the log (internal)."""
 
-    `error`: the request of it could not be answered.
-    """
-
-    error: Exception | None
+    error: OffsetOutOfRange
+    offset: int
 
 
-class HandoverEnded(Message, frozen=True):
-    """The work before the next group event is done (internal)."""
+class TopicsGone(Message, frozen=True):
+    """A fetch failed because these topics, which matched a pattern, no longer exist (internal)."""
 
-
-class TasksGivenUp(Message, frozen=True):
-    """All tasks are given up (internal).
-
-    `made_progress`: a commit has succeeded since the last time.
-    """
-
-    made_progress: bool
+    topics: frozenset[str]
 
 
 class FetchRestOver(Message, frozen=True):
     """The rest before the next fetch is over (internal)."""
 
 
-class TasksAtRest(Message, frozen=True):
-    """Tasks that are to move have come to rest (internal)."""
-
-
-class ReenterGroup(Message, frozen=True):
-    """The rest before rejoining the group is over (internal)."""
-
-
-GroupMessage: TypeAlias = (
-    MembershipChanged
-    | MembershipFailed
-    | CommitOffsets
-    | AskGroup
-    | Rejoin
-    | AppCloses
-    | ClosingTimedOut
-    | StopFollowing
-    | LeaveGroup
-    | GroupRequestEnded
-    | HandoverEnded
-    | TasksGivenUp
-    | TasksAtRest
-    | ReenterGroup
-)
-PollerMessage: TypeAlias = (
-    FetchSucceeded
-    | FetchFailed
-    | TopicsGone
-    | PositionKnown
+FetchRequest: TypeAlias = (
+    FetchTasks
+    | ForgetTasks
+    | SeekAll
     | AskEnds
-    | EndsKnown
-    | EndLookupFailed
     | BufferHigh
     | BufferLow
     | RefetchStalled
-    | TaskReady
-    | FetchNew
-    | SeekAll
-    | FetchRestOver
-    | GroupMessage
+    | StopFetching
 )
+FetchOutcome: TypeAlias = (
+    FetchSucceeded
+    | FetchFailed
+    | EndsKnown
+    | EndLookupFailed
+    | PositionKnown
+    | TopicsGone
+    | FetchRestOver
+)
+PollerMessage: TypeAlias = FetchRequest | FetchOutcome

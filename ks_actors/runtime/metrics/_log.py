@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Lease
     from ks_actors.metrics import Instrument, MetricSource, Readings
-    from ks_actors.runtime.input import Poller
+    from ks_actors.runtime.fetching import Poller
+    from ks_actors.runtime.membership import Member
     from ks_actors.runtime.metrics._watched import Watched
     from ks_actors.runtime.shared import Metrics
 
@@ -27,7 +28,7 @@ def log_source(metrics: Metrics, watched: Watched) -> MetricSource:
         if (started := watched.started()) is not None:
             instance, parts = started
             yield {"thread-id": f"{client_id}-Poller"}, _polls(parts.poller)
-            yield client, _group(parts.poller, instance.lease, watched.config.session_timeout_ms)
+            yield client, _group(parts.member, instance.lease, watched.config.session_timeout_ms)
         loop, reads = metrics.loop_lag.spread(), metrics.read_times.spread()
         yield client, [(f.LAG, loop), (f.READ_TIME, reads)]
         yield from _requests(metrics, watched)
@@ -45,8 +46,8 @@ def _polls(poller: Poller) -> list[tuple[Instrument, Any]]:
     ]
 
 
-def _group(poller: Poller, lease: Lease, session_ms: int) -> list[tuple[Instrument, Any]]:
-    figures, status, now = poller.figures, poller.status(), poller.ctx.time()
+def _group(member: Member, lease: Lease, session_ms: int) -> list[tuple[Instrument, Any]]:
+    figures, status, now = member.figures, member.status(), member.ctx.time()
     assigned_at = figures.assigned_at
     # A log in the process has no heartbeats, and its lease has no end.
     heard = lease.until - session_ms / 1000

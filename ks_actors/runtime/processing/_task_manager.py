@@ -53,6 +53,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         *,
         instance: Ref[m.InstanceMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
+        member: Callable[[], Ref[m.MemberMessage]],
         committer: Callable[[], Ref[m.CommitterMessage]],
         purger: Purger,
         metrics: Metrics,
@@ -61,6 +62,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._setup = setup
         self._instance = instance
         self._poller = poller
+        self._member = member
         self._committer = committer
         self._purger = purger
         self._metrics = metrics
@@ -355,7 +357,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             },
         )
         self._update_ready((task.id,))
-        self._poller().tell(m.TaskReady(task.id, offsets))
+        self._member().tell(m.TaskReady(task.id, offsets))
 
     def _suspend(self, message: m.SuspendTasks) -> None:
         for task_id in (None,) if message.tasks is None else message.tasks:

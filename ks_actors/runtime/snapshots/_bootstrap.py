@@ -22,7 +22,7 @@ from ks_actors.log import (
     cluster_of,
 )
 from ks_actors.records import Batch
-from ks_actors.runtime.input import GroupView
+from ks_actors.runtime.membership import GroupView
 from ks_actors.runtime.shared import StateDirectory, check_cluster, prepare_topics
 from ks_actors.runtime.snapshots._bootstrap_plan import BootstrapPlan, choose_snapshot
 from ks_actors.runtime.snapshots._bootstrap_versions import by_time

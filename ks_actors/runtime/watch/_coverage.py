@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 from ks_actors.log import TellsGroups
 from ks_actors.records import TopicPartition
-from ks_actors.runtime.input import FROM_BEGIN, StartPolicy
+from ks_actors.runtime.fetching import FROM_BEGIN, StartPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

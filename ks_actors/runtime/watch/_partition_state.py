@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.commit import Committer
-    from ks_actors.runtime.input import Poller
+    from ks_actors.runtime.fetching import Poller
     from ks_actors.runtime.instance import Workers
+    from ks_actors.runtime.membership import Member
     from ks_actors.runtime.processing import TaskManager
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.stores import Restorer, StateManager
@@ -47,6 +48,7 @@ class PartitionStates(NamedTuple):
     workers: Workers
     manager: TaskManager
     poller: Poller
+    member: Member
     committer: Committer
     state_manager: StateManager
     restorer: Restorer
@@ -70,12 +72,12 @@ class PartitionStates(NamedTuple):
 
     def _pending(self, ends: Mapping[TopicPartition, int]) -> Iterator[PartitionState]:
         """Iterate over the partitions of tasks whose stores are being opened or restored."""
-        poller = self.poller.status()
-        pending = [task for task in poller.pending if task not in self.metrics.tasks]
+        member = self.member.status()
+        pending = [task for task in member.pending if task not in self.metrics.tasks]
         stores = self.state_manager.status() if pending else {}
         for task in pending:
             known = (stores[task].positions if task in stores else None) or {}
-            for partition in poller.tasks.get(task, ()):
+            for partition in member.tasks.get(task, ()):
                 at = known[partition].offset if partition in known else None
                 end = ends.get(partition)
                 lag = None if at is None or end is None else max(end - at, 0)
@@ -99,4 +101,4 @@ class PartitionStates(NamedTuple):
     def assigned(self) -> frozenset[TopicPartition]:
         """The partitions of all tasks that run here or are about to."""
         here = [task.group.queues for task in tuple(self.metrics.tasks.values())]
-        return frozenset(chain(*here, *self.poller.status().tasks.values()))
+        return frozenset(chain(*here, *self.member.status().tasks.values()))

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from actors import Ref
-    from ks_actors.records import TaskId
-    from ks_actors.runtime.input import PollerStatus
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.processing import ScheduleStatus
     from ks_actors.runtime.stores import StoresStatus
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
@@ -42,8 +41,8 @@ class Reasons:
         return self._parts.manager.status()
 
     @cached_property
-    def _poller(self) -> PollerStatus:
-        return self._parts.poller.status()
+    def _stopped(self) -> frozenset[TopicPartition]:
+        return self._parts.poller.stopped
 
     @cached_property
     def _stores(self) -> Mapping[TaskId, StoresStatus]:
@@ -208,12 +207,12 @@ class Reasons:
                 "and records of it may come within max_task_idle_ms "
                 f"({self._config.max_task_idle_ms} ms)"
             )
-        if other.partition in self._poller.stopped:
+        if other.partition in self._stopped:
             return f"{text}: its fetching has stopped, {self._buffers()}"
         return f"{text}{self._away()}"
 
     def _unfetched(self, place: PartitionState) -> Reason:
-        if place.partition in self._poller.stopped:
+        if place.partition in self._stopped:
             return Why.INPUT_BUFFER, f"fetching has stopped, {self._buffers()}"
         if away := self._unreachable():
             return Why.LOG, away

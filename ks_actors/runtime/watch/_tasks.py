@@ -109,9 +109,9 @@ def task_metadata(parts: PartitionStates) -> tuple[TaskMetadata, ...]:
             standby = stores.positions is None
             reads = tuple(sorted(stores.positions or ()))
             found[task_id] = TaskMetadata(task_id, stores.state, standby, reads)
-    poller = parts.poller.status()
-    for task_id in poller.pending - found.keys():
-        reads = tuple(sorted(poller.tasks.get(task_id, ())))
+    member = parts.member.status()
+    for task_id in member.pending - found.keys():
+        reads = tuple(sorted(member.tasks.get(task_id, ())))
         found[task_id] = TaskMetadata(task_id, TaskState.CREATED, False, reads)
     return tuple(found[task_id] for task_id in sorted(found))
 

@@ -297,7 +297,7 @@ class Watch(Actor[WatchMessage]):
     def _ask_for_ends(self, found: Sequence[Found], now: float) -> None:
         """Look up end offsets where nothing has arrived for long, or nothing is fetched."""
         self._ask_at = now + self._bound / 2
-        stopped = self._partition_states.poller.status().stopped
+        stopped = self._partition_states.poller.stopped
         quiet = [
             one.place.partition
             for one in found

@@ -12,7 +12,7 @@ from ks_actors import Consumed, LogTimeout, Produced, StreamsBuilder, TaskTimeou
 from ks_actors.app._orders import CommitPace
 from ks_actors.assignment import encode_member
 from ks_actors.log import Outgoing, TopicPartition
-from ks_actors.runtime.input import _membership
+from ks_actors.runtime.membership import _group_view
 from ks_actors.runtime.shared import Metrics
 from ks_actors.serdes import STRING
 from ks_actors.testing import AppHarness
@@ -43,7 +43,7 @@ def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
         del topology
         return encode_member(owned, **more)
 
-    monkeypatch.setattr(_membership, "encode_member", told)
+    monkeypatch.setattr(_group_view, "encode_member", told)
 
 
 async def fill(harness: AppHarness, topic: str, *partitions: int) -> None:

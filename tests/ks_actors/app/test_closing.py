@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import pytest
 
-from actors import Spec
 from ks_actors import TaskId
-from ks_actors.assignment import TaskAssignor
 from ks_actors.log import (
-    BaseMembership,
-    IsolationLevel,
     MemberAssignment,
     MemberInfo,
     Membership,
     NewMember,
-    OffsetAndMetadata,
     Revoked,
-    TopicPartition,
 )
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.input._membership import GroupView
-from ks_actors.runtime.input._poller import Poller
-from ks_actors.runtime.input._start_policy import StartPolicy
-from ks_actors.runtime.watch import Coverage, Upstream
-from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.ks_actors.runtime.helpers import EOS, Load, counting, in_app, in_virtual_time
+from tests.ks_actors.runtime.membership.alone import Alone
 
 pytestmark = pytest.mark.unmeasured
 T = TypeVar("T")
@@ -123,63 +113,14 @@ async def test_a_closing_app_does_not_wait_for_a_group_that_waits_for_others(gua
         await load.check(guarantee)
 
 
-# --- the poller of an app that closes -----------------------------------------------------------------------------------------------
-
-
-class Gated:
-    """A membership that returns committed offsets when the test says."""
-
-    def __init__(self, real: Membership) -> None:
-        self._real = real
-        self.asked = asyncio.Event()
-        self.gate = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        self.asked.set()
-        await self.gate.wait()
-        return await self._real.committed(partitions)
-
-
-class Polling:
-    """A poller that is alone in its group, with a probe in the place of all others."""
-
-    async def begin(self, harness: AppHarness) -> None:
-        self.kit, log = harness.kit, harness.log
-        self.probe = self.kit.probe(object)
-        group = GroupView("process", 60_000)
-        new = NewMember(
-            client_id="member", topics=("in",), user_data=group.user_data(()), assignor=TaskAssignor({0: ["in"]}),
-            session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
-        )  # fmt: skip
-        self.membership = Gated(await log.join("group", new))
-        fetcher = log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
-        bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
-        setup = Environment(counting("in_memory"), harness.config, wall_time=self.kit.wall_time_ms, partitions=lambda _: None, nodes=lambda _: ())
-        poller = Poller(
-            log, fetcher, cast("BaseMembership", self.membership), group, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED,
-            start=StartPolicy(log, setup), end_transactions=bury,
-            instance=self.probe, manager=self.probe, state=self.probe, committer=self.probe,
-            upstream=Upstream(log, setup, Coverage(log, setup, IsolationLevel.READ_COMMITTED, tuple)),
-        )  # fmt: skip
-        self.ref = await self.kit.spawn(Spec(lambda: poller), "the-poller")
-        await self.membership.asked.wait()
-
-    def told(self, kind: type[T]) -> list[T]:
-        return [message for message in self.probe.received if isinstance(message, kind)]
-
-    async def end(self) -> None:
-        await self.kit.stop(self.ref)
-        await self.kit.quiesce()
+# --- the member of an app that closes -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("closing", [False, True])
 @in_app(counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
 async def test_a_closing_app_begins_no_tasks(harness: AppHarness, closing: bool) -> None:
     """An assignment that comes in the middle of it is followed, as the last commit needs its generation; its stores are opened for nobody."""
-    here = Polling()
+    here = Alone()
     await here.begin(harness)
     if closing:
         here.ref.tell(m.AppCloses())
@@ -194,12 +135,11 @@ async def test_a_closing_app_begins_no_tasks(harness: AppHarness, closing: bool)
 @in_app(counting("in_memory"), topics={"in": 2, "out": 1}, start=False)
 async def test_a_closing_app_fetches_nothing_more(harness: AppHarness) -> None:
     """No task will process records read then, and others may need the machine."""
-    here = Polling()
+    here = Alone()
     await here.begin(harness)
     here.membership.gate.set()
     await here.kit.quiesce()
-    for message in here.told(m.OpenTask):
-        here.ref.tell(m.TaskReady(message.task, {partition: at.offset for partition, at in message.positions.items()}))
+    here.begin_tasks()
     await harness.produce_all("in", [TestRecord("k", "v", 0)] * 3)
     await here.kit.clock.advance(1)
     assert sum(len(one.batch) for message in here.told(m.Records) for one in message.fetched) == 3

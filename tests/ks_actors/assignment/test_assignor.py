@@ -25,7 +25,7 @@ from ks_actors.assignment import (
     encode_tasks,
 )
 from ks_actors.log import MemberAssignment, MemberInfo, TopicPartition
-from ks_actors.runtime.input._membership import GroupView
+from ks_actors.runtime.membership._group_view import GroupView
 
 TASK_IDS = st.builds(TaskId, st.integers(0, 9), st.integers(0, 99))
 PARTITIONS = st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 99))

@@ -12,7 +12,7 @@ from ks_actors import Consumed, Grouped, Materialized, StreamsBuilder, StreamsCo
 from ks_actors.log import Log, NewTopic, TopicPartition, open_log
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime import InstanceState
-from ks_actors.runtime.input._assignment_check import AssignmentCheck
+from ks_actors.runtime.membership._assignment_check import AssignmentCheck
 from ks_actors.runtime.shared._internal_topics import prepare_topics
 from ks_actors.runtime.shared._topic_configs import misfits
 from ks_actors.task._environment import Environment

@@ -12,7 +12,7 @@ from ks_actors import IllegalGeneration
 from ks_actors.log import Membership, OffsetAndMetadata, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.input._membership import OffsetCommits
+from ks_actors.runtime.membership._group_view import OffsetCommits
 from tests.ks_actors.log.helpers import assigned, group_name, join, new_topic, revoked, settle
 
 

@@ -21,7 +21,7 @@ from tests.ks_actors.runtime.helpers import STRINGS, STRINGS_OUT, Asked, Load, c
 pytestmark = pytest.mark.unmeasured
 
 TOPICS = {"in": 2, "out": 1}
-PARTS = ("poller", "task-manager", "state-manager", "restorer", "collector", "committer")
+PARTS = ("poller", "member", "task-manager", "state-manager", "restorer", "collector", "committer")
 
 
 def child(harness: AppHarness, name: str) -> Any:

@@ -14,7 +14,7 @@ async def test_a_status_stays_as_it_was_while_its_actor_goes_on(harness: AppHarn
     await feed_all(harness, "in", [TestRecord("a", "v", 0)])
     parts = harness.app._parts
     assert parts is not None
-    membership, stores = parts.poller.status(), parts.state_manager.status()
+    membership, stores = parts.member.status(), parts.state_manager.status()
     statuses = membership, parts.manager.status(), stores, parts.restorer.reads()
     before = repr(statuses)
     tasks = {TaskId(0, number): (TopicPartition("in", number),) for number in range(2)}

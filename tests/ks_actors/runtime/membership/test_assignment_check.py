@@ -10,7 +10,7 @@ from ks_actors import TopologyError
 from ks_actors.assignment import TopologyInfo
 from ks_actors.log import TopicPartition
 from ks_actors.records._task_id import TaskId
-from ks_actors.runtime.input._assignment_check import AssignmentCheck
+from ks_actors.runtime.membership._assignment_check import AssignmentCheck
 from ks_actors.task._topic_sizes import TopicSizes
 
 TOPOLOGY = TopologyInfo.of({0: ["a", "b"]})

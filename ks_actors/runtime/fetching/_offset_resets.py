@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from ks_actors.runtime.input._start_positions import reset_position
+from ks_actors._errors import LogTruncated, StreamsError
+from ks_actors.lifecycle import component_log
+from ks_actors.runtime.fetching._start_policy import words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Mapping
@@ -12,7 +14,9 @@ if TYPE_CHECKING:
     from ks_actors._errors import OffsetOutOfRange
     from ks_actors.log import Fetcher
     from ks_actors.records import TopicPartition
-    from ks_actors.runtime.input._start_policy import StartPolicy
+    from ks_actors.runtime.fetching._start_policy import StartPolicy
+
+_log = component_log(__name__)
 
 
 class Reset(NamedTuple):
@@ -28,9 +32,9 @@ class Reset(NamedTuple):
 class OffsetResets:
     """Pause partitions that are being reset until their new position is known.
 
-    The lookup runs in the background: the poller handles group events and fetches other partitions
-    meanwhile. Afterwards, `stopped` partitions stay paused, and partitions that are not `assigned`
-    any more are left alone.
+    The lookup runs in the background: the poller fetches other partitions meanwhile. Afterwards,
+    `stopped` partitions stay paused, and partitions that are not `assigned` any more are left
+    alone.
     """
 
     def __init__(
@@ -127,3 +131,30 @@ class OffsetResets:
                 self._fetcher.seek(partition, rewound)
             if partition not in self._stopped:
                 self._fetcher.resume((partition,))
+
+
+async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
+    """Return the position for a partition when the current one is not in the log.
+
+    After a truncation it is the first one with a record that was not read. Otherwise it follows the
+    topic's policy. Raises StreamsError when the topic's policy is none.
+    """
+    partition, policy = error.partition, start.of(error.partition.topic)
+    if policy == "none":
+        raise StreamsError(
+            f"{error}; auto_offset_reset is none, so the app does not choose a position: commit an "
+            "offset, or set auto_offset_reset to earliest, latest or a duration",
+            topic=partition.topic,
+            partition=partition.partition,
+        )
+    if isinstance(error, LogTruncated) and error.diverges_at is not None:
+        offset = max(error.diverges_at, error.begin)
+        _log.warning(
+            "%s; continuing at offset %d. Results of lost records stay; the log of the brokers "
+            "tells why records were lost",
+            error,
+            offset,
+        )
+        return offset
+    _log.warning("%s; continuing from the %s", error, words(policy))
+    return (await start.offsets((partition,)))[partition]

@@ -9,8 +9,8 @@ from ks_actors import BufferConfig, LogError, LogTruncated, Materialized, Stream
 from ks_actors.log import Fetched, IsolationLevel, OffsetAndMetadata, TopicPartition
 from ks_actors.records import Batch
 from ks_actors.runtime import UncaughtResponse
-from ks_actors.runtime.input._offset_resets import OffsetResets, Reset
-from ks_actors.runtime.input._start_policy import StartPolicy
+from ks_actors.runtime.fetching._offset_resets import OffsetResets, Reset
+from ks_actors.runtime.fetching._start_policy import StartPolicy
 from ks_actors.runtime.messages import PositionReset
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.task import Position

@@ -60,13 +60,13 @@ class PatternWatch(Actor[PatternWatchMessage]):
         setup: Environment,
         max_age_ms: int,
         *,
-        poller: Ref[m.PollerMessage],
+        member: Ref[m.MemberMessage],
         instance: Ref[m.InstanceMessage],
     ) -> None:
         self._log = log
         self._setup = setup
         self._seconds: float = max_age_ms / 1000
-        self._poller = poller
+        self._member = member
         self._instance = instance
         self._asking: bool = False
 
@@ -76,7 +76,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
             self.ctx.timers.every("look", self._seconds, LookForTopics())
 
     def receive(self, message: PatternWatchMessage) -> None:
-        """Look up, compare and prepare topics, and tell the poller."""
+        """Look up, compare and prepare topics, and tell the member."""
         match message:
             case LookForTopics():
                 if not self._asking:
@@ -97,7 +97,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
             case TopicsPrepared():
                 self._asking = False
                 self._setup.know_topics(message.counts)
-                self._poller.tell(m.ReenterGroup())
+                self._member.tell(m.ReenterGroup())
             case TopicsNotPrepared():
                 self._asking = False
                 if isinstance(message.error, TopologyError):
@@ -131,12 +131,12 @@ class PatternWatch(Actor[PatternWatchMessage]):
 
 
 def pattern_watch(
-    log: Log, setup: Environment, *, poller: Ref[m.PollerMessage], instance: Ref[m.InstanceMessage]
+    log: Log, setup: Environment, *, member: Ref[m.MemberMessage], instance: Ref[m.InstanceMessage]
 ) -> Spec[PatternWatchMessage] | None:
     """Return the spec of the actor, or None when the topology reads no pattern."""
     if not any(subtopology.source_patterns for subtopology in setup.topology.subtopologies()):
         return None
     watch = PatternWatch(
-        log, setup, setup.config.metadata_max_age_ms, poller=poller, instance=instance
+        log, setup, setup.config.metadata_max_age_ms, member=member, instance=instance
     )
     return Spec(lambda: watch, mailbox=PATTERN_WATCH_MAILBOX)

@@ -13,9 +13,9 @@ from ks_actors import UnknownTopicOrPartition
 from ks_actors.log import Log, Membership, NewTopic, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.records import TaskId
-from ks_actors.runtime.input._membership import GroupView
-from ks_actors.runtime.input._start_policy import StartPolicy
-from ks_actors.runtime.input._start_positions import begin_positions
+from ks_actors.runtime.fetching._start_policy import StartPolicy
+from ks_actors.runtime.membership._group_view import GroupView
+from ks_actors.runtime.membership._start_positions import begin_positions
 
 THERE, LACKING = TopicPartition("in", 0), TopicPartition("in", 5)
 LOOK_S = 1.0

@@ -14,8 +14,8 @@ from ks_actors.lifecycle._backoff import RetryBackoff
 from ks_actors.log import Assigned, MembershipEvent
 from ks_actors.runtime import UncaughtResponse
 from ks_actors.runtime import messages as m
-from ks_actors.runtime.input._poller import Poller
 from ks_actors.runtime.instance import _wiring
+from ks_actors.runtime.membership._member import Member
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import EOS, Asked, Load, check_counts, counting, echo, feed, in_app, in_virtual_time
 from tests.waiting import until
@@ -101,16 +101,16 @@ async def test_a_rest_ends_when_the_group_assigns_anyway(harness: AppHarness) ->
 @in_virtual_time
 async def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tasks begin behind that: the tasks given up are those assigned before, not those of a later assignment."""
-    made: list[Poller] = []
+    made: list[Member] = []
 
-    class Known(Poller):
+    class Known(Member):
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
             made.append(self)
 
-    monkeypatch.setattr(_wiring, "Poller", Known)
+    monkeypatch.setattr(_wiring, "Member", Known)
     async with AppHarness(counting("in_memory"), topics={"in": 8, "out": 1}, processing_guarantee=EOS, seed=seed) as harness:
-        poller = made[0]
+        member = made[0]
         load = Load(harness, Random(seed))
         await load.through(50)
         connection: Any = harness._connection
@@ -127,8 +127,8 @@ async def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int
             membership._waiter = None
             if isinstance(membership._events[0], Assigned) and not met:
                 met.append(membership._events[0])
-                instance._wiring._poller.tell(m.Rejoin(StreamsError("fenced")))
-                await until(lambda: poller._following)
+                instance._wiring._member.tell(m.Rejoin(StreamsError("fenced")))
+                await until(lambda: member._following)
             found: MembershipEvent = await wait()
             return found
 
@@ -145,11 +145,11 @@ async def test_an_assignment_that_comes_as_all_is_given_up_is_followed(seed: int
 async def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a static one does that was thrown out and comes back in time: its generation does not tell assignments apart."""
 
-    class Same(Poller):
+    class Same(Member):
         def _follow(self, event: MembershipEvent) -> None:
             super()._follow(replace(event, group=replace(event.group, generation=5)) if isinstance(event, Assigned) else event)
 
-    monkeypatch.setattr(_wiring, "Poller", Same)
+    monkeypatch.setattr(_wiring, "Member", Same)
     async with AppHarness(counting("in_memory"), topics=TOPICS, processing_guarantee=EOS) as harness:
         load = Load(harness, Random(1))
         for _ in range(3):
@@ -161,7 +161,7 @@ async def test_a_member_that_gets_the_same_generation_again_gets_its_tasks(monke
 
 
 @in_app(echo(), topics=TOPICS, uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER)
-async def test_a_resting_poller_may_be_closed(harness: AppHarness) -> None:
+async def test_a_resting_member_may_be_closed(harness: AppHarness) -> None:
     """An app that rests before it enters the group anew is closed at once, and the next one does all that is left."""
     harness.fail("committed", LogError("away"), 100)
     harness.lose_membership()

@@ -29,11 +29,13 @@ class Handover:
     def __init__(
         self,
         *,
+        poller: Ref[m.PollerMessage],
         manager: Ref[m.TaskManagerMessage],
         state: Ref[m.StateManagerMessage],
         committer: Ref[m.CommitterMessage],
         seconds: float,
     ) -> None:
+        self._poller = poller
         self._manager = manager
         self._state = state
         self._committer = committer
@@ -68,8 +70,10 @@ class Handover:
         `standbys` stay open. Assignments up to `number` are void. When the commit fails, all tasks
         are given back.
         """
-        # From here on the tasks write nothing more: a later commit would not include them.
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
+        # First of all: a task that begins anew must not get records fetched for the one before.
+        await self._wait(who, "fetching to stop", self._poller.ask(m.ForgetTasks, tasks))
+        # From here on the tasks write nothing more: a later commit would not include them.
         await self._wait(
             who, "workers to return the tasks", self._manager.ask(m.SuspendTasks, tasks, number)
         )
@@ -138,6 +142,7 @@ class Handover:
         not return in time.
         """
         who = "an instance that has lost its tasks"
+        await self._wait(who, "fetching to stop", self._poller.ask(m.ForgetTasks, None))
         try:
             await self._wait(
                 who,

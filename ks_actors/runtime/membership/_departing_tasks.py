@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from actors import Context
     from ks_actors.log import Membership
     from ks_actors.records import TaskId
-    from ks_actors.runtime.input._handover import Handover
-    from ks_actors.runtime.input._membership import GroupView
+    from ks_actors.runtime.membership._group_view import GroupView
+    from ks_actors.runtime.membership._handover import Handover
 
 _SHARE: Final = 0.25
 _AGAIN_S: Final = 0.1
@@ -87,15 +87,15 @@ class DepartingTasks:
             self._handover.offsets,
         )
 
-    def watch(self, poller: Context[m.PollerMessage]) -> None:
-        """Send TasksAtRest to the poller when tasks have come to rest.
+    def watch(self, member: Context[m.MemberMessage]) -> None:
+        """Send TasksAtRest to the member when tasks have come to rest.
 
         Does nothing when all tasks are watched already.
         """
         if not self.tasks <= self._watched:
             # One watch at a time: each asks the committer for a commit.
             self._watched = self.tasks
-            poller.pipe(self._rest(), _at_rest, _at_rest)
+            member.pipe(self._rest(), _at_rest, _at_rest)
 
     def note_at_rest(self) -> None:
         """Note that some tasks may go."""
@@ -114,5 +114,5 @@ class DepartingTasks:
         self.tasks, self._watched, self._due = frozenset(), frozenset(), False
 
 
-def _at_rest(_: object) -> m.PollerMessage:
+def _at_rest(_: object) -> m.MemberMessage:
     return m.TasksAtRest()

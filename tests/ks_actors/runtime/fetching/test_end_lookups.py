@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors.log import TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
-from ks_actors.runtime.input._end_lookups import EndLookups
+from ks_actors.runtime.fetching._end_lookups import EndLookups
 from tests.ks_actors.log.helpers import new_topic
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from ks_actors._errors import FencedInstanceId, IllegalGeneration
 from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping
 
     from actors import Reply
     from ks_actors.log import Log, MemberAssignment, Membership
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.runtime.input._assignment_check import AssignmentCheck
+    from ks_actors.runtime.membership._assignment_check import AssignmentCheck
     from ks_actors.runtime.messages import CommitOffsets
 
 
@@ -30,7 +30,6 @@ class GroupView:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
         self._counter: int = 0
-        self._task_of: dict[TopicPartition, TaskId] = {}
         self._processes: frozenset[str] = frozenset()
         self._assignment_check: AssignmentCheck | None = assignment_check
         # Whether the last assignment does not fit the topology, so the leader must be told of it.
@@ -46,9 +45,6 @@ class GroupView:
         tasks = decode_tasks(assignment)
         if self._assignment_check is not None:
             tasks, self.asks_again = self._assignment_check.fit(tasks)
-        for task, partitions in tasks.items():
-            for partition in partitions:
-                self._task_of[partition] = task
         return tasks
 
     async def refresh_sizes(self, standbys: Iterable[TaskId], log: Log) -> None:
@@ -81,17 +77,6 @@ class GroupView:
         Other members may be out of it too and return later; they do not count as gone.
         """
         self._processes = frozenset()
-
-    def task_of(self, partition: TopicPartition) -> TaskId | None:
-        """Return the task that reads a partition, as of the last assignment that had it."""
-        return self._task_of.get(partition)
-
-    def has_several(
-        self, partition: TopicPartition, tasks: Mapping[TaskId, Sequence[TopicPartition]]
-    ) -> bool:
-        """Return whether the task among `tasks` that reads a partition also reads others."""
-        task = self.task_of(partition)
-        return task is not None and len(tasks.get(task, ())) > 1
 
     @property
     def topics(self) -> frozenset[str] | None:

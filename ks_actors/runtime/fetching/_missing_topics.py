@@ -1,0 +1,50 @@
+"""Source topics that no longer exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import MissingSourceTopics, TaskMigrated, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from ks_actors.log import Log
+    from ks_actors.records import TopicPartition
+
+
+async def gone_topics(
+    error: UnknownTopicOrPartition,
+    log: Log,
+    partitions: Collection[TopicPartition],
+    may_go: Callable[[Iterable[TopicPartition]], frozenset[str]],
+) -> frozenset[str]:
+    """Return the deleted topics after a fetch of these partitions has failed for that reason.
+
+    Return none when they exist again or were given up. Raises MissingSourceTopics when a topic
+    outside of `may_go` is gone, which is read by its name.
+    """
+    topics = {partition.topic for partition in partitions}
+    gone = topics - (await log.describe_topics(topics, configs=False)).keys()
+    if not gone <= may_go(partitions):
+        raise missing_sources(error)
+    return frozenset(gone)
+
+
+def missing_sources(error: Exception, matched: frozenset[str] = frozenset()) -> Exception:
+    """Translate a missing topic into MissingSourceTopics or TaskMigrated.
+
+    Return other errors unchanged. Topics that only `matched` a pattern may be deleted: the group
+    then assigns without them. It finds out if another topic is missing.
+    """
+    if not isinstance(error, UnknownTopicOrPartition):
+        return error
+    if matched:
+        gone = TaskMigrated(
+            f"a topic that matched a pattern no longer exists, so tasks are assigned anew: {error}"
+        )
+        gone.__cause__ = error
+        return gone
+    missing = MissingSourceTopics(f"a source topic no longer exists: {error}")
+    missing.__cause__ = error
+    return missing

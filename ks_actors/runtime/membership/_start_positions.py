@@ -1,0 +1,80 @@
+"""Start positions of new tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ks_actors._errors import StreamsError, UnknownTopicOrPartition
+from ks_actors.runtime.fetching import gone_topics
+from ks_actors.task import Position, decode_position
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ks_actors.log import Log, Membership
+    from ks_actors.records import TaskId, TopicPartition
+    from ks_actors.runtime.fetching import StartPolicy
+    from ks_actors.runtime.membership._group_view import GroupView
+
+# Brokers learn of a deleted topic at different times: seconds to look for, and between two looks.
+_LOOK_S = 5.0
+_LOOK_AGAIN_S = 0.1
+
+
+async def begin_positions(
+    tasks: Mapping[TaskId, Sequence[TopicPartition]],
+    standbys: Collection[TaskId],
+    group: GroupView,
+    membership: Membership,
+    log: Log,
+    start: StartPolicy,
+) -> dict[TopicPartition, Position]:
+    """Return the start offsets and partition times of tasks.
+
+    A start offset is the committed one, or else follows the topic's policy. A partition
+    added while the app runs begins at its first record, as no member could have read it. Looks up
+    the sizes of topics of `standbys` as well. Deleted topics that matched a pattern are left out:
+    the group will assign without them.
+    """
+    await group.refresh_sizes(standbys, log)
+    wanted = [partition for partitions in tasks.values() for partition in partitions]
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _LOOK_S
+    while True:
+        try:
+            return await _positions(wanted, group, membership, log, start)
+        except UnknownTopicOrPartition as error:
+            gone = await gone_topics(error, log, wanted, group.matched)
+            if not gone and loop.time() >= until:
+                raise
+            wanted = [partition for partition in wanted if partition.topic not in gone]
+            await asyncio.sleep(0 if gone else _LOOK_AGAIN_S)
+
+
+async def _positions(
+    partitions: Sequence[TopicPartition],
+    group: GroupView,
+    membership: Membership,
+    log: Log,
+    start: StartPolicy,
+) -> dict[TopicPartition, Position]:
+    if not partitions:
+        return {}
+    committed = await membership.committed(partitions)
+    fresh = [partition for partition in partitions if partition not in committed]
+    added = [partition for partition in fresh if group.was_added(partition)]
+    begins = {
+        **await log.begin_offsets(added),
+        **await start.offsets([partition for partition in fresh if partition not in added]),
+    }
+    for partition in fresh:
+        if start.of(partition.topic) == "none":
+            raise StreamsError(
+                "the group has no committed offset and auto_offset_reset is none: set it to "
+                "earliest, latest or a duration, or commit an offset",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+    found = {partition: decode_position(one) for partition, one in committed.items()}
+    return found | {partition: Position(begins[partition], fresh=True) for partition in fresh}
