@@ -312,7 +312,7 @@ class Member(Actor[m.MemberMessage]):
                 self._handover.assignments += 1
                 for late in self._commits.next_generation():
                     self.ctx.self_ref.tell(late)
-                self._committer.tell(m.AllowCommits(on_hold=False))
+                self._committer.tell(m.AllowCommits())
                 self._take_over(event)
             case Lost():
                 if event.fenced:

@@ -170,7 +170,7 @@ def test_calls_after_the_end_are_refused_and_ends_are_run(other_loop: asyncio.Ab
 
     calls.end()
     calls.end()
-    with pytest.raises(GivenUp, match="given up"):
+    with pytest.raises(GivenUp, match="cancelled"):
         calls.run(close())
     assert not closed.is_set()
     calls.finish(close())
