@@ -23,8 +23,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+NEWEST = "4.4.0"
 # An older one may be named, to run these tests against its brokers.
-VERSION = os.environ.get("KAFKA_VERSION", "4.4.0")
+VERSION = os.environ.get("KAFKA_VERSION", NEWEST)
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 _PATIENCE_S = 60
 # A broker that stands still for less than this does not miss a heartbeat's deadline, and sends one within this time when it goes on.

@@ -18,7 +18,7 @@ from ks_actors.log.kafka import KafkaLog
 from ks_actors.records._partitioner import partition
 from ks_actors.serdes import STRING
 from ks_actors.topology import Topology
-from tests.kafka.broker import Broker
+from tests.kafka.broker import NEWEST, VERSION, Broker
 from tests.kafka.count_app import command
 from tests.kafka.helpers import connect
 from tests.waiting import PATIENCE_S
@@ -165,6 +165,7 @@ async def test_an_inner_join_is_that_of_both_tables_exactly_once(kafka_broker: B
 @pytest.mark.extended
 @pytest.mark.timeout(300)
 @pytest.mark.heavy("Kafka Streams, in Java")
+@pytest.mark.skipif(VERSION != NEWEST, reason="for the Kafka Streams of these tests: that of 4.0.0 misses right rows")
 async def test_a_join_is_continued_by_the_other_implementation(kafka_broker: Broker, tmp_path: Path) -> None:
     """Kafka Streams joins, this package goes on with its subscriptions, and Kafka Streams again: right rows still find all left rows."""
     log = await connect(kafka_broker)
