@@ -101,7 +101,7 @@ def test_an_operators_day(shop: Shop, tmp_path: Path) -> None:
     assert shop.run("members", code=3).endswith("has no members\n")
     with shop.running(target) as process:
         records = until(process, state="RUNNING")
-        assert {record["logger"] for record in records} >= {"ks_actors.app", "ks_actors.instance", "ks_actors.input"}
+        assert {record["logger"] for record in records} >= {"ks_actors.app", "ks_actors.instance", "ks_actors.membership"}
         assert records[-1]["client_id"].startswith(f"{shop.id}-")
         (member,) = shop.json("members")
         assert member["client_id"] == f"{records[-1]['client_id']}-StreamThread-1-consumer"

@@ -308,7 +308,7 @@ async def test_a_commit_without_an_answer_is_found_out_about(own_broker: Broker)
         with pytest.raises(LogTimeout):
             await producer.commit({}, NOBODY)
         producer._coordination.end = real  # type: ignore[method-assign]
-        with pytest.raises(LogError, match="not known"):
+        with pytest.raises(LogError, match="is unknown"):
             await write(producer, partition, b"x")
         if last == "commit":
             await producer.commit({}, NOBODY)
