@@ -9,7 +9,6 @@ from collections import deque
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast, final
 
-from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka._aiokafka import (
     ApiVersionRequest,
     CorrelationIdError,
@@ -19,6 +18,7 @@ from ks_actors.log.kafka._aiokafka import (
 from ks_actors.log.kafka.client._login import log_in
 from ks_actors.log.kafka.wire import (
     REBOOTSTRAP_REQUIRED,
+    WIRE_LOG,
     MetadataRequest,
     cluster_of,
     identity_request,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 _RENEW: Final = 0.85
 _LENGTH: Final = struct.Struct(">i")
 _CORRELATION_IDS: Final = 2**31
-# Each request and answer, apart from the client's own events.
-_log = component_log("ks_actors.log.kafka.wire")
 
 
 class WrongBroker(KafkaConnectionError):  # type: ignore[misc]
@@ -179,9 +177,9 @@ class Connection(asyncio.Protocol):
         parts = filter(None, body)
         transport.writelines([_LENGTH.pack(len(header) + sum(map(len, body))) + header, *parts])
         if isinstance(request, SaslAuthenticateRequest):
-            _log.debug("request to %s:%d %d: a step of the login", self.host, self.port, number)
+            WIRE_LOG.debug("request to %s:%d %d: a step of the login", self.host, self.port, number)
         else:
-            _log.debug("request to %s:%d %d: %s", self.host, self.port, number, prepared)
+            WIRE_LOG.debug("request to %s:%d %d: %s", self.host, self.port, number, prepared)
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._sent.append(_Sent(number, prepared, answer))
         self._used_at = self._loop.time()
@@ -229,7 +227,7 @@ class Connection(asyncio.Protocol):
         if not answer.done():
             response = request.RESPONSE_TYPE.decode(data)
             self._note_session(response)
-            _log.debug("answer from %s:%d %d: %s", self.host, self.port, number, response)
+            WIRE_LOG.debug("answer from %s:%d %d: %s", self.host, self.port, number, response)
             answer.set_result(response)
         self._sent.popleft()
         self._used_at = self._loop.time()
@@ -267,7 +265,7 @@ class Connection(asyncio.Protocol):
         """
         transport, self._transport = self._transport, None
         if transport is not None:
-            _log.debug("connection to %s:%d ends: %s (%s)", self.host, self.port, reason, cause)
+            WIRE_LOG.debug("connection to %s:%d ends: %s (%s)", self.host, self.port, reason, cause)
             transport.close()
             if self._idle is not None:
                 self._idle.cancel()

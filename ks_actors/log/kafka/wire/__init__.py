@@ -67,6 +67,7 @@ from ks_actors.log.kafka.wire._operations import (
 from ks_actors.log.kafka.wire._produce_request import ProduceRequest
 from ks_actors.log.kafka.wire._requests import (
     TOPIC,
+    WIRE_LOG,
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     CreatePartitionsRequest,
@@ -130,6 +131,7 @@ __all__ = [
     "UNKNOWN_SERVER_ERROR",
     "UNKNOWN_TOPIC_OR_PARTITION",
     "UNSTABLE_OFFSET_COMMIT",
+    "WIRE_LOG",
     "WRONG_COORDINATOR",
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",

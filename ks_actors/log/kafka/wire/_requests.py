@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import LogError
+from ks_actors.lifecycle import component_log
 from ks_actors.log.kafka._aiokafka import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 __all__ = [
+    "WIRE_LOG",
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
     "CreatePartitionsRequest",
@@ -65,6 +67,8 @@ __all__ = [
     "txn_offset_commit",
 ]
 
+# Each request and answer, apart from the events of the client.
+WIRE_LOG = component_log(__name__)
 _TEXT = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
 
