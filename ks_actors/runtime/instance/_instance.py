@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.task import Environment
 
-INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
+# Told before a worker failed, so known before that is decided about: a start has ended by then.
+INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system", urgent=(m.TasksChanged,))
 # Restores of damaged state without a commit in between. One damage may be met twice.
 _RESTORES = 4
 _FINAL = (LogClosed, FencedInstanceId, TopologyError)

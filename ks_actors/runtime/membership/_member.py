@@ -239,8 +239,8 @@ class Member(Actor[m.MemberMessage]):
         ready, self._ready = self._ready, {}
         self._pending.difference_update(ready)
         if here := tuple(one for task, one in ready.items() if task in self._tasks):
-            self._poller.tell(m.FetchTasks(here))
             self._look_at_pending()
+            self._poller.tell(m.FetchTasks(here))
 
     # --- the group's events -----------------------------------------------------------------------
 

@@ -229,7 +229,7 @@ def test_a_session_store_keeps_sessions_as_long_as_gap_and_grace_or_longer() -> 
     assert counts.node.closes == (15, True)
     assert (counts.value, repr(counts.key)) == (LONG, f"<Serde session_windowed({STRING!r})>")
     stream.reduce(lambda one, _: one, Materialized("longer", retention_ms=100))
-    with pytest.raises(TopologyError, match="of inactivity gap and grace"):
+    with pytest.raises(TopologyError, match="inactivity gap and grace take"):
         stream.count(Materialized("shorter", retention_ms=14))
     final = stream.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
     final.count(Materialized("final"))

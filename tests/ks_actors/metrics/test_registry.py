@@ -120,7 +120,7 @@ def test_values_are_found_by_name_and_by_some_of_their_tags() -> None:
     assert {metric.kind for metric in values} == {MetricKind.GAUGE, MetricKind.TEXT}
     with pytest.raises(TypeError, match="is a text"):
         values.total("name", group="some-metrics")
-    with pytest.raises(KeyError, match="no metric of the instance"):
+    with pytest.raises(KeyError, match="is not a metric of the instance"):
         values["size"]
 
 

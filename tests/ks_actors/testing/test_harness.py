@@ -122,7 +122,7 @@ async def test_an_ordered_failure_of_a_fetch_meets_one_that_waits() -> None:
 @in_app(echo(), topics=TOPICS)
 async def test_a_failure_after_a_call_that_writes_nothing_is_refused(harness: AppHarness, operation: Operation) -> None:
     """It would never be raised; the error names the calls that can fail so."""
-    with pytest.raises(ValueError, match=f"after is for abort, commit, commit_offsets, send, and {operation} changes nothing"):
+    with pytest.raises(ValueError, match=f"after=True is for abort, commit, commit_offsets, send: {operation} changes nothing"):
         harness.fail(operation, StorageFull("no room"), after=True)
 
 

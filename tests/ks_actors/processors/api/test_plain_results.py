@@ -264,7 +264,7 @@ def test_a_function_that_promises_an_awaitable_is_refused_at_the_build(function:
     """A plain function whose annotation says that it returns an awaitable is refused where it is given."""
     stream = StreamsBuilder().stream("in", STRINGS)
     for give in (stream.filter, stream.filter_not, stream.peek, stream.foreach, stream.map_values, stream.map, stream.flat_map, stream.select_key):
-        with pytest.raises(TopologyError, match=r"no 'async def' and returns an awaitable, by its annotation.*: give the 'async def' itself"):
+        with pytest.raises(TopologyError, match=r"is not an 'async def' and returns an awaitable, by its annotation.*: give the 'async def' itself"):
             give(function)
     for plain in (stream.split().branch, stream.to_table().filter, lambda mapper: stream.print(mapper=mapper)):
         with pytest.raises(TopologyError, match="returns an awaitable, by its annotation, and nothing awaits it there: give a plain function"):

@@ -25,7 +25,7 @@ TAKEN = ("rocksdb", "RocksDB", "engines", "rocksdb.ingest", ".checkpoint", ".s.o
 
 
 def opened(tmp_path: Path, *specs: StoreSpec) -> Task:
-    task = Task([key_value()], tmp_path)
+    task = Task([key_value("former")], tmp_path)
     task.stores.close(clean=False)
     again(task, *specs)
     return task
