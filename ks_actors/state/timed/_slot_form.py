@@ -95,7 +95,7 @@ class SlotForm:
                     )
             return
         for end, start in numbers:
-            if not 0 <= start <= end or (start >= _BEYOND and not start & _LOW):
+            if not 0 <= start <= end or (end - start >= _BEYOND and not start & _LOW):
                 raise ValueError(
                     "a key of a session store ends with an end and a start that is not after it, "
                     f"and this one with {end} and {start}"
