@@ -222,9 +222,21 @@ class Process:
         if self._done and self._random.random() < 0.5:
             await self._commit()
 
+    async def _send(self, out: list[Outgoing]) -> None:
+        """Send, and give up what waits for a lease when the membership is lost meanwhile: as an app's collector, which hears of that."""
+        sending = asyncio.ensure_future(self._producer.send(out))
+        try:
+            if self._event is not None and not self.run.plan.exactly_once:
+                await asyncio.wait([sending, self._event], return_when=asyncio.FIRST_COMPLETED)
+                if not sending.done() and self._event.exception() is None and isinstance(self._event.result(), Lost):
+                    self._producer.abandon()
+            await sending
+        finally:
+            sending.cancel()
+
     async def _write(self, out: list[Outgoing]) -> None:
         try:
-            await self._producer.send(out)
+            await self._send(out)
         except (ProduceFailed, TransactionAborted, LogTimeout, IllegalGeneration) as error:
             self.run.trace.note("send", self.name, repr(error))
             await self._rewind()
