@@ -31,6 +31,7 @@ _REFRESH: Final = 0.8
 _UNKNOWN_LIFE_S: Final = 60.0
 _TIMEOUT_S: Final = 10.0
 _PATIENCE_S: Final = 15.0
+_AGAIN_S: Final = 5.0
 _FAULT_OF_CLIENT: Final = range(400, 500)
 _TOO_MANY: Final = 429
 _SHOWN: Final = 200
@@ -72,30 +73,38 @@ class Tokens:
             async with asyncio.timeout(_PATIENCE_S):
                 return await in_thread(self._refresh, name="ks-actors token")
         except TimeoutError:
-            raise NoToken(f"{self.source} gave no token within {_PATIENCE_S:g} s") from None
+            return self._last(NoToken(f"it did not answer within {_PATIENCE_S:g} s"))
+
+    def _last(self, error: Exception) -> Token:
+        """Return the last token after a failure, for a while; raise the failure if it has ended."""
+        now = time.time()
+        if self._token is None or now >= self._ends_at:
+            if isinstance(error, NotAuthorized):
+                raise error
+            raise NoToken(f"{self.source} gave no token: {error}") from error
+        left_s = self._ends_at - now
+        # Not at each connection: a silent source would hold up all of them.
+        self._refresh_at = now + min(_AGAIN_S, left_s)
+        _log.warning(
+            "%s gave no new token, and the last one is used for another %.0f s: %s",
+            self.source,
+            left_s,
+            error,
+        )
+        return self._token
 
     def _refresh(self) -> Token:
         # Another thread may be asking, for a connection on another loop.
         if not self._lock.acquire(timeout=_PATIENCE_S):
-            raise NoToken(f"{self.source} gave no token within {_PATIENCE_S:g} s")
+            return self._last(NoToken(f"it did not answer within {_PATIENCE_S:g} s"))
         try:
             now = time.time()
             if self._token is not None and now < self._refresh_at:
                 return self._token
             try:
                 token = self._fetch()
-            except Exception as error:
-                if self._token is not None and now < self._ends_at:
-                    _log.warning(
-                        "%s gave no new token, and the last one is used for another %.0f s: %s",
-                        self.source,
-                        self._ends_at - now,
-                        error,
-                    )
-                    return self._token
-                if isinstance(error, NotAuthorized):
-                    raise
-                raise NoToken(f"{self.source} gave no token: {error}") from error
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+                return self._last(error)
             life = max(0.0, (token.expires_at or now + _UNKNOWN_LIFE_S) - now)
             self._refresh_at, self._ends_at = now + _REFRESH * life, now + life
             self._token = token
