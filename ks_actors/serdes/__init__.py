@@ -17,6 +17,8 @@ from ks_actors.serdes._defaults import is_complete as is_complete
 from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._defaults import wraps_key as wraps_key
 from ks_actors.serdes._lists import list_of
+from ks_actors.serdes._of_type import SerdeOrType as SerdeOrType
+from ks_actors.serdes._of_type import serde_of as serde_of
 from ks_actors.serdes._scalars import (
     BOOLEAN,
     BYTES,

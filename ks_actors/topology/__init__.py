@@ -62,6 +62,7 @@ from ks_actors.topology._timestamp_extractors import (
 from ks_actors.topology._timestamp_extractors import (
     WallclockTimestampExtractor as WallclockTimestampExtractor,
 )
+from ks_actors.topology._topic import Topic
 from ks_actors.topology._topology import Topology
 from ks_actors.topology._unnamed import find_unnamed as find_unnamed
 from ks_actors.topology._unnamed import refuse_unnamed as refuse_unnamed
@@ -88,6 +89,7 @@ __all__ = [
     "Subtopology",
     "TimestampExtractor",
     "TopicExtractor",
+    "Topic",
     "Topology",
     "TopologyDescription",
     "stores",
