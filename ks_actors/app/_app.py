@@ -62,7 +62,7 @@ from ks_actors.runtime.watch import (
     with_progress,
 )
 from ks_actors.system import raise_open_files
-from ks_actors.task import StoreRegistry, TaskParts, Telemetry, behind_caches
+from ks_actors.task import Clocks, StoreRegistry, TaskParts, Telemetry, behind_caches
 from ks_actors.topology import enter_services
 
 if TYPE_CHECKING:
@@ -313,9 +313,7 @@ class App(AppOrders):
         task_parts = self._task_parts = TaskParts.of(
             self._topology,
             self.config,
-            wall_time=wall_time(system),
-            work_time=work_time(system),
-            steady_time=steady_time(system),
+            clocks=Clocks(wall_time(system), steady_time(system), work_time(system)),
             telemetry=self._telemetry,
         )
         self._metrics.registry.start(lambda: task_parts.clocks.steady_time() / 1000)

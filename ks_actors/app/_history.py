@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -225,9 +224,7 @@ class AppOverHistory:
             )
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
-            parts = TaskParts.of(
-                self._topology, self.config, wall_time=lambda: time.time_ns() // 1_000_000
-            )
+            parts = TaskParts.of(self._topology, self.config)
             return await Bootstrap(parts.topics, parts.stores, log).seed(uri, if_seeded)
 
     async def reset(

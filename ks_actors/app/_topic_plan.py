@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -65,9 +64,7 @@ async def plan_app_topics(
     internal topics are unknown. Raises LogError, NotAuthorized, and TopologyError for topics that
     do not fit each other, such as joined ones with different numbers of partitions.
     """
-    app_topics = TaskParts.of(
-        topology, config, wall_time=lambda: time.time_ns() // 1_000_000
-    ).topics
+    app_topics = TaskParts.of(topology, config).topics
     existing = await log.describe_topics()
     wanted: list[NewTopic] = []
     wrong = ""

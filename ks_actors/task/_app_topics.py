@@ -93,10 +93,7 @@ class AppTopics:
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        config: StreamsConfig,
-        partitions: Callable[[str], int | None],
+        self, topology: Topology, config: StreamsConfig, partitions: Callable[[str], int | None]
     ) -> None:
         self.topology: Topology = topology
         self.config: StreamsConfig = config

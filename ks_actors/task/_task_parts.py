@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from functools import partial
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -30,16 +30,23 @@ if TYPE_CHECKING:
     from ks_actors.tracing import TaskTracing, Tracing
 
 
-class Clocks(msgspec.Struct, frozen=True, kw_only=True):
+def _wall_time() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Clocks(msgspec.Struct, frozen=True):
     """The clocks of an instance.
 
-    `wall_time` is in ms. `steady_time` is a monotonic time in ms. `work_time` measures slices of
-    work, in seconds.
+    `wall_time` is in ms. `steady_time` is a monotonic time in ms; without an app it is the wall
+    clock. `work_time` measures slices of work, in seconds.
     """
 
-    wall_time: Callable[[], int]
-    steady_time: Callable[[], float]
-    work_time: Callable[[], float]
+    wall_time: Callable[[], int] = _wall_time
+    steady_time: Callable[[], float] = _wall_time
+    work_time: Callable[[], float] = time.perf_counter
+
+
+_SYSTEM_CLOCKS: Final = Clocks()
 
 
 class Telemetry(msgspec.Struct, frozen=True):
@@ -83,18 +90,15 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
         topology: Topology,
         config: StreamsConfig,
         *,
-        wall_time: Callable[[], int],
-        steady_time: Callable[[], float] | None = None,
-        work_time: Callable[[], float] = perf_counter,
+        clocks: Clocks = _SYSTEM_CLOCKS,
         partitions: Callable[[str], int | None] = lambda _: None,
         nodes: Callable[[TaskId], Iterable[str]] | None = None,
         telemetry: Telemetry | None = None,
     ) -> Self:
         """Return the parts of an app.
 
-        `steady_time` defaults to the wall clock. `partitions` returns a topic's number of
-        partitions, None while it is unknown. Raises ConfigError and TopologyError when the topology
-        and the config do not fit each other.
+        `partitions` returns a topic's number of partitions, None while it is unknown. Raises
+        ConfigError and TopologyError when the topology and the config do not fit each other.
         """
         if config.dsl_store_format == "HEADERS":
             topology = with_headers(topology, config.default_dsl_store)
@@ -108,9 +112,7 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
             topics=topics,
             serdes=serdes,
             stores=StoreSpecs(topics, serdes),
-            clocks=Clocks(
-                wall_time=wall_time, steady_time=steady_time or wall_time, work_time=work_time
-            ),
+            clocks=clocks,
             telemetry=Telemetry() if telemetry is None else telemetry,
             cache=CacheBudget(config.statestore_cache_max_bytes),
             nodes=partial(nodes_of, topology) if nodes is None else nodes,

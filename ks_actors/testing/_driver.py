@@ -13,7 +13,7 @@ from ks_actors._errors import NotRunning, UnknownTopicOrPartition
 from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
-from ks_actors.task import GLOBAL, RecordQueue, Task, TaskParts, TaskRunner, Telemetry
+from ks_actors.task import GLOBAL, Clocks, RecordQueue, Task, TaskParts, TaskRunner, Telemetry
 from ks_actors.testing._plain_store import plain_store
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
@@ -55,7 +55,7 @@ class _Driver:
         self._parts = TaskParts.of(
             topology,
             config,
-            wall_time=lambda: self._now,
+            clocks=Clocks(lambda: self._now, lambda: self._now),
             partitions=lambda _: 1,
             nodes=self._nodes,
             telemetry=Telemetry(tracing=tracing),

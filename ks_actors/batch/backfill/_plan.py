@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -112,7 +111,6 @@ def parts_of(topology: Topology, config: StreamsConfig, counts: Mapping[str, int
     parts = TaskParts.of(
         without_engines(topology, config.default_dsl_store),
         config.replace(max_task_idle_ms=0, statestore_cache_max_bytes=0),
-        wall_time=lambda: time.time_ns() // 1_000_000,
         partitions=counts.get,
     )
     parts.topics.know_topics(counts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -69,7 +68,7 @@ class Exporter:
         self._watch = watch
         self._raw = raw
         self._types = types
-        parts = TaskParts.of(topology, config, wall_time=lambda: time.time_ns() // 1_000_000)
+        parts = TaskParts.of(topology, config)
         self._topics, self._serdes = parts.topics, parts.serdes
 
     async def export(

@@ -499,27 +499,16 @@ class Wiring:
     def watch(self, runs: Callable[[], bool]) -> Watch:
         """Return the watchdog of the actors, which looks while the instance `runs`."""
         assert self.partition_states is not None
+        parts, topics, answers = self.partition_states, self._topics, self._parts.telemetry.answers
         return Watch(
-            self.partition_states,
-            self._topics,
-            self._parts.clocks,
-            self._parts.telemetry.answers,
-            self.bare_log,
-            self._isolation,
-            runs,
+            parts, topics, self._parts.clocks, answers, self.bare_log, self._isolation, runs
         )
 
     def worker(self, name: str) -> Worker:
         """Return a new worker."""
-        parts = self._parts
+        clocks, window = self._parts.clocks, self._parts.telemetry.window
         return Worker(
-            name,
-            self.manager,
-            self.collector,
-            self.letters,
-            parts.config,
-            parts.clocks,
-            parts.telemetry.window,
+            name, self.manager, self.collector, self.letters, self._config, clocks, window
         )
 
     def letters(self) -> DeadLetterWriter:

@@ -52,7 +52,7 @@ class Alone:
         fetcher = log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
         bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
         wall_time = self.kit.wall_time_ms
-        topics = TaskParts.of(counting("in_memory"), harness.config, wall_time=wall_time).topics
+        topics = TaskParts.of(counting("in_memory"), harness.config).topics
         start = StartPolicy(log, topics, wall_time)
         poller = Poller(
             log, fetcher, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED, start=start, matched=topics.matched_of,
