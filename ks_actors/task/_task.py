@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors.log import OffsetAndMetadata, Outgoing
-    from ks_actors.processors.api import IdleNode, Operator
+    from ks_actors.processors.api import IdleNode
     from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
-    from ks_actors.task._node import NodeWork
     from ks_actors.task._offset_metadata import Position
     from ks_actors.task._task_parts import TaskParts
     from ks_actors.task.calls import InFlight
@@ -77,10 +77,10 @@ class Task:
         self.dropped: int = 0
         # In seconds; the worker adds to the first.
         self.busy: float = 0.0
-        telemetry = parts.telemetry
-        self.punctuator_times: Timing = Timing(telemetry.window)
+        telemetry, window = parts.telemetry, parts.telemetry.window
+        self.punctuator_times: Timing = Timing(window)
         # In seconds per record; measured above the level INFO only.
-        self.record_times: Timing = Timing(telemetry.window)
+        self.record_times: Timing = Timing(window)
         self._parts = parts
         self._clocks = parts.clocks
         self._wake = wake
@@ -88,9 +88,7 @@ class Task:
         self._current = current if current is not None else RecordContextHolder()
         self._output = OutputBuffer()
         self._tracing = parts.tracing(task_id)
-        self.sinks: SinksFigures = SinksFigures(
-            self._output.sinks, telemetry.ages, telemetry.window
-        )
+        self.sinks: SinksFigures = SinksFigures(self._output.sinks, telemetry.ages, window)
         self._handlers = ExceptionHandlers(
             task_id,
             parts.config,
@@ -116,7 +114,7 @@ class Task:
                 at.offset,
                 at.time,
                 logged=one.topic not in parts.unlogged,
-                window=telemetry.window,
+                window=window,
             )
             for one, at in places
         ]
@@ -124,9 +122,7 @@ class Task:
         self.idle: IdleNodes = IdleNodes(self.group.queues)
         # Turns of several queues bypass the tracing.
         self._takes_turns: bool = len(queues) > 1 and not self._tracing.on
-        self._current.stream_time = max(
-            (position.time for position in positions.values()), default=-1
-        )
+        self._current.stream_time = max((at.time for at in positions.values()), default=-1)
         self._progress: Progress = Progress(positions.values())
 
     # --- life -------------------------------------------------------------------------------------
@@ -484,15 +480,14 @@ class Task:
                 current.page = page
 
     def _source(self, topic: str) -> TopicSource:
-        topics = self._parts.topics
-        node = topics.source_of(topic)
-        serdes = self._parts.serdes.pair(
-            node.key, node.value, of=f"source {node.name}, which reads {topic}"
-        )
+        topics, node = self._parts.topics, self._parts.topics.source_of(topic)
+        of = f"source {node.name}, which reads {topic}"
+        serdes = self._parts.serdes.pair(node.key, node.value, of=of)
         return TopicSource(node, topic, serdes, topics.extractor_of(topic), self._handlers)
 
     def _compile(self) -> Plan:
         parts, config, topics = self._parts, self._parts.config, self._parts.topics
+        cached = parts.stores.cached
         services = TaskServices(
             application_id=config.application_id,
             task_id=self.id,
@@ -511,9 +506,7 @@ class Task:
             emissions=self.sinks.emissions,
             key_serde=parts.serdes.key,
             value_serde=parts.serdes.value,
-            caches=Caches(parts.cache, parts.stores.cached, self._current)
-            if parts.stores.cached
-            else None,
+            caches=Caches(parts.cache, cached, self._current) if cached else None,
             kafka_streams_faults=config.kafka_streams_faults,
         )
 
@@ -530,17 +523,14 @@ class Task:
                 tracing=self._tracing,
             )
 
-        def asynchronous(operator: Operator, work: NodeWork) -> InFlight:
-            return in_flight_node(
-                operator,
-                work,
-                current=self._current,
-                wake=self._wake,
-                replayable=parts.replayable,
-                window=parts.telemetry.window,
-                tracing=self._tracing,
-            )
-
+        asynchronous = partial(
+            in_flight_node,
+            current=self._current,
+            wake=self._wake,
+            replayable=parts.replayable,
+            window=parts.telemetry.window,
+            tracing=self._tracing,
+        )
         plan = Compiler(
             topics.topology,
             parts.nodes(self.id),
