@@ -62,7 +62,7 @@ from ks_actors.runtime.watch import (
     with_progress,
 )
 from ks_actors.system import raise_open_files
-from ks_actors.task import Environment
+from ks_actors.task import Clocks, StoreRegistry, TaskParts, Telemetry, behind_caches
 from ks_actors.topology import enter_services
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class App(AppOrders):
         self._closing_apart: asyncio.Task[None] | None = None
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
-        self._setup: Environment | None = None
+        self._task_parts: TaskParts | None = None
         # The log for `waiting`, whether started or not.
         self._asked: Log | None = None
         self._metrics = Metrics(RecordingLevel[config.metrics_recording_level])
@@ -163,10 +163,14 @@ class App(AppOrders):
         self._ended = asyncio.Event()
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
+        self._registry = StoreRegistry(behind_caches(self._topology, config))
+        self._telemetry = Telemetry(self._metrics.registry.window, tracing)
         self._local = LocalStores(
             self._topology,
             config,
-            setup=lambda: self._setup,
+            registry=self._registry,
+            topics=lambda: self._shared_parts().topics,
+            clocks=lambda: self._shared_parts().clocks,
             state=lambda: self.state,
             check_loop=self._check_loop,
         )
@@ -178,7 +182,8 @@ class App(AppOrders):
                 self._workers,
                 state=lambda: self.state,
                 instance=lambda: self._instance,
-                setup=lambda: self._setup,
+                registry=self._registry,
+                telemetry=self._telemetry,
                 log=lambda: self._bare_log,
             ),
         )
@@ -186,6 +191,10 @@ class App(AppOrders):
     @property
     def _parts(self) -> PartitionStates | None:
         return None if self._instance is None else self._instance.parts
+
+    def _shared_parts(self) -> TaskParts:
+        assert self._task_parts is not None
+        return self._task_parts
 
     def __repr__(self) -> str:
         parts = None if self.state in ENDS else self._parts
@@ -301,20 +310,16 @@ class App(AppOrders):
         )
 
     def _spec(self, log: PatientLog, system: System) -> Spec[m.InstanceMessage]:
-        setup = self._setup = Environment(
+        task_parts = self._task_parts = TaskParts.of(
             self._topology,
             self.config,
-            wall_time=wall_time(system),
-            work_time=work_time(system),
-            steady_time=steady_time(system),
-            partitions=lambda _: None,
-            nodes=self._nodes,
-            window=self._metrics.registry.window,
-            tracing=self._tracing,
+            clocks=Clocks(wall_time(system), steady_time(system), work_time(system)),
+            telemetry=self._telemetry,
         )
-        self._metrics.registry.start(lambda: setup.steady_time() / 1000)
+        self._metrics.registry.start(lambda: task_parts.clocks.steady_time() / 1000)
         parts = Wiring(
-            setup,
+            task_parts,
+            self._registry,
             log,
             self._metrics,
             progress=self._progress,
@@ -324,7 +329,7 @@ class App(AppOrders):
         )
         instance = self._instance = Instance(
             parts,
-            setup,
+            self.config,
             self._workers,
             self._metrics,
             uncaught=self._uncaught,
@@ -533,14 +538,14 @@ class App(AppOrders):
         shows within 5 s. `bounds` are the limits, such as the largest lag (default:
         HealthBounds()).
         """
-        setup = self._setup
+        task_parts = self._task_parts
         return health(
             self.state,
             self.config,
             self._instance,
             self._asked,
             HealthBounds() if bounds is None else bounds,
-            now_ms=None if setup is None else setup.steady_time,
+            now_ms=None if task_parts is None else task_parts.clocks.steady_time,
         )
 
     @property
@@ -562,7 +567,7 @@ class App(AppOrders):
         Asks RocksDB in a thread. Raises NotRunning.
         """
         self._local.check_running()
-        return await task_metrics(self._local.setup().store_registry)
+        return await task_metrics(self._registry)
 
     def workers(self) -> tuple[WorkerMetadata, ...]:
         """Return the metadata of each worker that has not ended; none before the start."""
@@ -592,9 +597,8 @@ class App(AppOrders):
         one. Raises NotRunning, and OSError when the address is taken.
         """
         self._running()
-        setup = self._setup
-        assert setup is not None
         assert self._stack is not None
-        endpoint = await serve(self._local, setup.changelog, host=host, port=port, token=token)
+        changelog = self._shared_parts().topics.changelog
+        endpoint = await serve(self._local, changelog, host=host, port=port, token=token)
         self._stack.push_async_callback(endpoint.close)
         return endpoint

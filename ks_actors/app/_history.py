@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from ks_actors.config import StreamsConfig, opened
 from ks_actors.log import NewTopic
 from ks_actors.processors.api import check_kind
 from ks_actors.runtime.snapshots import Bootstrap
-from ks_actors.task import Environment, nodes_of
+from ks_actors.task import TaskParts
 from ks_actors.topology import (
     check_serdes,
     check_services,
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from ks_actors.batch.spark import BridgeMessage
     from ks_actors.config import ResetTo
     from ks_actors.log import Log, TopicPartition
-    from ks_actors.records import TaskId
     from ks_actors.runtime.snapshots import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
@@ -93,9 +91,6 @@ class AppOverHistory:
                         if name not in existing
                     ]
                 )
-
-    def _nodes(self, task: TaskId) -> Iterable[str]:
-        return nodes_of(self._topology, task)
 
     async def backfill(
         self,
@@ -229,18 +224,8 @@ class AppOverHistory:
             )
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
-            setup = Environment(
-                self._topology,
-                self.config,
-                wall_time=lambda: time.time_ns() // 1_000_000,
-                partitions=lambda _: None,
-                nodes=self._nodes,
-            )
-            specs = {
-                subtopology.id: setup.store_specs(subtopology.stores)
-                for subtopology in self._topology.subtopologies()
-            }
-            return await Bootstrap(setup, log, specs).seed(uri, if_seeded)
+            parts = TaskParts.of(self._topology, self.config)
+            return await Bootstrap(parts.topics, parts.stores, log).seed(uri, if_seeded)
 
     async def reset(
         self,

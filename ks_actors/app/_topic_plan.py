@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -12,7 +11,7 @@ import msgspec
 from ks_actors._errors import MissingSourceTopics, TopologyError
 from ks_actors.log import NewTopic
 from ks_actors.runtime.shared import misfits, plan_topics
-from ks_actors.task import Environment, nodes_of
+from ks_actors.task import TaskParts
 from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log, TopicDescription
+    from ks_actors.task import AppTopics
     from ks_actors.topology import Topology
 
 
@@ -64,18 +64,12 @@ async def plan_app_topics(
     internal topics are unknown. Raises LogError, NotAuthorized, and TopologyError for topics that
     do not fit each other, such as joined ones with different numbers of partitions.
     """
-    setup = Environment(
-        topology,
-        config,
-        wall_time=lambda: time.time_ns() // 1_000_000,
-        partitions=lambda _: None,
-        nodes=lambda task: nodes_of(topology, task),
-    )
+    app_topics = TaskParts.of(topology, config).topics
     existing = await log.describe_topics()
     wanted: list[NewTopic] = []
     wrong = ""
     try:
-        _, wanted, found = await plan_topics(log, setup, also=topics)
+        _, wanted, found = await plan_topics(log, app_topics, also=topics)
         # Include new topics, which the listing may lack.
         existing = {**{name: one for name, one in found.items() if name not in topics}, **existing}
     except MissingSourceTopics:
@@ -85,18 +79,21 @@ async def plan_app_topics(
         if not _WRONG_SIZE.search(wrong):
             raise  # no row of an internal topic shows it
     known = {topic.name for topic in wanted}
-    internal = [*wanted, *(NewTopic(name, 0) for name in _internal(setup) if name not in known)]
+    internal = [
+        *wanted,
+        *(NewTopic(name, 0) for name in _internal(app_topics) if name not in known),
+    ]
     plans = [
-        *_outside(setup, existing, topics),
-        *(_inside(each, setup, existing, wrong) for each in internal),
+        *_outside(app_topics, existing, topics),
+        *(_inside(each, app_topics, existing, wrong) for each in internal),
     ]
     return tuple(sorted(plans, key=lambda each: (each.internal, each.use, each.topic)))
 
 
 def _outside(
-    setup: Environment, existing: Mapping[str, TopicDescription], topics: Mapping[str, int]
+    app_topics: AppTopics, existing: Mapping[str, TopicDescription], topics: Mapping[str, int]
 ) -> Iterator[TopicPlan]:
-    topology, internal = setup.topology, setup.topology.internal_topics
+    topology, internal = app_topics.topology, app_topics.topology.internal_topics
     sinks = {
         node.topic
         for node in topology.nodes.values()
@@ -108,10 +105,10 @@ def _outside(
         for each in topology.subtopologies()
         for topic in each.source_topics
         if topic not in internal
-    } | set(setup.matching({*existing, *topics}))
+    } | set(app_topics.matching({*existing, *topics}))
     uses |= {topic: "source and sink" if topic in sinks else "source" for topic in sources}
     uses |= dict.fromkeys(sinks - uses.keys(), "sink")
-    letters = setup.config.errors_dead_letter_queue_topic_name
+    letters = app_topics.config.errors_dead_letter_queue_topic_name
     if letters is not None:
         uses[letters] = "dead letters"
     for topic, use in uses.items():
@@ -125,23 +122,23 @@ def _outside(
         )
 
 
-def _internal(setup: Environment) -> Iterator[str]:
-    topology = setup.topology
-    yield from map(setup.topic, topology.internal_topics)
+def _internal(app_topics: AppTopics) -> Iterator[str]:
+    topology = app_topics.topology
+    yield from map(app_topics.topic, topology.internal_topics)
     for each in topology.subtopologies():
         for spec in each.stores.values():
             if spec.logging and spec.source_topic is None:
-                yield setup.changelog(spec.name)
+                yield app_topics.changelog(spec.name)
 
 
 def _inside(
-    wanted: NewTopic, setup: Environment, existing: Mapping[str, TopicDescription], wrong: str
+    wanted: NewTopic, app_topics: AppTopics, existing: Mapping[str, TopicDescription], wrong: str
 ) -> TopicPlan:
     there = existing.get(wanted.name)
     problems = [] if there is None else misfits(wanted, there.configs)
     if wanted.name in _WRONG_SIZE.findall(wrong):
         problems.append(wrong)
-    repartitions = set(map(setup.topic, setup.topology.internal_topics))
+    repartitions = set(map(app_topics.topic, app_topics.topology.internal_topics))
     state: Literal["exists", "missing", "does not fit"] = (
         "does not fit" if problems else "missing" if there is None else "exists"
     )

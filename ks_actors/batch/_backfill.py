@@ -25,8 +25,8 @@ from ks_actors.batch.backfill import (
     WorkLoop,
     commit_snapshot,
     make_plan,
-    make_setup,
     new_snapshot,
+    parts_of,
     probe,
     tell,
 )
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
     from ks_actors.snapshots import SnapshotManifest, SnapshotWriter
-    from ks_actors.task import Environment
     from ks_actors.topology import Topology
 
 Engine: TypeAlias = Literal["local", "spark"]
@@ -226,9 +225,9 @@ class _Local:
         self._log = log
         self._directory = directory
         self._progress = progress
-        self._setup: Environment = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
+        parts = parts_of(recipe.topology, recipe.config, recipe.plan.counts)
         self._snapshot: SnapshotWriter | None = (
-            None if snapshot_uri is None else new_snapshot(self._setup, snapshot_uri)
+            None if snapshot_uri is None else new_snapshot(parts, snapshot_uri)
         )
         self._files = RowFiles(directory / "rows")
         self._done: list[TaskDone] = []

@@ -304,14 +304,14 @@ def _get(reader: Any, *, key: Any, committed: bool, entry: Callable[[Any], Any])
 
 async def lags(local: LocalStores, log: Log) -> dict[str, dict[int, LagInfo]]:
     """Return the lag of each local store partition behind its changelog; 0 for active ones."""
-    setup = local.setup()
     currents: dict[tuple[str, int], tuple[TopicPartition, int | None]] = {}
-    for registered in setup.store_registry:
+    topics = local.topics()
+    for registered in local.registry:
         if registered.task.subtopology < 0:
             continue
         active = registered.role is Role.ACTIVE
         for name in registered.stores.logged:
-            changelog = TopicPartition(setup.changelog(name), registered.task.partition)
+            changelog = TopicPartition(topics.changelog(name), registered.task.partition)
             currents[name, registered.task.partition] = (
                 changelog,
                 # An active store is at the end of its changelog by definition.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ks_actors.config import StreamsConfig
     from ks_actors.serdes import Serde
     from ks_actors.state import AnyReader, At
-    from ks_actors.task import Environment, RegisteredStores
+    from ks_actors.task import AppTopics, Clocks, RegisteredStores, StoreRegistry
     from ks_actors.topology import StoreSpec, Topology
 
 T = TypeVar("T")
@@ -149,13 +149,17 @@ class LocalStores:
         topology: Topology,
         config: StreamsConfig,
         *,
-        setup: Callable[[], Environment | None],
+        registry: StoreRegistry,
+        topics: Callable[[], AppTopics],
+        clocks: Callable[[], Clocks],
         state: Callable[[], InstanceState],
         check_loop: Callable[[], None],
     ) -> None:
         self._topology = topology
         self._config = config
-        self._setup = setup
+        self.registry: StoreRegistry = registry
+        self.topics: Callable[[], AppTopics] = topics
+        self._clocks = clocks
         self._state = state
         self._check_loop = check_loop
         self._subtopologies: dict[str, int] | None = None
@@ -177,7 +181,7 @@ class LocalStores:
 
     def now(self) -> float:
         """Return the time (s) that measures slices of work."""
-        return self.setup().work_time()
+        return self._clocks().work_time()
 
     def spec(self, store: str) -> StoreSpec:
         """Return a store's spec; raises UnknownStore."""
@@ -206,12 +210,6 @@ class LocalStores:
         """Return whether a store is global, without partitions."""
         return store in self._topology.global_stores
 
-    def setup(self) -> Environment:
-        """Return the environment of the running app."""
-        setup = self._setup()
-        assert setup is not None
-        return setup
-
     def check_running(self) -> None:
         """Raise NotRunning unless stores can be read, RuntimeError on another event loop."""
         self._check_loop()
@@ -226,17 +224,17 @@ class LocalStores:
 
     def registered(self, task: TaskId) -> RegisteredStores | None:
         """Return a task's open stores."""
-        return self.setup().store_registry.get(task)
+        return self.registry.get(task)
 
     def partitions(self, store: str) -> int:
         """Return a store's number of partitions over all instances; 0 when no processor has it."""
-        setup = self.setup()
+        topics = self.topics()
         # Built on first use: an app without queries needs neither of the two tables.
         if self._topics is None:
-            self._topics = setup.subtopology_topics()
+            self._topics = topics.subtopology_topics()
         return max(
             (
-                setup.partitions(topic) or 0
+                topics.partitions(topic) or 0
                 for topic in self._topics.get(self._subtopology(store), ())
             ),
             default=0,
@@ -285,7 +283,7 @@ class LocalStores:
         subtopology = self._subtopology(store)
         return [
             self._part(store, registered)
-            for registered in self.setup().store_registry
+            for registered in self.registry
             if registered.task.subtopology == subtopology
         ]
 

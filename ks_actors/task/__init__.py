@@ -1,16 +1,17 @@
 """Task execution without actors: sources, operators, sinks and their context."""
 
-from ks_actors.task._environment import Environment, is_internal, is_own_internal, nodes_of
+from ks_actors.task._app_topics import AppTopics, TopicSizes, is_internal, is_own_internal
 from ks_actors.task._frozen import Frozen
 from ks_actors.task._offset_metadata import Position, contained, decode_position, encode_position
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
 from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, new_life
-from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry
+from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry, behind_caches
+from ks_actors.task._store_specs import DefaultSerdes, StoreSpecs
 from ks_actors.task._task import Task
+from ks_actors.task._task_parts import Clocks, TaskParts, Telemetry
 from ks_actors.task._task_runner import GLOBAL, TaskRunner, make_stores
-from ks_actors.task._topic_sizes import TopicSizes
 from ks_actors.task._uncaught import uncaught
 from ks_actors.task._unreadable_batch import left_out, passed_over
 from ks_actors.task.figures import Emission
@@ -20,8 +21,10 @@ __all__ = [
     "BACK_MS",
     "GLOBAL",
     "UNKNOWN_PARTITION",
+    "AppTopics",
+    "Clocks",
+    "DefaultSerdes",
     "Emission",
-    "Environment",
     "Frozen",
     "Position",
     "RecordContextHolder",
@@ -29,13 +32,17 @@ __all__ = [
     "RegisteredStores",
     "Role",
     "StoreRegistry",
+    "StoreSpecs",
     "Task",
     "TaskLife",
+    "TaskParts",
     "TaskRunner",
     "TaskState",
+    "Telemetry",
     "TopicSizes",
     "Unplaced",
     "begin_anew",
+    "behind_caches",
     "contained",
     "decode_position",
     "encode_position",
@@ -45,7 +52,6 @@ __all__ = [
     "left_out",
     "make_stores",
     "new_life",
-    "nodes_of",
     "passed_over",
     "uncaught",
 ]

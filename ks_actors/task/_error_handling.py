@@ -20,11 +20,12 @@ from ks_actors.task._output_buffer import UNKNOWN_PARTITION, OutputBuffer
 from ks_actors.tracing import UNTRACED
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable
 
-    from ks_actors.config import DeadLetter
+    from ks_actors.config import DeadLetter, StreamsConfig
     from ks_actors.records import Headers, TaskId
-    from ks_actors.task._environment import Environment
+    from ks_actors.task._app_topics import TopicSizes
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins import RawRecord
     from ks_actors.tracing import TaskTracing
@@ -45,7 +46,9 @@ class ExceptionHandlers:
     def __init__(
         self,
         task_id: TaskId,
-        setup: Environment,
+        config: StreamsConfig,
+        sizes: TopicSizes,
+        answers: Counter[tuple[str, str]],
         current: RecordContextHolder,
         output: OutputBuffer,
         dropped: Callable[[int], None],
@@ -53,10 +56,11 @@ class ExceptionHandlers:
     ) -> None:
         self.task_id: TaskId = task_id
         self.dropped: Callable[[int], None] = dropped
-        self._setup = setup
-        self._config = setup.config
-        self.leaves_out: bool = self._config.processing_exception_handler is not log_and_fail
-        self._letters: str | None = setup.config.errors_dead_letter_queue_topic_name
+        self._config = config
+        self._sizes = sizes
+        self._answers = answers
+        self.leaves_out: bool = config.processing_exception_handler is not log_and_fail
+        self._letters: str | None = config.errors_dead_letter_queue_topic_name
         self._current = current
         self._output = output
         self._tracing = tracing
@@ -184,7 +188,7 @@ class ExceptionHandlers:
             raise type(failure)(
                 f"the exception handler itself raised {_text_of(raised)}, about: {failure}"
             ) from raised
-        self._setup.answers[kind, response.result.value] += 1
+        self._answers[kind, response.result.value] += 1
         # Ordinary output of a failed task is dropped, and its letters would be dropped with it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
@@ -195,7 +199,7 @@ class ExceptionHandlers:
 
     def _write(self, letter: DeadLetter, output: OutputBuffer, origin: Headers) -> None:
         # The letter topic may not have been known at the start; the collector looks up its size.
-        partitions = self._setup.partitions(letter.topic)
+        partitions = self._sizes(letter.topic)
         number = (
             UNKNOWN_PARTITION
             if partitions is None

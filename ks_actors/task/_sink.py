@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Headers
     from ks_actors.serdes import Serde
+    from ks_actors.task._app_topics import TopicSizes
     from ks_actors.task._error_handling import ExceptionHandlers
     from ks_actors.task._output_buffer import Column, OutputBuffer
     from ks_actors.task._record_context import RecordContextHolder
-    from ks_actors.task._topic_sizes import TopicSizes
     from ks_actors.topology import SinkNode, TopicExtractor
     from ks_actors.tracing import TaskTracing
 

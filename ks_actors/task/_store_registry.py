@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Final
 from ks_actors._errors import TaskTimeout
 from ks_actors.state import merged
 from ks_actors.task._offset_metadata import contained
+from ks_actors.topology import ProcessorNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ks_actors.config import StreamsConfig
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.state import At, TaskStores
     from ks_actors.task._frozen import Frozen
     from ks_actors.task._task import Task
+    from ks_actors.topology import Topology
 
 
 _PATIENCE_SECONDS: Final = 5.0
@@ -191,3 +194,31 @@ class StoreRegistry:
     def __iter__(self) -> Iterator[RegisteredStores]:
         """Iterate over all entries, by task."""
         return iter([self._store_registry[task] for task in sorted(self._store_registry)])
+
+
+def behind_caches(topology: Topology, config: StreamsConfig) -> frozenset[str]:
+    """Return the stores downstream of caches, which cached updates have not reached.
+
+    Only the first node with a cached store writes to it, the others read.
+    """
+    processors = {
+        name: node for name, node in topology.nodes.items() if isinstance(node, ProcessorNode)
+    }
+    owners = {
+        store: next(name for name, node in processors.items() if store in node.stores)
+        for store, spec in topology.stores.items()
+        if spec.caching and config.statestore_cache_max_bytes
+    }
+    stack = [processors[name] for name in owners.values()]
+    found: set[str] = set()
+    while stack:
+        for name in stack.pop().children:
+            if name in processors and name not in found:
+                found.add(name)
+                stack.append(processors[name])
+    return frozenset(
+        store
+        for name in found
+        for store in processors[name].stores
+        if owners.get(store, name) in found
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ks_actors.log import OffsetAndMetadata, Outgoing
-    from ks_actors.processors.api import IdleNode, Operator
+    from ks_actors.processors.api import IdleNode
     from ks_actors.records import Batch, TaskId, TopicPartition
     from ks_actors.state import TaskStores
     from ks_actors.task._compiler import Plan
-    from ks_actors.task._environment import Environment
-    from ks_actors.task._node import NodeWork
     from ks_actors.task._offset_metadata import Position
+    from ks_actors.task._task_parts import TaskParts
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import SinkNode
 
@@ -58,7 +58,7 @@ class Task:
     def __init__(
         self,
         task_id: TaskId,
-        setup: Environment,
+        parts: TaskParts,
         positions: Mapping[TopicPartition, Position],
         stores: TaskStores | None,
         *,
@@ -77,18 +77,27 @@ class Task:
         self.dropped: int = 0
         # In seconds; the worker adds to the first.
         self.busy: float = 0.0
-        self.punctuator_times: Timing = Timing(setup.window)
+        telemetry, window = parts.telemetry, parts.telemetry.window
+        self.punctuator_times: Timing = Timing(window)
         # In seconds per record; measured above the level INFO only.
-        self.record_times: Timing = Timing(setup.window)
-        self._setup = setup
+        self.record_times: Timing = Timing(window)
+        self._parts = parts
+        self._clocks = parts.clocks
         self._wake = wake
         self._uncommitted: int = 0
         self._current = current if current is not None else RecordContextHolder()
         self._output = OutputBuffer()
-        self._tracing = setup.tracing(task_id)
-        self.sinks: SinksFigures = SinksFigures(self._output.sinks, setup.ages, setup.window)
+        self._tracing = parts.tracing(task_id)
+        self.sinks: SinksFigures = SinksFigures(self._output.sinks, telemetry.ages, window)
         self._handlers = ExceptionHandlers(
-            task_id, setup, self._current, self._output, self._count_dropped, self._tracing
+            task_id,
+            parts.config,
+            parts.topics.partitions,
+            telemetry.answers,
+            self._current,
+            self._output,
+            self._count_dropped,
+            self._tracing,
         )
         self.parting: OutputBuffer = self._handlers.parting
         self._stream_punctuation = PunctuationQueue()
@@ -104,18 +113,16 @@ class Task:
                 self._source(one.topic),
                 at.offset,
                 at.time,
-                logged=one.topic not in setup.unlogged,
-                window=setup.window,
+                logged=one.topic not in parts.unlogged,
+                window=window,
             )
             for one, at in places
         ]
-        self.group: PartitionGroup = PartitionGroup(queues, setup.max_task_idle_ms)
+        self.group: PartitionGroup = PartitionGroup(queues, parts.config.max_task_idle_ms)
         self.idle: IdleNodes = IdleNodes(self.group.queues)
         # Turns of several queues bypass the tracing.
         self._takes_turns: bool = len(queues) > 1 and not self._tracing.on
-        self._current.stream_time = max(
-            (position.time for position in positions.values()), default=-1
-        )
+        self._current.stream_time = max((at.time for at in positions.values()), default=-1)
         self._progress: Progress = Progress(positions.values())
 
     # --- life -------------------------------------------------------------------------------------
@@ -227,7 +234,7 @@ class Task:
 
     def process(self, seconds: float) -> int:
         """Process for about `seconds`, or until nothing is left; return the number of records."""
-        clock, steady_time = self._setup.work_time, self._setup.steady_time
+        clock, steady_time = self._clocks.work_time, self._clocks.steady_time
         done, began = 0, clock()
         deadline = began + seconds
         while True:
@@ -256,7 +263,7 @@ class Task:
         self.draining.take_results()
         done = (
             self.draining.room() > 0
-            and self.group.ready(self._setup.steady_time())
+            and self.group.ready(self._clocks.steady_time())
             and self._process_some(1) > 0
         )
         return self._close_idle() or done
@@ -277,13 +284,13 @@ class Task:
                 or (self.stores is not None and self.stores.any_changed)
             )
         # The partitions do not count as silent while the task worked.
-        self.idle.note(self._setup.steady_time())
+        self.idle.note(self._clocks.steady_time())
         return called
 
     @property
     def next_punctuation(self) -> int | None:
         """When (ms) the next wall-clock punctuation is due."""
-        return self._wall_punctuation.due_by(self._setup.wall_time(), self._setup.steady_time())
+        return self._wall_punctuation.due_by(self._clocks.wall_time(), self._clocks.steady_time())
 
     @property
     def in_flight(self) -> int:
@@ -337,8 +344,8 @@ class Task:
 
     def drain(self, seconds: float) -> None:
         """Emit finished asynchronous results and cached updates, for about `seconds`."""
-        self.draining.step(self._setup.work_time, seconds)
-        self.idle.note(self._setup.steady_time())
+        self.draining.step(self._clocks.work_time, seconds)
+        self.idle.note(self._clocks.steady_time())
 
     def note_end(self, partition: TopicPartition, end: int, *, asked: bool) -> None:
         """Note the end offset of a partition; `asked` says that `idle` has requested it."""
@@ -372,7 +379,7 @@ class Task:
         """Close windows of nodes that no record reaches; return whether there were any."""
         if not self.idle:
             return False
-        now = self._setup.steady_time()
+        now = self._clocks.steady_time()
         self.idle.note(now)
         if not self.idle.ready(now):
             return False
@@ -383,8 +390,8 @@ class Task:
 
     def _watch_idle(self, name: str, after_ms: int, node: IdleNode) -> None:
         # A backfill has no wall clock: its records are there already, whatever their times were.
-        if not self._setup.replayable:
-            self.idle.add(name, after_ms, node, self._setup.steady_time())
+        if not self._parts.replayable:
+            self.idle.add(name, after_ms, node, self._clocks.steady_time())
 
     def _process_some(self, limit: int) -> int:
         # Records that are left out on the way to the next one count as processed, too.
@@ -473,67 +480,64 @@ class Task:
                 current.page = page
 
     def _source(self, topic: str) -> TopicSource:
-        setup, node = self._setup, self._setup.source_of(topic)
-        serdes = setup.serdes(node.key, node.value, of=f"source {node.name}, which reads {topic}")
-        return TopicSource(node, topic, serdes, setup.extractor_of(topic), self._handlers)
+        topics, node = self._parts.topics, self._parts.topics.source_of(topic)
+        of = f"source {node.name}, which reads {topic}"
+        serdes = self._parts.serdes.pair(node.key, node.value, of=of)
+        return TopicSource(node, topic, serdes, topics.extractor_of(topic), self._handlers)
 
     def _compile(self) -> Plan:
-        setup = self._setup
+        parts, config, topics = self._parts, self._parts.config, self._parts.topics
+        cached = parts.stores.cached
         services = TaskServices(
-            application_id=setup.application_id,
+            application_id=config.application_id,
             task_id=self.id,
             current=self._current,
             handlers=self._handlers,
             stores={}
             if self.stores is None
             else {name: self.stores.store(name) for name in self.stores.names},
-            global_stores=setup.global_stores,
-            wall_time=setup.wall_time,
+            global_stores=parts.global_stores,
+            wall_time=self._clocks.wall_time,
             schedule=self._schedule,
             when_idle=self._watch_idle,
             dropped=self._count_dropped,
             request_commit=self._request_commit,
             progress=self._progress,
             emissions=self.sinks.emissions,
-            key_serde=setup.key_serde,
-            value_serde=setup.value_serde,
-            caches=Caches(setup.cache, setup.cached_stores, self._current)
-            if setup.cached_stores
-            else None,
-            kafka_streams_faults=setup.config.kafka_streams_faults,
+            key_serde=parts.serdes.key,
+            value_serde=parts.serdes.value,
+            caches=Caches(parts.cache, cached, self._current) if cached else None,
+            kafka_streams_faults=config.kafka_streams_faults,
         )
 
         def sink(node: SinkNode) -> Sink:
             return Sink(
                 node,
-                topic=setup.topic,
-                serdes=setup.serdes(node.key, node.value, of=f"sink {node.name}"),
+                topic=topics.topic,
+                serdes=parts.serdes.pair(node.key, node.value, of=f"sink {node.name}"),
                 output=self._output,
-                sizes=setup.partitions,
+                sizes=topics.partitions,
                 current=self._current,
                 handlers=self._handlers,
-                spread_each=setup.replayable,
+                spread_each=parts.replayable,
                 tracing=self._tracing,
             )
 
-        def asynchronous(operator: Operator, work: NodeWork) -> InFlight:
-            return in_flight_node(
-                operator,
-                work,
-                current=self._current,
-                wake=self._wake,
-                replayable=setup.replayable,
-                window=setup.window,
-                tracing=self._tracing,
-            )
-
+        asynchronous = partial(
+            in_flight_node,
+            current=self._current,
+            wake=self._wake,
+            replayable=parts.replayable,
+            window=parts.telemetry.window,
+            tracing=self._tracing,
+        )
         plan = Compiler(
-            setup.topology,
-            setup.node_names(self.id),
+            topics.topology,
+            parts.nodes(self.id),
             services,
             sink=sink,
             make_async=asynchronous,
-            wrapper=setup.config.processor_wrapper_class,
+            wrapper=config.processor_wrapper_class,
         ).compile()
         self._progress.drop_unclaimed(services.stores)
         self.idle.holders = plan.holders
@@ -543,7 +547,7 @@ class Task:
         )
         held = plan.asynchronous, plan.caches
         self.draining = Draining(
-            *held, replayable=setup.replayable, apart=setup.transactional, blocking=plan.blocking
+            *held, replayable=parts.replayable, apart=parts.transactional, blocking=plan.blocking
         )
         return plan
 
@@ -570,7 +574,7 @@ class Task:
         callback: Callable[[int], None],
         start_ms: int | None,
     ) -> Schedule:
-        clock = self._setup.work_time
+        clock = self._clocks.work_time
 
         def call(now: int) -> None:
             began = clock()
@@ -585,7 +589,7 @@ class Task:
             return self._stream_punctuation.schedule(
                 interval_ms, call, start_ms or 0, anchored_at=None if start_ms is None else now
             )
-        now = self._setup.wall_time()
+        now = self._clocks.wall_time()
         first = now + interval_ms if start_ms is None else start_ms
         # The scheduler may be waiting for a later time than this one.
         self._wake()

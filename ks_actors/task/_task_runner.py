@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ks_actors.records import Headers, TaskId, TopicPartition
     from ks_actors.state import SharedResources
-    from ks_actors.task._environment import Environment
+    from ks_actors.task._task_parts import TaskParts
     from ks_actors.topology import StoreSpec
 
 GLOBAL = "global"
@@ -98,12 +98,12 @@ class TaskRunner:
     takes at most `wait_s`.
     """
 
-    def __init__(self, task_id: TaskId, name: str, setup: Environment, *, wait_s: float) -> None:
+    def __init__(self, task_id: TaskId, name: str, parts: TaskParts, *, wait_s: float) -> None:
         self.id: TaskId = task_id
         self.task: Task
         self.stores: TaskStores | None = None
         self._name: str = name
-        self._setup = setup
+        self._parts = parts
         self._wait_s: float = wait_s
         self._woken = asyncio.Event()
 
@@ -127,14 +127,14 @@ class TaskRunner:
             shared=shared,
             current=current,
             expired=self.expired,
-            topics={spec.name: self._setup.changelog(spec.name) for spec in specs},
+            topics={spec.name: self._parts.topics.changelog(spec.name) for spec in specs},
         )
         if stores is not None:
             stores.open()
             self.stores = stores
         places = {partition: Position(offset) for partition, offset in positions.items()}
         self.task = Task(
-            self.id, self._setup, places, stores, wake=self._woken.set, current=current
+            self.id, self._parts, places, stores, wake=self._woken.set, current=current
         )
         self.task.start()
         return self.task
@@ -151,7 +151,7 @@ class TaskRunner:
     def share_stores(self) -> None:
         """Let processors of other tasks read the stores, which are those of global tables."""
         if (stores := self.stores) is not None:
-            self._setup.global_stores = {name: stores.store(name) for name in stores.names}
+            self._parts.global_stores.update({name: stores.store(name) for name in stores.names})
 
     async def wait(self) -> None:
         """Wait for an async processor to finish a record. Raises TaskTimeout."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from copy import deepcopy
 from itertools import islice, repeat
 from operator import is_not, itemgetter
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from ks_actors.processors.api import CachedRows, Gone
 from ks_actors.processors.stateless import ATOMS
 from ks_actors.records import Batch, Windowed
-from ks_actors.state.core import average
-from ks_actors.task._cache_budget import weigh
+from ks_actors.state.core import TEXTS, average, size
 from ks_actors.task.figures import HitRatio
 from ks_actors.task.origins import NONE_LATE, CachedOrigins, Flushed
 from ks_actors.topology import StoreKind
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ks_actors.processors.api import KeyValueForOperators, Process, ProcessBatch
     from ks_actors.records import Headers, Window
-    from ks_actors.task._cache_budget import CacheBudget
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.origins import Place
     from ks_actors.topology import StoreSpec
@@ -36,6 +35,33 @@ SESSIONS = (StoreKind.SESSION, StoreKind.SESSION_WITH_HEADERS)
 _GONE: tuple[Any, int] = (None, 0)
 _value, _timestamp = itemgetter(0), itemgetter(1)
 _new = tuple.__new__  # the constructor that a named tuple's own constructor calls
+
+
+class CacheBudget:
+    """The bytes that an instance's cached updates may take.
+
+    All stores of all tasks share the budget, first come, first served.
+    """
+
+    __slots__ = ("_lock", "limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit: int = limit
+        self.used: int = 0
+        self._lock = Lock()  # blocking functions use it from their threads
+
+    def add(self, weight: int) -> int:
+        """Add to the bytes in use (or subtract); return the excess over the limit."""
+        with self._lock:
+            self.used += weight
+            return self.used - self.limit
+
+
+def weigh(value: Any) -> int:
+    """Return the approximate serialized size of an object in bytes."""
+    if value is None:
+        return 0
+    return len(value) if type(value) in TEXTS else 8 if type(value) in ATOMS else size(value)
 
 
 class UpdateCache:

@@ -13,7 +13,7 @@ from ks_actors._errors import NotRunning, UnknownTopicOrPartition
 from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
-from ks_actors.task import GLOBAL, Environment, RecordQueue, Task, TaskRunner
+from ks_actors.task import GLOBAL, Clocks, RecordQueue, Task, TaskParts, TaskRunner, Telemetry
 from ks_actors.testing._plain_store import plain_store
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
@@ -52,15 +52,16 @@ class _Driver:
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
         self._now: int = initial_wall_clock_ms
-        self._setup = Environment(
+        self._parts = TaskParts.of(
             topology,
             config,
-            wall_time=lambda: self._now,
+            clocks=Clocks(lambda: self._now, lambda: self._now),
             partitions=lambda _: 1,
             nodes=self._nodes,
-            tracing=tracing,
+            telemetry=Telemetry(tracing=tracing),
         )
-        self._written = WrittenTopics(self._setup)
+        self._topics = self._parts.topics
+        self._written = WrittenTopics(self._topics)
         self._ends: dict[str, int] = {}
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._runners: list[TaskRunner] = []
@@ -166,7 +167,7 @@ class _Driver:
             )
             self._runners[0].share_stores()
         self._task = self._begin_task(
-            TaskId(0, 0), "0_0", topology.stores, self._setup.source_topics
+            TaskId(0, 0), "0_0", topology.stores, self._topics.source_topics
         )
         for runner in self._runners:
             runner.note_empty()
@@ -175,10 +176,10 @@ class _Driver:
         self, task: TaskId, name: str, specs: Mapping[str, StoreSpec], topics: Iterable[str]
     ) -> Task:
         assert self._directory is not None
-        runner = TaskRunner(task, name, self._setup, wait_s=_IN_FLIGHT_SECONDS)
+        runner = TaskRunner(task, name, self._parts, wait_s=_IN_FLIGHT_SECONDS)
         self._runners.append(runner)
         return runner.start(
-            self._setup.store_specs(specs),
+            self._parts.stores.complete(specs),
             {TopicPartition(topic, 0): 0 for topic in topics},
             directory=Path(self._directory.name),
             shared=None,
@@ -198,7 +199,7 @@ class _Driver:
     async def _pipe(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
-        self._add(self._setup.topic(topic), key, value, timestamp, headers)
+        self._add(self._topics.topic(topic), key, value, timestamp, headers)
         with self._showing_letters():
             await self._complete()
 
@@ -217,7 +218,7 @@ class _Driver:
         elif self._globals is not None and partition in self._globals.group.queues:
             self._globals.add(partition, batch, offset + 1, offset + 1)
         else:
-            topics = sorted({*self._setup.source_topics, *self._topology.global_topics})
+            topics = sorted({*self._topics.source_topics, *self._topology.global_topics})
             patterns = [
                 f"topics that match {node.pattern.pattern!r}"
                 for node in self._topology.nodes.values()
@@ -231,9 +232,9 @@ class _Driver:
     def _match(self, task: Task, topic: str) -> None:
         """Let the task read a topic that a pattern matches, from the first record on."""
         partition = TopicPartition(topic, 0)
-        if partition in task.group.queues or not self._setup.matching([topic]):
+        if partition in task.group.queues or not self._topics.matching([topic]):
             return
-        self._setup.know_topics(dict.fromkeys((*self._setup.matched, topic), 1))
+        self._topics.know_topics(dict.fromkeys((*self._topics.matched, topic), 1))
         task.group.add(RecordQueue(partition, task._source(topic), 0))
         task.add(partition, Batch([], [], [], None, ()), 0, 0)
 
@@ -281,7 +282,7 @@ class _Driver:
         try:
             yield
         except BaseException as error:
-            for each in (self._globals, None if self._setup.transactional else self._task):
+            for each in (self._globals, None if self._parts.transactional else self._task):
                 if each is not None:
                     self._route(each.parting.take())
             self._failure = error
@@ -308,7 +309,7 @@ class _Driver:
         for stores in self._open:
             token = stores.freeze()
             for name, batch in stores.changelog(token):
-                topic = self._setup.changelog(name)
+                topic = self._topics.changelog(name)
                 headers = batch.headers or [()] * len(batch)
                 self._written.add(
                     topic, zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)

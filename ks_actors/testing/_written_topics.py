@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ks_actors.records import Headers
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics
 
     Written: TypeAlias = tuple[bytes | None, bytes | None, int, Headers]
 
@@ -28,22 +28,22 @@ class WrittenTopics:
     sink whose topic a function chooses, or a custom exception handler, any topic may be written.
     """
 
-    __slots__ = ("_open", "_records", "_setup", "_written")
+    __slots__ = ("_open", "_records", "_topics", "_written")
 
-    def __init__(self, setup: Environment) -> None:
-        self._setup: Environment = setup
+    def __init__(self, topics: AppTopics) -> None:
+        self._topics: AppTopics = topics
         self._records: dict[str, deque[Written]] = {}
-        config = setup.config
+        config = topics.config
         handlers = (
             config.deserialization_exception_handler,
             config.processing_exception_handler,
             config.production_exception_handler,
         )
-        sinks = [node for node in setup.topology.nodes.values() if isinstance(node, SinkNode)]
+        sinks = [node for node in topics.topology.nodes.values() if isinstance(node, SinkNode)]
         self._open: bool = any(callable(sink.topic) for sink in sinks) or any(
             handler not in _KNOWN_HANDLERS for handler in handlers
         )
-        self._written: frozenset[str] = setup.transaction_scope().topics
+        self._written: frozenset[str] = topics.transaction_scope().topics
 
     def names(self) -> frozenset[str]:
         """Return the topics with written records."""
@@ -64,7 +64,7 @@ class WrittenTopics:
 
     def _unread(self, topic: str) -> deque[Written]:
         """Return a topic's records. Raises UnknownTopicOrPartition for one that nothing writes."""
-        name = self._setup.topic(topic)
+        name = self._topics.topic(topic)
         if (records := self._records.get(name)) is not None:
             return records
         if not self._open and name not in self._written:

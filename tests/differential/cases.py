@@ -72,7 +72,7 @@ def config_of(case: Case) -> dict[str, Any]:
 
 def _written(driver: TopologyTestDriver) -> set[str] | None:
     """Return the topics of a topology's sinks: some parameters leave some out. None if a function chooses."""
-    topics = [node.topic for node in driver._setup.topology.nodes.values() if isinstance(node, SinkNode)]
+    topics = [node.topic for node in driver._topics.topology.nodes.values() if isinstance(node, SinkNode)]
     return None if any(map(callable, topics)) else {str(topic) for topic in topics}
 
 

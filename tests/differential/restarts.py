@@ -24,23 +24,23 @@ def write_to_disk(driver: TopologyTestDriver) -> None:
 
 def restart(driver: TopologyTestDriver) -> None:
     """End the task after its last commit and start it again: stores from disk where they are there, else from their changelogs."""
-    task, setup = driver._task, driver._setup
+    task, topics = driver._task, driver._topics
     assert task is not None
     assert driver._directory is not None
     positions = {partition: decode_position(committed) for partition, committed in task.positions().items()}
     old = task.stores
     if old is not None:
-        changelogs = {name: driver._written._records.get(setup.changelog(name), ()) for name in old.logged}
+        changelogs = {name: driver._written._records.get(topics.changelog(name), ()) for name in old.logged}
         old.publish(old.freeze(), {name: len(records) for name, records in changelogs.items()})
         old.close(clean=True)
         new = make_stores(
             old.task,
-            setup.store_specs(setup.topology.stores),
+            driver._parts.stores.complete(topics.topology.stores),
             directory=Path(driver._directory.name),
             shared=None,
             current=task._current,
             expired=driver._runners[-1].expired,
-            topics={name: setup.changelog(name) for name in old.names},
+            topics={name: topics.changelog(name) for name in old.names},
         )
         assert new is not None
         new.open()

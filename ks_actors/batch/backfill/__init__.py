@@ -8,7 +8,7 @@ from ks_actors.batch.backfill._plan import (
     TaskPlan,
     first_source,
     make_plan,
-    make_setup,
+    parts_of,
 )
 from ks_actors.batch.backfill._publish import publish
 from ks_actors.batch.backfill._result import Backfill, BackfillProgress, TaskDone, tell
@@ -34,8 +34,8 @@ __all__ = [
     "commit_snapshot",
     "first_source",
     "make_plan",
-    "make_setup",
     "new_snapshot",
+    "parts_of",
     "probe",
     "publish",
     "tell",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -18,7 +17,7 @@ from ks_actors.records import (
 )
 from ks_actors.runtime.shared import plan_topics
 from ks_actors.state import has_rows
-from ks_actors.task import Environment, nodes_of
+from ks_actors.task import TaskParts
 from ks_actors.topology import ProcessorNode, without_engines
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from ks_actors.batch._reading import Bounds
     from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
-    from ks_actors.topology import StoreSpec, Subtopology, Topology
+    from ks_actors.task import AppTopics, StoreSpecs
+    from ks_actors.topology import Subtopology, Topology
 
 Choice: TypeAlias = Literal[
     "order_after_rekey", "wall_clock", "incomplete_snapshot", "topics_read_back"
@@ -101,24 +101,21 @@ def first_source(plan: Plan, stage: Stage) -> int:
     return sum(len(each.tasks) for each in plan.stages[: plan.stages.index(stage)])
 
 
-def make_setup(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> Environment:
-    """Return the environment shared by all tasks of a backfill.
+def parts_of(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> TaskParts:
+    """Return the parts shared by all tasks of a backfill.
 
     Tasks wait for all of the log's records of a time before they process it. Their output must be
     repeatable, and so independent of any clock: caches, which flush by time, are off. Stores are in
     RocksDB or memory: snapshots are written from there.
     """
-    setup = Environment(
+    parts = TaskParts.of(
         without_engines(topology, config.default_dsl_store),
         config.replace(max_task_idle_ms=0, statestore_cache_max_bytes=0),
-        wall_time=lambda: time.time_ns() // 1_000_000,
         partitions=counts.get,
-        nodes=lambda task: nodes_of(topology, task),
     )
-    setup.know_topics(counts)
-    setup.replayable = True
-    setup.unlogged = frozenset(map(setup.topic, topology.internal_topics))
-    return setup
+    parts.topics.know_topics(counts)
+    unlogged = frozenset(map(parts.topics.topic, topology.internal_topics))
+    return msgspec.structs.replace(parts, replayable=True, unlogged=unlogged)
 
 
 async def make_plan(
@@ -139,14 +136,15 @@ async def make_plan(
         raise ConfigError(
             f"allow: {', '.join(strange)} are unknown; possible are {', '.join(CHOICES)}"
         )
-    setup = make_setup(topology, config, {})
-    counts, _, existing = await plan_topics(log, setup)
-    setup.know_topics(counts)
-    sources = setup.subtopology_topics()
-    check_copartitioning(setup.copartition_groups(), counts)
-    repartitions = frozenset(map(setup.topic, topology.internal_topics))
+    parts = parts_of(topology, config, {})
+    topics = parts.topics
+    counts, _, existing = await plan_topics(log, topics)
+    topics.know_topics(counts)
+    sources = topics.subtopology_topics()
+    check_copartitioning(topics.copartition_groups(), counts)
+    repartitions = frozenset(map(topics.topic, topology.internal_topics))
     tasks = group_partitions(sources, counts)
-    external = [topic for topic in setup.source_topics if topic not in repartitions]
+    external = [topic for topic in topics.source_topics if topic not in repartitions]
     ranges = {(one.topic, one.partition): one for one in await plan_ranges(log, external, bounds)}
     # Apps fill global tables with their whole topics, whatever the times of the records: a bound by
     # time would empty tables that were filled after that time.
@@ -164,10 +162,13 @@ async def make_plan(
                 if task.subtopology == number
             ),
         )
-        for number in _in_order(setup)
+        for number in _in_order(topics)
     )
     reasons = _reasons(
-        setup, {stage.subtopology: len(stage.tasks) for stage in stages}, sources, snapshot=snapshot
+        topics,
+        {stage.subtopology: len(stage.tasks) for stage in stages},
+        sources,
+        parts.stores if snapshot else None,
     )
     refused = [text for choice, text in reasons if choice not in allow]
     if refused:
@@ -179,7 +180,7 @@ async def make_plan(
     ]
     # Uncommitted: the stream must skip the records of transactions that are still open, too.
     ends = await log.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
-    sinks = frozenset(_writers(setup)) - repartitions
+    sinks = frozenset(_writers(topics)) - repartitions
     return Plan(stages, counts, tuple(globals_), dict(ends), repartitions, sinks)
 
 
@@ -190,25 +191,25 @@ def _task_plan(
     return TaskPlan(task, read, tuple(one for one in partitions if one not in ranges))
 
 
-def _writers(setup: Environment) -> dict[str, list[int]]:
+def _writers(topics: AppTopics) -> dict[str, list[int]]:
     """Return the subtopologies that write each topic with a fixed name."""
     writers: dict[str, list[int]] = {}
-    for subtopology in setup.topology.subtopologies():
+    for subtopology in topics.topology.subtopologies():
         for topic in subtopology.sink_topics:
-            writers.setdefault(setup.topic(topic), []).append(subtopology.id)
+            writers.setdefault(topics.topic(topic), []).append(subtopology.id)
     return writers
 
 
-def _in_order(setup: Environment) -> list[int]:
+def _in_order(topics: AppTopics) -> list[int]:
     """Sort the subtopologies so that each follows the writers of its repartition topics."""
-    writers = _writers(setup)
+    writers = _writers(topics)
     needs: dict[int, set[int]] = {
         subtopology.id: {
             writer
             for topic in subtopology.repartition_topics
-            for writer in writers.get(setup.topic(topic), ())
+            for writer in writers.get(topics.topic(topic), ())
         }
-        for subtopology in setup.topology.subtopologies()
+        for subtopology in topics.topology.subtopologies()
         if subtopology.source_topics or subtopology.source_patterns
     }
     order: list[int] = []
@@ -232,16 +233,15 @@ def _in_order(setup: Environment) -> list[int]:
 
 
 def _reasons(
-    setup: Environment,
+    topics: AppTopics,
     tasks: Mapping[int, int],
     sources: Mapping[int, Collection[str]],
-    *,
-    snapshot: bool,
+    stores: StoreSpecs | None,
 ) -> Iterable[tuple[str, str]]:
     """Yield each difference from a stream, with the choice that allows it."""
-    writers = _writers(setup)
-    for subtopology in setup.topology.subtopologies():
-        internal = {setup.topic(topic) for topic in subtopology.repartition_topics}
+    writers = _writers(topics)
+    for subtopology in topics.topology.subtopologies():
+        internal = {topics.topic(topic) for topic in subtopology.repartition_topics}
         for topic in sources.get(subtopology.id, ()):
             if topic in writers and topic not in internal:
                 yield "topics_read_back", _READ_BACK.format(topic)
@@ -254,18 +254,18 @@ def _reasons(
         # If the task reads another topic, too, even the records of one writer mix with others.
         if internal and len(sources.get(subtopology.id, ())) > 1:
             mixed = sorted(internal)
-        for node in _dependent(setup, subtopology) if mixed else ():
+        for node in _dependent(topics, subtopology) if mixed else ():
             yield "order_after_rekey", _ORDER.format(node, ", ".join(mixed))
-        for spec in setup.store_specs(subtopology.stores) if snapshot else ():
+        for spec in stores.by_subtopology[subtopology.id] if stores is not None else ():
             if not has_rows(spec):
                 kind = f"is of kind {spec.kind.value}, which snapshots do not support"
                 why = kind if spec.logging else "has no changelog"
                 yield "incomplete_snapshot", _INCOMPLETE.format(spec.name, why)
 
 
-def _dependent(setup: Environment, subtopology: Subtopology) -> list[str]:
+def _dependent(topics: AppTopics, subtopology: Subtopology) -> list[str]:
     """Return the nodes with stores, except those that count: counts do not depend on order."""
-    nodes = (setup.topology.nodes[name] for name in subtopology.nodes)
+    nodes = (topics.topology.nodes[name] for name in subtopology.nodes)
     return [
         node.name
         for node in nodes
@@ -273,11 +273,3 @@ def _dependent(setup: Environment, subtopology: Subtopology) -> list[str]:
         and node.stores
         and not isinstance(node.operator, StreamCount)
     ]
-
-
-def stores_of(setup: Environment, task: TaskId) -> list[StoreSpec]:
-    """Return the stores of a task."""
-    stores = next(
-        each.stores for each in setup.topology.subtopologies() if each.id == task.subtopology
-    )
-    return setup.stores_of(task, setup.store_specs(stores))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.batch.backfill._result import TaskDone
     from ks_actors.snapshots import Place, Shape, SnapshotManifest, StoreSnapshot
     from ks_actors.state import Rows, SharedResources, TaskStores
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics, TaskParts
     from ks_actors.topology import StoreSpec
 
 
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 
 def write_memory(
-    setup: Environment, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target
+    topics: AppTopics, task: str, specs: Iterable[StoreSpec], stores: TaskStores, target: Target
 ) -> list[StoreSnapshot]:
     """Write a task's in-memory stores while they are open; return manifest entries. Blocks."""
     written = []
@@ -54,7 +54,9 @@ def write_memory(
         writer.write_unsorted([log_batch(store, list(_rows(store)))])
         observed, sequence = committed_facts(store)
         written.append(
-            writer.close(changelog=setup.changelog(spec.name), observed=observed, sequence=sequence)
+            writer.close(
+                changelog=topics.changelog(spec.name), observed=observed, sequence=sequence
+            )
         )
     return written
 
@@ -71,7 +73,7 @@ def _rows(store: Any) -> Rows:
 
 
 def write_disk(
-    setup: Environment,
+    topics: AppTopics,
     task: str,
     specs: Iterable[StoreSpec],
     directory: Path,
@@ -95,7 +97,7 @@ def write_disk(
             observed, sequence = rows.facts(spec.name)
             written.append(
                 writer.close(
-                    changelog=setup.changelog(spec.name), observed=observed, sequence=sequence
+                    changelog=topics.changelog(spec.name), observed=observed, sequence=sequence
                 )
             )
     return written
@@ -112,15 +114,11 @@ def commit_snapshot(writer: SnapshotWriter, done: Iterable[TaskDone]) -> Snapsho
     return writer.commit()
 
 
-def new_snapshot(setup: Environment, uri: str) -> SnapshotWriter:
+def new_snapshot(parts: TaskParts, uri: str) -> SnapshotWriter:
     """Return the writer of a backfill's snapshot."""
-    specs = {
-        subtopology.id: setup.store_specs(subtopology.stores)
-        for subtopology in setup.topology.subtopologies()
-    }
     return SnapshotWriter(
         uri,
-        setup.application_id,
-        created_ms=setup.wall_time(),
-        topology=topology_fingerprint(specs),
+        parts.config.application_id,
+        created_ms=parts.clocks.wall_time(),
+        topology=topology_fingerprint(parts.stores.by_subtopology),
     )

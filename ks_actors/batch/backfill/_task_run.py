@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 
 from ks_actors._errors import BackfillRefused, UnknownTopicOrPartition
-from ks_actors.batch.backfill._plan import make_setup, stores_of
+from ks_actors.batch.backfill._plan import parts_of
 from ks_actors.batch.backfill._result import TaskDone
 from ks_actors.batch.backfill._snapshot import write_disk, write_memory
 from ks_actors.records import Batch, TaskId, TopicPartition
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ks_actors.batch.backfill._work_loop import WorkLoop
     from ks_actors.config import StreamsConfig
     from ks_actors.log import OffsetAndMetadata, Outgoing
-    from ks_actors.task import Environment
+    from ks_actors.task import TaskParts
     from ks_actors.topology import StoreSpec, Topology
 
 _SLICE_SECONDS = 0.2
@@ -84,8 +84,8 @@ class TaskRun:
         )
         most = recipe.config.statestore_uncommitted_max_bytes
         self._uncommitted: float = inf if most < 0 else most
-        self._setup: Environment = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
-        self.specs: list[StoreSpec] = stores_of(self._setup, work.task)
+        self._parts: TaskParts = parts_of(recipe.topology, recipe.config, recipe.plan.counts)
+        self.specs: list[StoreSpec] = self._parts.stores.of_task(work.task)
         self._sources: dict[TopicPartition, Generator[Batch, None, None]] = {
             TopicPartition(one.topic, one.partition): read(one) for one in work.ranges
         }
@@ -98,8 +98,8 @@ class TaskRun:
         }
         self._changed: dict[str, int] = {}
         self._since: int = 0
-        self._runner = TaskRunner(work.task, str(work.task), self._setup, wait_s=_IN_FLIGHT_SECONDS)
-        self._globals = TaskRunner(TaskId(-1, 0), GLOBAL, self._setup, wait_s=_IN_FLIGHT_SECONDS)
+        self._runner = TaskRunner(work.task, str(work.task), self._parts, wait_s=_IN_FLIGHT_SECONDS)
+        self._globals = TaskRunner(TaskId(-1, 0), GLOBAL, self._parts, wait_s=_IN_FLIGHT_SECONDS)
         self._globals_dropped: int = 0
         # Each task fills the global tables and gets the same dead letters; only the first writes
         # them.
@@ -168,10 +168,10 @@ class TaskRun:
 
     async def _fill_globals(self) -> None:
         """Fill the global stores from their topics before processing, as in an app."""
-        setup, runner = self._setup, self._globals
+        runner = self._globals
         specs = [
             msgspec.structs.replace(spec, type="in_memory")
-            for spec in setup.store_specs(self._recipe.topology.global_stores)
+            for spec in self._parts.stores.complete(self._recipe.topology.global_stores)
         ]
         places = {
             TopicPartition(one.topic, one.partition): one for one in self._recipe.plan.globals
@@ -206,8 +206,8 @@ class TaskRun:
         if self._task.next_punctuation is not None and not self._recipe.wall_clock:
             nodes = ", ".join(
                 name
-                for name in self._setup.node_names(self._work.task)
-                if hasattr(self._setup.topology.nodes[name], "operator")
+                for name in self._parts.nodes(self._work.task)
+                if hasattr(self._parts.topics.topology.nodes[name], "operator")
             )
             why = (
                 f"a processor of task {self._work.task} (one of {nodes}) has a wall-clock "
@@ -292,11 +292,13 @@ class TaskRun:
         task.close()
         if (stores := self._runner.stores) is not None:
             if self._snapshot is not None:
-                written += write_memory(self._setup, name, self.specs, stores, self._snapshot)
+                written += write_memory(
+                    self._parts.topics, name, self.specs, stores, self._snapshot
+                )
             self._runner.close_stores(clean=True)
             if self._snapshot is not None and self._directory is not None:
                 written += write_disk(
-                    self._setup,
+                    self._parts.topics,
                     name,
                     self.specs,
                     self._directory / name,

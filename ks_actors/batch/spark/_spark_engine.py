@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import pyarrow.dataset as ds
 
-from ks_actors.batch.backfill import commit_snapshot, make_setup, new_snapshot
+from ks_actors.batch.backfill import commit_snapshot, new_snapshot, parts_of
 from ks_actors.batch.spark._spark_task import DDL, FIRST, StageTask, batch_of, done_of
 from ks_actors.records import TopicPartition
 
@@ -52,8 +52,8 @@ class SparkRun:
     def run(self, spark: Any) -> SnapshotManifest | None:
         """Run all stages in order; return the snapshot's manifest."""
         recipe = self._recipe
-        setup = make_setup(recipe.topology, recipe.config, recipe.plan.counts)
-        snapshot = None if self._uri is None else new_snapshot(setup, self._uri)
+        parts = parts_of(recipe.topology, recipe.config, recipe.plan.counts)
+        snapshot = None if self._uri is None else new_snapshot(parts, self._uri)
         try:
             for number, stage in enumerate(recipe.plan.stages):
                 self._run_stage(spark, number, stage, snapshot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from ks_actors.batch.tables._arrow_types import Decoding, decoding_of
 from ks_actors.batch.tables._columns import HEADERS, TopicColumns, latest
 from ks_actors.batch.tables._parquet import write_file
 from ks_actors.lifecycle import run_in_thread
-from ks_actors.task import Environment, nodes_of
+from ks_actors.task import TaskParts
 from ks_actors.topology import SinkNode, SourceNode, StoreKind, bare_kind
 
 if TYPE_CHECKING:
@@ -69,13 +68,8 @@ class Exporter:
         self._watch = watch
         self._raw = raw
         self._types = types
-        self._setup = Environment(
-            topology,
-            config,
-            wall_time=lambda: time.time_ns() // 1_000_000,
-            partitions=lambda _: None,
-            nodes=lambda task: nodes_of(topology, task),
-        )
+        parts = TaskParts.of(topology, config)
+        self._topics, self._serdes = parts.topics, parts.serdes
 
     async def export(
         self,
@@ -116,7 +110,7 @@ class Exporter:
     ) -> tuple[Decoding, Decoding]:
         if self._raw:
             return _RAW, _RAW
-        found = self._setup.serdes(key, value, of=f"exported {name}")
+        found = self._serdes.pair(key, value, of=f"exported {name}")
         return decoding_of(found[0], topic, is_key=True), decoding_of(
             found[1], topic, type_=self._types.get(name)
         )
@@ -139,7 +133,7 @@ class Exporter:
                     name, "it is a custom store" if found.logging else "it has no changelog"
                 )
             )
-        topic = self._setup.changelog(name)
+        topic = self._topics.changelog(name)
         kind = bare_kind(found.kind.value)
         return _Plan(
             name,
@@ -151,7 +145,7 @@ class Exporter:
         )
 
     def _topic(self, name: str) -> _Plan:
-        topic = self._setup.topic(name)
+        topic = self._topics.topic(name)
         nodes = self._topology.nodes.values()
         # A topic's own name has precedence over patterns, as in a topology's sources.
         for matches in (_names, _matches):

@@ -9,11 +9,11 @@ from ks_actors.config import milliseconds
 from ks_actors.log import IsolationLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from ks_actors.log import Log
     from ks_actors.records import TopicPartition
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics
     from ks_actors.topology import OffsetReset
 
 # The policies that lead to the first record.
@@ -27,19 +27,20 @@ class StartPolicy:
     Repartition topics are read from the first record: the app has written all that wait there.
     """
 
-    def __init__(self, log: Log, setup: Environment) -> None:
+    def __init__(self, log: Log, topics: AppTopics, wall_time: Callable[[], int]) -> None:
         self._log = log
-        self._setup = setup
-        self._own: frozenset[str] = frozenset(map(setup.topic, setup.topology.internal_topics))
+        self._topics = topics
+        self._wall_time = wall_time
+        self._own: frozenset[str] = frozenset(map(topics.topic, topics.topology.internal_topics))
 
     def of(self, topic: str) -> OffsetReset:
         """Return a topic's policy. The topic may be one that a pattern has not matched yet."""
         if topic in self._own:
             return "earliest"
-        nodes = self._setup.matching([topic])
-        node = nodes[topic] if topic in nodes else self._setup.source_of(topic)
+        nodes = self._topics.matching([topic])
+        node = nodes[topic] if topic in nodes else self._topics.source_of(topic)
         found = node.offset_reset
-        return self._setup.config.auto_offset_reset if found is None else found
+        return self._topics.config.auto_offset_reset if found is None else found
 
     async def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the start offsets of partitions: with policy `none` the first ones.
@@ -50,7 +51,7 @@ class StartPolicy:
         policies = {partition: self.of(partition.topic) for partition in partitions}
         ends = [one for one, policy in policies.items() if policy == "latest"]
         times = {
-            one: max(0, milliseconds(policy, self._setup.wall_time()))
+            one: max(0, milliseconds(policy, self._wall_time()))
             for one, policy in policies.items()
             if isinstance(policy, timedelta)
         }

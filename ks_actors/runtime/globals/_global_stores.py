@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.state import SharedResources, TaskStores
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics, StoreSpecs
 
 
 @final
@@ -35,9 +35,12 @@ class GlobalStores:
     threads read them while others write.
     """
 
-    def __init__(self, setup: Environment, directory: Path, shared: SharedResources) -> None:
-        specs = setup.store_specs(setup.topology.global_stores)
-        self._on_disk = not any(map(needs_thread, setup.topology.nodes.values())) and all(
+    def __init__(
+        self, topics: AppTopics, stores: StoreSpecs, directory: Path, shared: SharedResources
+    ) -> None:
+        topology = topics.topology
+        specs = stores.complete(topology.global_stores)
+        self._on_disk = not any(map(needs_thread, topology.nodes.values())) and all(
             spec.kind is not StoreKind.CUSTOM for spec in specs
         )
         self.current: RecordContextHolder = RecordContextHolder()
@@ -46,11 +49,11 @@ class GlobalStores:
         self.find_ends: Callable[[], Awaitable[Mapping[TopicPartition, int]]]
         self.topics: dict[str, tuple[TopicPartition, ...]] = {
             keeper.store: tuple(
-                TopicPartition(topic, number) for number in range(setup.partitions(topic) or 0)
+                TopicPartition(topic, number) for number in range(topics.partitions(topic) or 0)
             )
-            for topic, keeper in setup.topology.global_topics.items()
+            for topic, keeper in topology.global_topics.items()
         }
-        stores = make_stores(
+        made = make_stores(
             GLOBAL,
             [msgspec.structs.replace(spec, logging=True) for spec in specs]
             if self._on_disk
@@ -62,16 +65,14 @@ class GlobalStores:
             topics={},
             assigned=False,
             topic_ids={
-                topic: setup.topic_ids[topic]
-                for topic in setup.topology.global_topics
-                if topic in setup.topic_ids
+                topic: topics.topic_ids[topic]
+                for topic in topology.global_topics
+                if topic in topics.topic_ids
             },
-            filled_from={
-                keeper.store: topic for topic, keeper in setup.topology.global_topics.items()
-            },
+            filled_from={keeper.store: topic for topic, keeper in topology.global_topics.items()},
         )
-        assert stores is not None
-        self.stores: TaskStores = stores
+        assert made is not None
+        self.stores: TaskStores = made
 
     async def fetch_offsets(self, log: Log, isolation: IsolationLevel) -> None:
         """Look up the current offsets of the topics. Raises the log's errors."""

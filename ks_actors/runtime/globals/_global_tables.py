@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.globals._global_stores import GlobalStores
     from ks_actors.runtime.output import DeadLetterWriter
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Environment
+    from ks_actors.task import StoreRegistry, TaskParts
 
 GLOBAL_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
 _SLICE = 0.005
@@ -94,23 +94,25 @@ class GlobalTables(Actor[GlobalMessage]):
 
     def __init__(
         self,
-        setup: Environment,
+        parts: TaskParts,
+        registry: StoreRegistry,
         stores: GlobalStores,
         fetcher: Fetcher,
         letters: DeadLetterWriter,
         *,
+        poll_ms: int,
         instance: Ref[m.InstanceMessage],
         metrics: Metrics,
     ) -> None:
         self._global = stores
         self._stores = stores.stores
-        setup.global_stores = {name: self._stores.store(name) for name in self._stores.names}
+        parts.global_stores.update({name: self._stores.store(name) for name in self._stores.names})
         self._fetcher = fetcher
         self._letters = letters
         self._instance = instance
         self._metrics = metrics
-        self._poll_ms: int = setup.poll_ms
-        self._clock = setup.work_time
+        self._poll_ms: int = poll_ms
+        self._clock = parts.clocks.work_time
         self._ends: dict[TopicPartition, int] = dict(stores.ends)
         self._asked: list[Reply[None]] = []
         self._failure: Exception | None = None
@@ -126,15 +128,15 @@ class GlobalTables(Actor[GlobalMessage]):
         self._flusher = Flusher({GLOBAL_TASK: self._stores})
         self._positions: dict[TopicPartition, int] = dict(stores.begins)
         self._committed: Mapping[TopicPartition, int] = {}
-        self._commit_s: float = setup.config.commit_interval_ms / 1000
+        self._commit_s: float = parts.config.commit_interval_ms / 1000
         positions = {partition: Position(offset) for partition, offset in self._positions.items()}
         self._task = Task(
-            GLOBAL_TASK, setup, positions, self._stores, wake=lambda: None, current=stores.current
+            GLOBAL_TASK, parts, positions, self._stores, wake=lambda: None, current=stores.current
         )
         # Tables need no order across partitions, and a fetch follows only when all is applied: a
         # wait for the records of another partition would never end.
         self._task.group.wait_for_none()
-        self._store_registry = setup.store_registry
+        self._store_registry = registry
         registered = self._store_registry.active(self._task, self._positions)
         assert registered is not None  # the task has stores
         # Queries are refused until the topics have been read to their ends.

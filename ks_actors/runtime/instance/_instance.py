@@ -24,7 +24,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import TasksBroken
 from ks_actors.runtime.messages import InstanceMessage
 from ks_actors.runtime.metrics import SAMPLER_MAILBOX, Sampler
-from ks_actors.runtime.processing import WORKER_MAILBOX, Worker
+from ks_actors.runtime.processing import WORKER_MAILBOX
 from ks_actors.runtime.shared import (
     INSTANCE_TRANSITIONS,
     InstanceState,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from actors import Ask, Ref, Reply
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Lease
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.instance._wiring import Wiring
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics, UncaughtHandler
     from ks_actors.runtime.watch import PartitionStates, Wait, Watch
     from ks_actors.snapshots import SnapshotManifest
-    from ks_actors.task import Environment
 
 # Told before a worker failed, so known before that is decided about: a start has ended by then.
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system", urgent=(m.TasksChanged,))
@@ -64,7 +64,7 @@ class Instance(Actor[InstanceMessage]):
     def __init__(
         self,
         wiring: Wiring,
-        setup: Environment,
+        config: StreamsConfig,
         workers: Workers,
         metrics: Metrics,
         *,
@@ -72,7 +72,7 @@ class Instance(Actor[InstanceMessage]):
         on_state: Callable[[InstanceState, InstanceState], None],
     ) -> None:
         self._wiring = wiring
-        self._setup = setup
+        self._config = config
         self._workers = workers
         self._metrics = metrics
         self._uncaught = uncaught
@@ -124,7 +124,7 @@ class Instance(Actor[InstanceMessage]):
         if self._wiring.snapshots is None:
             raise ConfigError("the app has no place for snapshots: set snapshot_uri")
         return self._wiring.snapshots.ask(m.TakeSnapshot).within(
-            self._wiring.timeout_s + 3 * self._setup.config.snapshot_timeout_ms / 1000
+            self._wiring.timeout_s + 3 * self._config.snapshot_timeout_ms / 1000
         )
 
     @property
@@ -137,11 +137,11 @@ class Instance(Actor[InstanceMessage]):
         found = () if self.watch is None or not self._running() else self.watch.waiting()
         if found or self.state not in {InstanceState.CREATED, InstanceState.REBALANCING}:
             return found
-        return (wait_of_instance(self._wiring.bare_log, self._setup.wall_time()),)
+        return (wait_of_instance(self._wiring.bare_log, self._wiring.wall_time()),)
 
     def wall_time(self) -> int:
         """Return the time of the app's wall clock in ms."""
-        return self._setup.wall_time()
+        return self._wiring.wall_time()
 
     @property
     def lease(self) -> Lease:
@@ -226,7 +226,7 @@ class Instance(Actor[InstanceMessage]):
             old = self._life.to(state)
             _log.info(
                 "%s: %s, was %s",
-                self._setup.config.client_id,
+                self._config.client_id,
                 state.name,
                 old.name,
                 extra={"state": state.name},
@@ -268,7 +268,7 @@ class Instance(Actor[InstanceMessage]):
         await self._wiring.start(self.ctx)
         self.prepared = True
         await self._start_watch()
-        for _ in range(self._setup.config.num_stream_threads):
+        for _ in range(self._config.num_stream_threads):
             # A spawned worker may get a task at once, so register it even when cancelled.
             await shielded(self._start_worker())
 
@@ -276,7 +276,7 @@ class Instance(Actor[InstanceMessage]):
         watch = self._wiring.watch(self._running)
         await shielded(self.ctx.spawn(Spec(lambda: watch, mailbox=WATCH_MAILBOX), "watch"))
         self.watch = watch
-        sampler = Sampler(self._metrics, self._setup.store_registry)
+        sampler = Sampler(self._metrics, self._wiring.registry)
         await shielded(self.ctx.spawn(Spec(lambda: sampler, mailbox=SAMPLER_MAILBOX), "sampler"))
 
     def _fail_start(self, error: Exception) -> None:
@@ -321,7 +321,7 @@ class Instance(Actor[InstanceMessage]):
         if not self._running():
             return
         self.error = error
-        _log.error("%s ends: %s", self._setup.config.client_id, error)
+        _log.error("%s ends: %s", self._config.client_id, error)
         self._workers.shut_down()
         # Set first, so that failures during the close do not end in this method again.
         self._to(InstanceState.PENDING_ERROR)
@@ -358,9 +358,7 @@ class Instance(Actor[InstanceMessage]):
 
     async def _start_worker(self) -> str:
         name = self._workers.next_name()
-        worker = Worker(
-            name, self._wiring.manager, self._wiring.collector, self._wiring.letters, self._setup
-        )
+        worker = self._wiring.worker(name)
         spec = Spec(
             lambda: worker,
             mailbox=WORKER_MAILBOX,

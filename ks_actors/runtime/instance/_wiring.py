@@ -33,7 +33,7 @@ from ks_actors.runtime.membership import (
     topic_watch,
 )
 from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, DeadLetterWriter, RejectedRecords
-from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, Purger, TaskManager
+from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, Purger, TaskManager, Worker
 from ks_actors.runtime.shared import StateDirectory, check_cluster, check_sizes, topics_prepared
 from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
 from ks_actors.runtime.stores import (
@@ -49,7 +49,7 @@ from ks_actors.runtime.watch import Coverage, PartitionStates, Upstream, Watch
 from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
 from ks_actors.task import RecordContextHolder, make_stores
-from ks_actors.task.calls import needs_thread
+from ks_actors.task.calls import needs_thread, whole_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.runtime.stores import Progress
     from ks_actors.state import TaskStores
-    from ks_actors.task import Environment
+    from ks_actors.task import StoreRegistry, TaskParts
 
 _FIRST_EPOCH = 1
 # Tasks and stores are closed without the log, so a short limit for the log is not theirs.
@@ -78,7 +78,8 @@ class Wiring:
 
     def __init__(
         self,
-        setup: Environment,
+        parts: TaskParts,
+        registry: StoreRegistry,
         log: PatientLog,
         metrics: Metrics,
         *,
@@ -87,27 +88,30 @@ class Wiring:
         workers: Workers,
         closing: Closing | None = None,
     ) -> None:
-        self._setup = setup
+        self._parts = parts
+        self._topics = topics = parts.topics
+        self.registry: StoreRegistry = registry
+        self.wall_time: Callable[[], int] = parts.clocks.wall_time
         self.closing: Closing = Closing() if closing is None else closing
         self.partition_states: PartitionStates | None = None
-        self._config = setup.config
+        self._config = config = parts.config
         self._log = log
         self._metrics = metrics
         self._workers = workers
         self._progress = progress
         self._priority = priority
-        self._directory = StateDirectory(setup.config.state_dir / setup.application_id)
+        self._directory = StateDirectory(config.state_dir / config.application_id)
         self._lease: Lease | None = None if self._transactional else Lease()
         # It tells the age of heartbeats; a transactional producer writes without one.
         self.member_lease: Lease = Lease() if self._lease is None else self._lease
         self._shared: SharedResources | None = None
-        self._specs = {
-            subtopology.id: setup.store_specs(subtopology.stores)
-            for subtopology in setup.topology.subtopologies()
-        }
+        specs = parts.stores.by_subtopology
         self._task_directories = TaskDirectories(
-            self._directory.path, setup.wall_time, lambda task: self._specs.get(task.subtopology)
+            self._directory.path, self.wall_time, lambda task: specs.get(task.subtopology)
         )
+        self._rejected = RejectedRecords(config, parts.telemetry.answers, metrics)
+        # Never 0, even if poll_ms is: an app without records would fetch in a tight loop.
+        self._poll_ms: int = max(1, config.poll_ms)
         self._started: list[Ref[Any]] = []
         self._context: Context[Any] | None = None
         self._task_manager: TaskManager
@@ -127,8 +131,8 @@ class Wiring:
         self._poller: Ref[m.PollerMessage]
         self._member: Ref[m.MemberMessage] | None = None
         # In seconds. A commit waits for several steps in turn, and for some twice when it fails.
-        self.timeout_s: float = 4 * max(1, setup.config.task_timeout_ms) / 1000
-        self.blocking: bool = any(map(needs_thread, setup.topology.nodes.values()))
+        self.timeout_s: float = 4 * max(1, config.task_timeout_ms) / 1000
+        self.blocking: bool = any(map(needs_thread, topics.topology.nodes.values()))
 
     # --- start ------------------------------------------------------------------------------------
 
@@ -141,8 +145,8 @@ class Wiring:
         cluster = self._log.cluster_id
         # Before anything is made in a cluster that is not the state's.
         await shielded(context.blocking(partial(check_cluster, self._directory.path, cluster)))
-        async with topics_prepared(self._log, self._setup) as counts:
-            self._setup.know_topics(counts)
+        async with topics_prepared(self._log, self._topics) as counts:
+            self._topics.know_topics(counts)
             if max(counts.values(), default=1) > 1:
                 # Load numpy now, not amid the first records: that takes a tenth of a second.
                 await shielded(context.blocking(warm_up))
@@ -164,8 +168,8 @@ class Wiring:
             )
             await self._start_collector(context, process_id)
             await self._start_state(context)
-        await self._spawn(context, topic_watch(self._log, self._setup), "topic-watch")
-        if self._setup.topology.global_topics:
+        await self._spawn(context, topic_watch(self._log, self._topics), "topic-watch")
+        if self._topics.topology.global_topics:
             await self._start_globals(context)
         await self._start_committer(context)
         await self._start_member(context, process_id, await self._start_poller(context))
@@ -184,7 +188,7 @@ class Wiring:
         config, log = self._config, self._log
         # Keep the id after a crash: it fences the earlier instance and aborts its transaction.
         renew = partial(self._transactional_producer, process_id)
-        topics = self._setup.transaction_scope().topics
+        topics = self._topics.transaction_scope().topics
         # Before the stores open: they restore committed changelogs, and `renew` ends the
         # transaction that an earlier instance may have left open.
         producer = (
@@ -192,15 +196,14 @@ class Wiring:
             if self._transactional
             else await log.producer(client_id=self._ids.producer, lease=self._lease, topics=topics)
         )
-        production = RejectedRecords(self._setup, self._metrics)
         collector = Collector(
             producer,
             log,
             epoch=_FIRST_EPOCH,
             manager=lambda: self.manager,
             committer=lambda: self.committer,
-            refused=production.refused,
-            sizes=self._setup.partitions,
+            refused=self._rejected.refused,
+            sizes=self._topics.partitions,
             metrics=self._metrics,
             renew=renew if self._transactional else None,
             lease=self._lease,
@@ -216,7 +219,7 @@ class Wiring:
     async def _transactional_producer(self, process_id: str) -> TransactionalProducer:
         name, scope, timeout_ms = (
             self._transactional_id(process_id),
-            self._setup.transaction_scope(),
+            self._topics.transaction_scope(),
             self._config.transaction_timeout_ms,
         )
         return await self._log.transactional_producer(
@@ -227,10 +230,11 @@ class Wiring:
         return f"{self._config.application_id}-{process_id}-1"
 
     async def _start_state(self, context: Context[Any]) -> None:
-        setup, config = self._setup, self._config
-        repartitions = [setup.topic(name) for name in setup.topology.internal_topics]
+        topics, config = self._topics, self._config
+        repartitions = [topics.topic(name) for name in topics.topology.internal_topics]
         manager = self._task_manager = TaskManager(
-            setup,
+            self._parts,
+            self.registry,
             instance=context.self_ref,
             poller=lambda: self._poller,
             member=self._the_member,
@@ -246,7 +250,7 @@ class Wiring:
         )
         state = self._state_manager = StateManager(
             make=self._make_stores,
-            changelog=setup.changelog,
+            changelog=topics.changelog,
             restorer=lambda: self._restorer,
             manager=self.manager,
             collector=self.collector,
@@ -254,8 +258,8 @@ class Wiring:
             progress=self._progress,
             task_directories=self._task_directories,
             cleanup_seconds=config.state_cleanup_delay_ms / 1000,
-            store_registry=setup.store_registry,
-            work_time=setup.work_time,
+            store_registry=self.registry,
+            work_time=self._parts.clocks.work_time,
             pausing=lambda: self._metrics.pausing,
             exact=self._transactional,
             batch_bytes=self._log.bytes_per_write,
@@ -268,15 +272,15 @@ class Wiring:
             context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager"
         )
         fetcher = restore_fetcher(
-            self._log, self._ids.restore_consumer, setup.reused_topics, self._isolation
+            self._log, self._ids.restore_consumer, topics.reused_topics, self._isolation
         )
-        limits = Limits(setup.reused_topics, lambda: self._membership, config.commit_interval_ms)
+        limits = Limits(topics.reused_topics, lambda: self._membership, config.commit_interval_ms)
         restorer = self._changelog_reader = Restorer(
             self._log,
             fetcher,
             self._state,
             limits,
-            poll_ms=setup.poll_ms,
+            poll_ms=self._poll_ms,
             exact=self._transactional,
         )
         self._restorer = await self._spawn(
@@ -285,15 +289,18 @@ class Wiring:
         if config.snapshot_uri is not None:
             # Raise for a bad URI now.
             await context.blocking(partial(Place.of, config.snapshot_uri))
-            snapshots = Snapshots(**self._snapshot_parts(), state=self._state)
+            snapshots = Snapshots(
+                **self._snapshot_parts(), registry=self.registry, state=self._state
+            )
             self.snapshots = await self._spawn(
                 context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots"
             )
 
     def _snapshot_parts(self) -> dict[str, Any]:
         return {
-            "setup": self._setup,
-            "specs": self._specs,
+            "topics": self._topics,
+            "stores": self._parts.stores,
+            "wall_time": self.wall_time,
             "shared": self._shared,
             "directory": self._directory.path,
             "metrics": self._metrics,
@@ -301,7 +308,7 @@ class Wiring:
 
     async def _start_globals(self, context: Context[Any]) -> None:
         assert self._shared is not None
-        stores = GlobalStores(self._setup, self._directory.path, self._shared)
+        stores = GlobalStores(self._topics, self._parts.stores, self._directory.path, self._shared)
         self._global_stores = stores
         await stores.fetch_offsets(self._log, self._isolation)
         # Shield this: once opened, the stores need an owner.
@@ -314,10 +321,12 @@ class Wiring:
         await context.blocking(stores.open)
         fetcher = self._log.fetcher(client_id=self._ids.global_consumer, isolation=self._isolation)
         tables = GlobalTables(
-            self._setup,
+            self._parts,
+            self.registry,
             stores,
             fetcher,
             self.letters(),
+            poll_ms=self._poll_ms,
             instance=context.self_ref,
             metrics=self._metrics,
         )
@@ -326,7 +335,7 @@ class Wiring:
         )
 
     async def _start_committer(self, context: Context[Any]) -> None:
-        setup, config = self._setup, self._config
+        config = self._config
         committer = self._committer = Committer(
             transactional=self._transactional,
             interval_ms=config.commit_interval_ms,
@@ -339,29 +348,31 @@ class Wiring:
             collector=self.collector,
             member=self._the_member,
             twins=Twins(self._directory.forget_process_id),
-            matched=setup.matched_of,
+            matched=self._topics.matched_of,
             metrics=self._metrics,
-            whole=setup.whole_commits,
+            whole=whole_commits(self._topics.topology),
         )
         self.committer = await self._spawn(
             context, Spec(lambda: committer, mailbox=COMMITTER_MAILBOX), "committer"
         )
 
     async def _start_poller(self, context: Context[Any]) -> Poller:
-        setup, log = self._setup, self._log
+        topics, log = self._topics, self._log
         # Asked without retries: a wait for windows tells by itself that the log is away.
         bare = self.bare_log
         poller = Poller(
             log,
             log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
-            poll_ms=setup.poll_ms,
+            poll_ms=self._poll_ms,
             isolation=self._isolation,
-            start=StartPolicy(log, setup),
-            matched=setup.matched_of,
+            start=StartPolicy(log, topics, self.wall_time),
+            matched=topics.matched_of,
             instance=context.self_ref,
             manager=self.manager,
             member=self._the_member,
-            upstream=Upstream(bare, setup, Coverage(bare, setup, self._isolation, tuple)),
+            upstream=Upstream(
+                bare, topics, Coverage(bare, topics, self.wall_time, self._isolation, tuple)
+            ),
             figures=FetchFigures(self._metrics.registry.window),
         )
         spec = Spec(lambda: poller, mailbox=POLLER_MAILBOX)
@@ -369,16 +380,15 @@ class Wiring:
         return poller
 
     async def _start_member(self, context: Context[Any], process_id: str, poller: Poller) -> None:
-        setup, config, log = self._setup, self._config, self._log
-        stateful = [
-            number for number, specs in self._specs.items() if any(spec.logging for spec in specs)
-        ]
-        fitting = AssignmentCheck.of(setup, stateful)
+        topics, config, log = self._topics, self._config, self._log
+        specs = self._parts.stores.by_subtopology
+        stateful = [number for number, each in specs.items() if any(spec.logging for spec in each)]
+        fitting = AssignmentCheck.of(topics, stateful)
         group = GroupView(process_id, config.max_poll_interval_ms, fitting)
         assignor = TaskAssignor.of(
             fitting.topology,
             replicas=config.num_standby_replicas,
-            check=partial(check_sizes, setup),
+            check=partial(check_sizes, topics),
         )
         membership = self._membership = await log.join(
             config.application_id,
@@ -391,9 +401,9 @@ class Wiring:
                 transactional_id=self._transactional_id(process_id)
                 if self._transactional
                 else None,
-                transaction_scope=setup.transaction_scope(),
+                transaction_scope=topics.transaction_scope(),
                 stuck=self._metrics.stuck_seconds,
-                topics=setup.source_topics,
+                topics=topics.source_topics,
                 user_data=group.user_data((), offsets=self._task_directories.offsets),
                 assignor=assignor,
                 session_timeout_ms=config.session_timeout_ms,
@@ -405,7 +415,7 @@ class Wiring:
             log,
             membership,
             group,
-            start=StartPolicy(log, setup),
+            start=StartPolicy(log, topics, self.wall_time),
             end_transactions=partial(end_transactions_of, self._transactional_producer)
             if self._transactional
             else nothing_to_end,
@@ -429,7 +439,9 @@ class Wiring:
             self._changelog_reader,
         )
         await shielded(self._spawn_member(context, member))
-        if watch := pattern_watch(log, setup, member=self._the_member(), instance=context.self_ref):
+        if watch := pattern_watch(
+            log, topics, member=self._the_member(), instance=context.self_ref
+        ):
             await self._spawn(context, watch, "pattern-watch")
 
     async def _spawn_member(self, context: Context[Any], member: Member) -> None:
@@ -468,12 +480,11 @@ class Wiring:
             if found is not None:
                 found.dropped += count
 
-        changelogs = {
-            spec.name: self._setup.changelog(spec.name) for spec in self._specs[task.subtopology]
-        }
+        specs = self._parts.stores.of_task(task)
+        changelogs = {spec.name: self._topics.changelog(spec.name) for spec in specs}
         stores = make_stores(
             str(task),
-            self._setup.stores_of(task, self._specs[task.subtopology]),
+            specs,
             directory=self._directory.path,
             shared=self._shared,
             current=current,
@@ -481,18 +492,35 @@ class Wiring:
             topics=changelogs,
             exact=self._transactional,
             vectors=self._config.num_standby_replicas > 0,
-            topic_ids=self._setup.topic_ids_of(task, changelogs.values()),
+            topic_ids=self._topics.topic_ids_of(task, changelogs.values()),
         )
         return stores, current
 
     def watch(self, runs: Callable[[], bool]) -> Watch:
         """Return the watchdog of the actors, which looks while the instance `runs`."""
         assert self.partition_states is not None
-        return Watch(self.partition_states, self._setup, self.bare_log, self._isolation, runs)
+        parts, topics, answers = self.partition_states, self._topics, self._parts.telemetry.answers
+        return Watch(
+            parts, topics, self._parts.clocks, answers, self.bare_log, self._isolation, runs
+        )
+
+    def worker(self, name: str) -> Worker:
+        """Return a new worker."""
+        clocks, window = self._parts.clocks, self._parts.telemetry.window
+        return Worker(
+            name, self.manager, self.collector, self.letters, self._config, clocks, window
+        )
 
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""
-        return DeadLetterWriter(self._setup, self._log, self._metrics, self.closing)
+        return DeadLetterWriter(
+            self._config,
+            self._topics.partitions,
+            self._rejected,
+            self._log,
+            self._metrics,
+            self.closing,
+        )
 
     @property
     def restorable(self) -> bool:

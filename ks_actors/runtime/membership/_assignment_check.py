@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Log
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.task import Environment, TopicSizes
+    from ks_actors.task import AppTopics, TopicSizes
 
 _Reading: TypeAlias = "tuple[int, str]"
 _log = component_log(__name__)
@@ -52,13 +52,13 @@ class AssignmentCheck:
         self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
 
     @classmethod
-    def of(cls, setup: Environment, stateful: Collection[int]) -> Self:
+    def of(cls, topics: AppTopics, stateful: Collection[int]) -> Self:
         """Return the check of an instance; the `stateful` subtopologies have changelogs."""
-        groups = setup.copartition_groups()
+        groups = topics.copartition_groups()
         return cls(
-            lambda: TopologyInfo.of(setup.subtopology_topics(), groups, stateful, setup.matched),
-            setup.partitions,
-            setup.matched_of,
+            lambda: TopologyInfo.of(topics.subtopology_topics(), groups, stateful, topics.matched),
+            topics.partitions,
+            topics.matched_of,
         )
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from actors import Ref, Signal
     from ks_actors.log import Log
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics
 
 PATTERN_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _log = component_log(__name__)
@@ -57,14 +57,14 @@ class PatternWatch(Actor[PatternWatchMessage]):
     def __init__(
         self,
         log: Log,
-        setup: Environment,
+        topics: AppTopics,
         max_age_ms: int,
         *,
         member: Ref[m.MemberMessage],
         instance: Ref[m.InstanceMessage],
     ) -> None:
         self._log = log
-        self._setup = setup
+        self._topics = topics
         self._seconds: float = max_age_ms / 1000
         self._member = member
         self._instance = instance
@@ -83,20 +83,20 @@ class PatternWatch(Actor[PatternWatchMessage]):
                     self._asking = True
                     self.ctx.pipe(self._look(), AllTopics, TopicsNotPrepared)
             case AllTopics():
-                found = frozenset(self._setup.matching(message.names))
-                if found == self._setup.matched:
+                found = frozenset(self._topics.matching(message.names))
+                if found == self._topics.matched:
                     self._asking = False
                     return
                 self._tell(found)
                 self.ctx.pipe(
                     # Before the group assigns: tasks would fail without their internal topics.
-                    prepare_topics(self._log, self._setup),
+                    prepare_topics(self._log, self._topics),
                     TopicsPrepared,
                     TopicsNotPrepared,
                 )
             case TopicsPrepared():
                 self._asking = False
-                self._setup.know_topics(message.counts)
+                self._topics.know_topics(message.counts)
                 self._member.tell(m.ReenterGroup())
             case TopicsNotPrepared():
                 self._asking = False
@@ -118,10 +118,10 @@ class PatternWatch(Actor[PatternWatchMessage]):
         the broker that has answered may lag behind.
         """
         listed = frozenset(await self._log.describe_topics(configs=False))
-        return listed | (await unlisted_topics(self._log, self._setup.matched, listed)).keys()
+        return listed | (await unlisted_topics(self._log, self._topics.matched, listed)).keys()
 
     def _tell(self, found: frozenset[str]) -> None:
-        before = self._setup.matched
+        before = self._topics.matched
         for word, topics in (
             ("is read from now on", found - before),
             ("no longer exists, so it is not read any more", before - found),
@@ -131,12 +131,12 @@ class PatternWatch(Actor[PatternWatchMessage]):
 
 
 def pattern_watch(
-    log: Log, setup: Environment, *, member: Ref[m.MemberMessage], instance: Ref[m.InstanceMessage]
+    log: Log, topics: AppTopics, *, member: Ref[m.MemberMessage], instance: Ref[m.InstanceMessage]
 ) -> Spec[PatternWatchMessage] | None:
     """Return the spec of the actor, or None when the topology reads no pattern."""
-    if not any(subtopology.source_patterns for subtopology in setup.topology.subtopologies()):
+    if not any(subtopology.source_patterns for subtopology in topics.topology.subtopologies()):
         return None
     watch = PatternWatch(
-        log, setup, setup.config.metadata_max_age_ms, member=member, instance=instance
+        log, topics, topics.config.metadata_max_age_ms, member=member, instance=instance
     )
     return Spec(lambda: watch, mailbox=PATTERN_WATCH_MAILBOX)

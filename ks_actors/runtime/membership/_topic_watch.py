@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from actors import Signal
     from ks_actors.log import Log, TopicDescription
-    from ks_actors.task import Environment, TopicSizes
+    from ks_actors.task import AppTopics, TopicSizes
 
 TOPIC_WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _log = component_log(__name__)
@@ -100,10 +100,10 @@ class TopicWatch(Actor[TopicWatchMessage]):
         self._sizes.know(counts)
 
 
-def topic_watch(log: Log, setup: Environment) -> Spec[TopicWatchMessage]:
+def topic_watch(log: Log, topics: AppTopics) -> Spec[TopicWatchMessage]:
     """Return the spec of an app's topic watch."""
-    age, tables = setup.config.metadata_max_age_ms, setup.topology.global_topics
+    age, tables = topics.config.metadata_max_age_ms, topics.topology.global_topics
     return Spec(
-        lambda: TopicWatch(log, setup.topics_in_use, setup.partitions, age, tables),
+        lambda: TopicWatch(log, topics.topics_in_use, topics.partitions, age, tables),
         mailbox=TOPIC_WATCH_MAILBOX,
     )

@@ -38,8 +38,7 @@ def node_source(metrics: Metrics, watched: Watched) -> MetricSource:
             spread = joined(queue.ages for queue in task.group.queues.values())
             for node in ends.get(task.id.subtopology, ()):
                 yield tags | {"processor-node-id": node}, [(f.E2E_LATENCY, spread)]
-        setup = watched.setup()
-        for topic, ages in () if setup is None else tuple(setup.ages.items()):
+        for topic, ages in tuple(watched.telemetry.ages.items()):
             yield {"client-id": client, "topic": topic}, [(f.AGES, ages.distribution())]
 
     return read
@@ -110,8 +109,7 @@ def call_source(metrics: Metrics, watched: Watched) -> MetricSource:
                         (f.CALL_FAILED, node.failures),
                     ],
                 )
-        setup = watched.setup()
-        for (handler, response), count in () if setup is None else tuple(setup.answers.items()):
+        for (handler, response), count in tuple(watched.telemetry.answers.items()):
             yield (
                 {"client-id": client, "handler": handler, "response": response},
                 [(f.ANSWERS, count)],

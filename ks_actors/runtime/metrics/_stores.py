@@ -57,8 +57,7 @@ def store_source(metrics: Metrics, watched: Watched) -> MetricSource:
     suppressing = _suppressing(watched.topology)
 
     def read() -> Iterator[Readings]:
-        setup = watched.setup()
-        for one in () if setup is None else tuple(setup.store_registry):
+        for one in watched.registry:
             yield from _stores(one, thread, client, suppressing)
             tags = {"thread-id": thread, "task-id": str(one.task)}
             for cache in () if one.processing is None else one.processing.caches:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.instance import Instance, Workers
     from ks_actors.runtime.shared import InstanceState
     from ks_actors.runtime.watch import PartitionStates
-    from ks_actors.task import Environment
+    from ks_actors.task import StoreRegistry, Telemetry
     from ks_actors.topology import Topology
 
 
@@ -23,7 +23,8 @@ class Watched(NamedTuple):
     workers: Workers
     state: Callable[[], InstanceState]
     instance: Callable[[], Instance | None]
-    setup: Callable[[], Environment | None]
+    registry: StoreRegistry
+    telemetry: Telemetry
     log: Callable[[], object]
 
     def started(self) -> tuple[Instance, PartitionStates] | None:

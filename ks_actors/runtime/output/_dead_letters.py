@@ -11,17 +11,17 @@ from ks_actors.log import Outgoing
 from ks_actors.records import Batch, TopicPartition
 from ks_actors.records import partition as default_partition
 from ks_actors.runtime.output._coalesce import split
-from ks_actors.runtime.output._rejected_records import RejectedRecords
 from ks_actors.task import UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ks_actors.config import DeadLetter
+    from ks_actors.config import DeadLetter, StreamsConfig
     from ks_actors.lifecycle import Closing
     from ks_actors.log import Log, Producer
+    from ks_actors.runtime.output._rejected_records import RejectedRecords
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Environment
+    from ks_actors.task import TopicSizes
 
 
 @final
@@ -34,12 +34,21 @@ class DeadLetterWriter:
     letters that the log rejects.
     """
 
-    def __init__(self, setup: Environment, log: Log, metrics: Metrics, closing: Closing) -> None:
-        self._setup = setup
+    def __init__(
+        self,
+        config: StreamsConfig,
+        sizes: TopicSizes,
+        rejected: RejectedRecords,
+        log: Log,
+        metrics: Metrics,
+        closing: Closing,
+    ) -> None:
+        self._config = config
+        self._sizes = sizes
+        self._rejected = rejected
         self._log = log
         self._metrics = metrics
-        self._patience = LogRetries(setup.config.task_timeout_ms / 1000, closing)
-        self._production = RejectedRecords(setup, metrics)
+        self._patience = LogRetries(config.task_timeout_ms / 1000, closing)
         self._producer: Producer | None = None
 
     async def write(self, letters: Sequence[Outgoing]) -> None:
@@ -52,7 +61,7 @@ class DeadLetterWriter:
         if self._producer is None:
             topics = {outgoing.partition.topic for outgoing in waiting}
             self._producer = await self._log.producer(
-                client_id=f"{self._setup.config.client_id}-letters", topics=topics
+                client_id=f"{self._config.client_id}-letters", topics=topics
             )
         while waiting:
             send = partial(self._send, self._producer, waiting)
@@ -85,7 +94,7 @@ class DeadLetterWriter:
         rest: list[Outgoing] = []
         letters: list[DeadLetter] = []
         for partition, why in refused.items():
-            found = self._production.refused(
+            found = self._rejected.refused(
                 partition,
                 [outgoing.batch for outgoing in waiting if outgoing.partition == partition],
                 why,
@@ -101,7 +110,7 @@ class DeadLetterWriter:
 
     async def _placed(self, letters: Sequence[Outgoing]) -> list[Outgoing]:
         """Return the letters with their partitions, also for topics unknown at the start."""
-        sizes = self._setup.partitions
+        sizes = self._sizes
         unknown = {
             outgoing.partition.topic
             for outgoing in letters

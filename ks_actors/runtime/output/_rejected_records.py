@@ -18,9 +18,11 @@ from ks_actors.log import Outgoing
 from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
+    from collections import Counter
+
+    from ks_actors.config import StreamsConfig
     from ks_actors.records import Batch, TopicPartition
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Environment
 
 # Any other error, like a missing right or a broker's own fault, would befall every record: with
 # RESUME the whole output would be lost until somebody notices.
@@ -71,8 +73,11 @@ class RejectedRecords:
     The handler is asked only about errors that are about records, or about their missing topic.
     """
 
-    def __init__(self, setup: Environment, metrics: Metrics) -> None:
-        self._setup = setup
+    def __init__(
+        self, config: StreamsConfig, answers: Counter[tuple[str, str]], metrics: Metrics
+    ) -> None:
+        self._config = config
+        self._answers = answers
         self._metrics = metrics
 
     def refused(
@@ -113,7 +118,7 @@ class RejectedRecords:
     def _ask(
         self, partition: TopicPartition, batch: Batch, index: int, error: Exception
     ) -> Response:
-        config = self._setup.config
+        config = self._config
         context = ErrorContext(
             topic=None,
             partition=-1,
@@ -144,7 +149,7 @@ class RejectedRecords:
                 topic=partition.topic,
                 partition=partition.partition,
             ) from raised
-        self._setup.answers["production", response.result.value] += 1
+        self._answers["production", response.result.value] += 1
         return response
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.runtime.processing._scheduler import Schedule
 from ks_actors.task import BACK_MS
@@ -14,19 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors.records import TaskId
-    from ks_actors.task import Task
+    from ks_actors.task import Clocks, Task
 
 
 # A wall clock that was set is noticed within this time.
 _LOOK_MS: Final = 5_000
 _SPARE: Final = 64
-
-
-class Clocks(Protocol):
-    """Tell the time in ms: `wall_time` for punctuators; `steady_time` never goes back."""
-
-    wall_time: Callable[[], int]
-    steady_time: Callable[[], float]
 
 
 @final

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.processing._purge import Purger
     from ks_actors.runtime.shared import Metrics
-    from ks_actors.task import Environment
+    from ks_actors.task import StoreRegistry, TaskParts
 
 _log = component_log(__name__)
 # Commit requests must not wait behind all fetched records.
@@ -49,7 +49,8 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def __init__(
         self,
-        setup: Environment,
+        parts: TaskParts,
+        registry: StoreRegistry,
         *,
         instance: Ref[m.InstanceMessage],
         poller: Callable[[], Ref[m.PollerMessage]],
@@ -59,7 +60,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         metrics: Metrics,
         priority: Callable[[TaskId], int] | None,
     ) -> None:
-        self._setup = setup
+        config = parts.config
+        self._parts = parts
+        self._registry = registry
         self._instance = instance
         self._poller = poller
         self._member = member
@@ -69,13 +72,13 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._tasks: dict[TaskId, Task] = {}
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
         self._ready = ReadyTasks(
-            setup, self._wants, priority, slice_ms=setup.config.worker_slice_ms
+            parts.clocks, self._wants, priority, slice_ms=config.worker_slice_ms
         )
         # Tasks leased or moved since the last commit: no other has work to commit or in hand.
         self._touched: dict[TaskId, Task] = {}
         self._inputs = Inputs(
-            setup.config.buffered_records_per_partition,
-            setup.config.input_buffer_max_bytes,
+            config.buffered_records_per_partition,
+            config.input_buffer_max_bytes,
             self._leased,
         )
         metrics.buffered, metrics.touched, metrics.at_work, metrics.in_threads = (
@@ -102,16 +105,16 @@ class TaskManager(Actor[TaskManagerMessage]):
             self._leased,
             committer=committer,
             wake_in=lambda name, seconds: self.ctx.timers.once(name, max(0.0, seconds), m.Wake()),
-            longest=max(1, setup.config.max_drain_ms) / 1000,
-            blocked=setup.config.task_timeout_ms / 1000,
-            interval=setup.config.commit_interval_ms / 1000,
+            longest=max(1, config.max_drain_ms) / 1000,
+            blocked=config.task_timeout_ms / 1000,
+            interval=config.commit_interval_ms / 1000,
         )
         self._epoch: int = 0
         self._woken: set[TaskId | None] = set()
         self._wakes: float | None = None
         self._rewinding: m.Rewind | None = None
         self._resets = 0
-        self._uncommitted: Uncommitted = Uncommitted(setup.config.statestore_uncommitted_max_bytes)
+        self._uncommitted: Uncommitted = Uncommitted(config.statestore_uncommitted_max_bytes)
         self.paused: bool = False
         """Whether the user has paused processing."""
         self._pressed = self._ended = False
@@ -305,7 +308,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         """Look up the ends of partitions for tasks with windows that the wall clock closes."""
         for task in tasks:
             if task.idle.asks:
-                task.idle.asked(self._setup.steady_time())
+                task.idle.asked(self._parts.clocks.steady_time())
                 self._poller().tell(m.AskEnds(tuple(task.group.queues)))
 
     def _add_records(self, message: m.Records) -> None:
@@ -331,7 +334,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             return
         task = Task(
             message.task,
-            self._setup,
+            self._parts,
             message.positions,
             message.stores,
             wake=partial(self._wake, message.task),
@@ -350,7 +353,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._tasks[task.id] = task
         self._inputs.begin(task, message.positions)
         self._metrics.tasks[task.id] = task
-        self._setup.store_registry.active(
+        self._registry.active(
             task,
             offsets := {
                 partition: position.offset for partition, position in message.positions.items()
@@ -407,7 +410,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self.ctx.timers.cancel(f"rest {task_id}")
         self._suspended.discard(task_id)
         self._metrics.forget(task_id)
-        self._setup.store_registry.leave(task_id)
+        self._registry.leave(task_id)
         self._inputs.end(task)
         self._uncommitted.forget(task_id)
         try:
@@ -469,7 +472,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             task.give_up()
         self._rewinding = message
         self._update_ready(task.id for task in self._to_rewind(message))
-        self.ctx.timers.once("rewind", self._setup.config.max_drain_ms / 1000, m.Wake())
+        self.ctx.timers.once("rewind", self._parts.config.max_drain_ms / 1000, m.Wake())
 
     def _rewind_when_quiet(self, message: m.Rewind) -> None:
         leaving = [

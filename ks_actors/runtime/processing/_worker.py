@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors import Actor, Mailbox, Started
+from ks_actors.config import ProcessingGuarantee
 from ks_actors.lifecycle import component_log, passes
 from ks_actors.metrics import Timing
 from ks_actors.runtime.messages import (
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import Ref, Signal
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Outgoing
     from ks_actors.metrics import Window
     from ks_actors.records import TaskId
     from ks_actors.runtime.messages import CollectorMessage, TaskManagerMessage
     from ks_actors.runtime.output import DeadLetterWriter
-    from ks_actors.task import Environment, Task
+    from ks_actors.task import Clocks, Task
 
 # One lane, so that neither overtakes the other.
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))
@@ -90,22 +92,24 @@ class Worker(Actor[WorkerMessage]):
         manager: Ref[TaskManagerMessage],
         collector: Ref[CollectorMessage],
         letters: Callable[[], DeadLetterWriter],
-        setup: Environment,
+        config: StreamsConfig,
+        clocks: Clocks,
+        window: Window,
     ) -> None:
         self.name: str = name
         self.at: Task | None = None
         self._manager = manager
         self._collector = collector
         self._letters: Callable[[], DeadLetterWriter] | None = (
-            None if setup.transactional else letters
+            None if config.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2 else letters
         )
-        self._seconds: float = setup.config.worker_slice_ms / 1000
+        self._seconds: float = config.worker_slice_ms / 1000
         self._epoch: int = 0
         self.uncommitted_bytes: int = -1
-        self._wall_time: Callable[[], int] = setup.wall_time
-        self._work_time: Callable[[], float] = setup.work_time
+        self._wall_time: Callable[[], int] = clocks.wall_time
+        self._work_time: Callable[[], float] = clocks.work_time
         self.figures: WorkerFigures = WorkerFigures(
-            setup.window, setup.wall_time(), detailed=setup.detailed
+            window, clocks.wall_time(), detailed=config.metrics_recording_level != "INFO"
         )
         # The epoch is unknown at first, and output without one could get into the wrong
         # transaction.

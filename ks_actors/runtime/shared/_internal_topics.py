@@ -29,36 +29,36 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from ks_actors.log import Log
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics
     from ks_actors.topology import InternalTopic, Subtopology
 
 _log = component_log(__name__)
 
 
-async def prepare_topics(log: Log, setup: Environment) -> dict[str, int]:
+async def prepare_topics(log: Log, topics: AppTopics) -> dict[str, int]:
     """Check source and sink topics, create internal ones, and return all partition counts.
 
     Raises MissingSourceTopics or MissingSinkTopics, which name all missing topics, NotAuthorized,
     and TopologyError for existing internal topics that do not fit.
     """
-    async with topics_prepared(log, setup) as counts:
+    async with topics_prepared(log, topics) as counts:
         return counts
 
 
 @asynccontextmanager
-async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[str, int]]:
+async def topics_prepared(log: Log, topics: AppTopics) -> AsyncIterator[dict[str, int]]:
     """Do the work of `prepare_topics`, but check existing topics' configs in the background.
 
     A misfit raises TopologyError at the end of the context.
     """
-    counts, wanted, existing = await plan_topics(log, setup)
-    await _check_sinks(log, setup, existing)
+    counts, wanted, existing = await plan_topics(log, topics)
+    await _check_sinks(log, topics, existing)
     new = [topic for topic in wanted if topic.name not in existing]
-    await _create(log, setup, new, counts)
+    await _create(log, topics, new, counts)
     created = await log.describe_topics([one.name for one in new], configs=False) if new else {}
     ids = {name: topic.id for name, topic in {**existing, **created}.items() if topic.id}
     # Those of the start: what was made from a topic then is not of one that was made since.
-    setup.topic_ids = {**ids, **setup.topic_ids}
+    topics.topic_ids = {**ids, **topics.topic_ids}
     async with in_background(
         _check_configs(log, [topic for topic in wanted if topic.name in existing]),
         "check internal topics",
@@ -67,7 +67,7 @@ async def topics_prepared(log: Log, setup: Environment) -> AsyncIterator[dict[st
 
 
 async def plan_topics(
-    log: Log, setup: Environment, *, also: Mapping[str, int] = MappingProxyType({})
+    log: Log, topics: AppTopics, *, also: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
     """Return partition counts, the required internal topics and all existing topics.
 
@@ -76,18 +76,18 @@ async def plan_topics(
     for wrong sizes.
     """
     planned = {name: TopicDescription(name, count, {}) for name, count in also.items()}
-    subtopologies = setup.topology.subtopologies()
+    subtopologies = topics.topology.subtopologies()
     existing = {**planned, **await log.describe_topics(configs=False)}
     if any(subtopology.source_patterns for subtopology in subtopologies):
         # A broker may not know the newest topics. A changelog would be too small for good without
         # the largest one that a pattern matches, so a second broker lists them, too.
         existing = {**await log.describe_topics(configs=False), **existing}
-        existing |= await unlisted_topics(log, setup.matched, existing)
-    existing |= await _check_sources(log, setup, subtopologies, existing)
+        existing |= await unlisted_topics(log, topics.matched, existing)
+    existing |= await _check_sources(log, topics, subtopologies, existing)
     counts = {name: topic.partitions for name, topic in existing.items()}
     found = counts.copy()
-    wanted = _wanted(setup, subtopologies, counts)
-    _check_internal(setup, wanted, counts, found.get)
+    wanted = _wanted(topics, subtopologies, counts)
+    _check_internal(topics, wanted, counts, found.get)
     return counts, wanted, existing
 
 
@@ -113,12 +113,12 @@ async def unlisted_topics(
 
 
 async def _create(
-    log: Log, setup: Environment, topics: Sequence[NewTopic], counts: Mapping[str, int]
+    log: Log, topics: AppTopics, new: Sequence[NewTopic], counts: Mapping[str, int]
 ) -> None:
     """Create topics. Another instance may create some first; raise if these do not fit."""
     try:
-        await log.create_topics(topics)
-        for topic in topics:
+        await log.create_topics(new)
+        for topic in new:
             _log.info(
                 "created topic %s with %s",
                 topic.name,
@@ -126,13 +126,13 @@ async def _create(
                 extra={"topic": topic.name},
             )
     except ConfigError as error:
-        if AFTER_MAX not in str(error) or all(AFTER_MAX not in one.configs for one in topics):
+        if AFTER_MAX not in str(error) or all(AFTER_MAX not in one.configs for one in new):
             raise
-        await _create(log, setup, _without_bound(topics), counts)
+        await _create(log, topics, _without_bound(new), counts)
     except TopicExists:
-        described = await log.describe_topics([topic.name for topic in topics], configs=False)
+        described = await log.describe_topics([topic.name for topic in new], configs=False)
         _check_internal(
-            setup, topics, counts, {name: topic.partitions for name, topic in described.items()}.get
+            topics, new, counts, {name: topic.partitions for name, topic in described.items()}.get
         )
 
 
@@ -162,7 +162,7 @@ async def check_new_topics(log: Log, topics: Sequence[NewTopic]) -> None:
 
 async def _check_sources(
     log: Log,
-    setup: Environment,
+    topics: AppTopics,
     subtopologies: Iterable[Subtopology],
     existing: Mapping[str, TopicDescription],
 ) -> Mapping[str, TopicDescription]:
@@ -171,14 +171,14 @@ async def _check_sources(
     The broker that has listed the others may not know a new topic yet. It also omits topics that
     the app must not describe. Raises MissingSourceTopics, and NotAuthorized for such a topic.
     """
-    internal = setup.topology.internal_topics
+    internal = topics.topology.internal_topics
     needed = {
         topic
         for subtopology in subtopologies
         for topic in subtopology.source_topics
         if topic not in internal
     }
-    unlisted = (needed | set(setup.topology.global_topics)) - existing.keys()
+    unlisted = (needed | set(topics.topology.global_topics)) - existing.keys()
     if not unlisted:
         return {}
     found = await log.describe_topics(sorted(unlisted), configs=False)
@@ -191,33 +191,33 @@ async def _check_sources(
     return found
 
 
-def fixed_sinks(setup: Environment) -> dict[str, list[str]]:
+def fixed_sinks(topics: AppTopics) -> dict[str, list[str]]:
     """Return the topics that the app writes to, with their writers: sinks and dead letters.
 
     Internal topics, and those chosen by a function, are left out.
     """
     writers: dict[str, list[str]] = {}
-    for node in setup.topology.nodes.values():
+    for node in topics.topology.nodes.values():
         if (
             isinstance(node, SinkNode)
             and isinstance(node.topic, str)
-            and node.topic not in setup.topology.internal_topics
+            and node.topic not in topics.topology.internal_topics
         ):
             writers.setdefault(node.topic, []).append(f"node {node.name}")
-    letters = setup.config.errors_dead_letter_queue_topic_name
+    letters = topics.config.errors_dead_letter_queue_topic_name
     if letters is not None:
         writers.setdefault(letters, []).append("errors_dead_letter_queue_topic_name")
     return writers
 
 
 async def _check_sinks(
-    log: Log, setup: Environment, existing: Mapping[str, TopicDescription]
+    log: Log, topics: AppTopics, existing: Mapping[str, TopicDescription]
 ) -> None:
     """Raise MissingSinkTopics for missing topics of sinks and dead letters.
 
     Topics chosen by a function are unknown here.
     """
-    writers = fixed_sinks(setup)
+    writers = fixed_sinks(topics)
     unlisted = sorted(writers.keys() - existing.keys())
     # As for sources.
     found = await log.describe_topics(unlisted, configs=False) if unlisted else {}
@@ -242,13 +242,13 @@ def _ways_to_create(topics: Sequence[str]) -> str:
 
 
 def _repartition_counts(
-    setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
+    topics: AppTopics, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the sizes of repartition topics.
 
     A size is explicit, or follows the largest copartitioned or upstream topic.
     """
-    internal = setup.topology.internal_topics
+    internal = topics.topology.internal_topics
     found = {
         name: topic.partitions for name, topic in internal.items() if topic.partitions is not None
     }
@@ -257,12 +257,12 @@ def _repartition_counts(
     while remaining:
         progress = False
         for name in sorted(remaining):
-            count = _repartition_count(name, setup, subtopologies, found, counts)
+            count = _repartition_count(name, topics, subtopologies, found, counts)
             if count is not None:
                 found[name] = count
                 progress = True
         remaining -= set(found)
-        if not progress and _waiting_for_topics(setup, subtopologies, counts):
+        if not progress and _waiting_for_topics(topics, subtopologies, counts):
             break
         if not progress and not _size_around(subtopologies, remaining, found, counts):
             raise TopologyError(
@@ -271,7 +271,7 @@ def _repartition_counts(
             )
         remaining -= set(found)
     _align_copartitioned(subtopologies, found, counts, internal)
-    _align_with_patterns(setup, subtopologies, found, counts)
+    _align_with_patterns(topics, subtopologies, found, counts)
     return found
 
 
@@ -309,12 +309,12 @@ def _size_around(
 
 def _repartition_count(
     name: str,
-    setup: Environment,
+    topics: AppTopics,
     subtopologies: Iterable[Subtopology],
     found: Mapping[str, int],
     counts: Mapping[str, int],
 ) -> int | None:
-    internal = setup.topology.internal_topics
+    internal = topics.topology.internal_topics
     upstream = [subtopology for subtopology in subtopologies if name in subtopology.sink_topics]
     sizes: list[int] = []
     for subtopology in upstream:
@@ -323,25 +323,25 @@ def _repartition_count(
             if size is None:
                 return None
             sizes.append(size)
-        found_by_patterns = _matched(setup, subtopology, counts)
+        found_by_patterns = _matched(topics, subtopology, counts)
         if subtopology.source_patterns and not subtopology.source_topics and not found_by_patterns:
             return None
         sizes += [counts[topic] for topic in found_by_patterns]
     return max(sizes, default=1)
 
 
-def _matched(setup: Environment, subtopology: Subtopology, topics: Iterable[str]) -> list[str]:
+def _matched(topics: AppTopics, subtopology: Subtopology, names: Iterable[str]) -> list[str]:
     return [
-        topic for topic, node in setup.matching(topics).items() if node.name in subtopology.nodes
+        topic for topic, node in topics.matching(names).items() if node.name in subtopology.nodes
     ]
 
 
 def _waiting_for_topics(
-    setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
+    topics: AppTopics, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
 ) -> bool:
     """Return whether sizes may depend on a pattern that has matched no topic yet."""
     return any(
-        each.source_patterns and not each.source_topics and not _matched(setup, each, counts)
+        each.source_patterns and not each.source_topics and not _matched(topics, each, counts)
         for each in subtopologies
     )
 
@@ -383,7 +383,7 @@ def _check_equal(sizes: Mapping[str, int]) -> None:
 
 
 def _align_with_patterns(
-    setup: Environment,
+    topics: AppTopics,
     subtopologies: Iterable[Subtopology],
     found: dict[str, int],
     counts: Mapping[str, int],
@@ -392,15 +392,15 @@ def _align_with_patterns(
 
     Raises TopologyError when these, and the topics that they are joined with, differ.
     """
-    internal = setup.topology.internal_topics
-    matched = setup.matching(counts)
+    internal = topics.topology.internal_topics
+    matched = topics.matching(counts)
     for subtopology in subtopologies:
-        for sources, topics in subtopology.pattern_groups:
+        for sources, joined in subtopology.pattern_groups:
             fixed = {
                 topic: counts[topic] for topic, node in matched.items() if node.name in sources
             }
             size = max(fixed.values(), default=None)
-            for topic in topics:
+            for topic in joined:
                 count = internal[topic].partitions if topic in internal else counts.get(topic)
                 if count is not None:
                     fixed[topic] = count
@@ -409,38 +409,38 @@ def _align_with_patterns(
                 found.update(
                     {
                         topic: size
-                        for topic in topics
+                        for topic in joined
                         if topic in found and internal[topic].partitions is None
                     }
                 )
 
 
 def _changelogs(
-    setup: Environment, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
+    topics: AppTopics, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
 ) -> list[NewTopic]:
-    topics = []
+    found: list[NewTopic] = []
     for subtopology in subtopologies:
         tasks = max(
-            (counts[topic] for topic in _sources(setup, subtopology, counts) if topic in counts),
+            (counts[topic] for topic in _sources(topics, subtopology, counts) if topic in counts),
             default=0,
         )
         if not tasks:
             continue  # a pattern that has matched no topic yet
-        topics += [
-            NewTopic(setup.changelog(spec.name), tasks, changelog_configs(setup.config, spec))
+        found += [
+            NewTopic(topics.changelog(spec.name), tasks, changelog_configs(topics.config, spec))
             for spec in subtopology.stores.values()
             if spec.logging and spec.source_topic is None
         ]
-    return topics
+    return found
 
 
-def _sources(setup: Environment, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
+def _sources(topics: AppTopics, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
     """Return the topics that a subtopology reads, by their names in the log."""
-    return [*map(setup.topic, subtopology.source_topics), *_matched(setup, subtopology, counts)]
+    return [*map(topics.topic, subtopology.source_topics), *_matched(topics, subtopology, counts)]
 
 
 def _check_internal(
-    setup: Environment,
+    topics: AppTopics,
     wanted: Iterable[NewTopic],
     counts: Mapping[str, int],
     found: Callable[[str], int | None],
@@ -451,7 +451,7 @@ def _check_internal(
     """
     wrong = [
         f"{topic.name} has {counted(there, 'partition')} and needs "
-        f"{topic.partitions}{_as_many_as(setup, topic, counts)}"
+        f"{topic.partitions}{_as_many_as(topics, topic, counts)}"
         for topic in wanted
         if (there := found(topic.name)) is not None and there != topic.partitions
     ]
@@ -462,14 +462,14 @@ def _check_internal(
         )
 
 
-def _as_many_as(setup: Environment, internal: NewTopic, counts: Mapping[str, int]) -> str:
+def _as_many_as(topics: AppTopics, internal: NewTopic, counts: Mapping[str, int]) -> str:
     """Name the topics that determine an internal topic's size; empty for an explicit size."""
-    own = {setup.topic(name): name for name in setup.topology.internal_topics}
+    own = {topics.topic(name): name for name in topics.topology.internal_topics}
     name = own.get(internal.name)
-    subtopologies = setup.topology.subtopologies()
+    subtopologies = topics.topology.subtopologies()
     if name is None:
         concerned = [
-            each for each in subtopologies if internal.name in map(setup.changelog, each.stores)
+            each for each in subtopologies if internal.name in map(topics.changelog, each.stores)
         ]
         groups: list[frozenset[str]] = []
     else:
@@ -477,12 +477,12 @@ def _as_many_as(setup: Environment, internal: NewTopic, counts: Mapping[str, int
         groups = [
             group for each in subtopologies for group in each.copartition_groups if name in group
         ]
-    topics = {topic for each in concerned for topic in _sources(setup, each, counts)} | {
-        setup.topic(topic) for group in groups for topic in group
+    read = {topic for each in concerned for topic in _sources(topics, each, counts)} | {
+        topics.topic(topic) for group in groups for topic in group
     }
     causes = sorted(
         topic
-        for topic in topics
+        for topic in read
         if topic != internal.name and counts.get(topic) == internal.partitions
     )
     return (
@@ -494,44 +494,44 @@ def _as_many_as(setup: Environment, internal: NewTopic, counts: Mapping[str, int
     )
 
 
-def check_sizes(setup: Environment, counts: Mapping[str, int]) -> None:
+def check_sizes(topics: AppTopics, counts: Mapping[str, int]) -> None:
     """Raise TopologyError when source topics of these sizes need other internal topics.
 
     Callable from any thread. Internal topics have their sizes from the start: only users resize
     them.
     """
-    subtopologies = setup.topology.subtopologies()
+    subtopologies = topics.topology.subtopologies()
     if any(
         topic not in counts
         for each in subtopologies
-        for topic in map(setup.topic, each.source_topics)
+        for topic in map(topics.topic, each.source_topics)
     ):
         return  # a missing source topic has its own error
     all_counts = dict(counts)
-    wanted = _wanted(setup, subtopologies, all_counts)
+    wanted = _wanted(topics, subtopologies, all_counts)
     _check_internal(
-        setup, wanted, all_counts, lambda topic: counts.get(topic, setup.partitions(topic))
+        topics, wanted, all_counts, lambda topic: counts.get(topic, topics.partitions(topic))
     )
 
 
 def _wanted(
-    setup: Environment, subtopologies: Sequence[Subtopology], counts: dict[str, int]
+    topics: AppTopics, subtopologies: Sequence[Subtopology], counts: dict[str, int]
 ) -> list[NewTopic]:
     """Return the required internal topics, and add their sizes to `counts`.
 
     `counts` already has the sizes of all other topics.
     """
-    repartitions = _repartition_counts(setup, subtopologies, counts)
+    repartitions = _repartition_counts(topics, subtopologies, counts)
     wanted = [
         NewTopic(
-            setup.topic(name),
+            topics.topic(name),
             count,
-            repartition_configs(setup.config, setup.topology.internal_topics[name]),
+            repartition_configs(topics.config, topics.topology.internal_topics[name]),
         )
         for name, count in repartitions.items()
     ]
     counts.update({topic.name: topic.partitions for topic in wanted})
-    changelogs = _changelogs(setup, subtopologies, counts)
+    changelogs = _changelogs(topics, subtopologies, counts)
     counts.update({topic.name: topic.partitions for topic in changelogs})
     return [*wanted, *changelogs]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.state import StoreIngest
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics, StoreSpecs
     from ks_actors.topology import StoreSpec
 
 IfSeeded: TypeAlias = Literal["refuse", "skip", "overwrite"]
@@ -63,13 +63,11 @@ class Bootstrap:
     restore from their changelogs as usual.
     """
 
-    def __init__(
-        self, setup: Environment, log: Log, specs: Mapping[int, Sequence[StoreSpec]]
-    ) -> None:
-        self._setup = setup
-        self._config = setup.config
+    def __init__(self, topics: AppTopics, stores: StoreSpecs, log: Log) -> None:
+        self._topics = topics
+        self._stores = stores
+        self._config = topics.config
         self._log = log
-        self._specs = specs
 
     async def seed(self, uri: str, if_seeded: IfSeeded) -> SnapshotManifest | None:
         """Load the snapshot and return its manifest; None if skipped because the group has offsets.
@@ -96,13 +94,13 @@ class Bootstrap:
     async def _seed(
         self, uri: str, if_seeded: IfSeeded, stack: AsyncExitStack
     ) -> SnapshotManifest | None:
-        setup, config = self._setup, self._config
+        topics, config = self._topics, self._config
         snapshot = await run_in_thread(partial(choose_snapshot, uri, config.application_id))
         directory = StateDirectory(config.state_dir / config.application_id)
         cluster = cluster_of(self._log)
         await run_in_thread(partial(check_cluster, directory.path, cluster))
-        setup.know_topics(await prepare_topics(self._log, setup))
-        plan = BootstrapPlan(setup, self._specs, snapshot)
+        topics.know_topics(await prepare_topics(self._log, topics))
+        plan = BootstrapPlan(topics, self._stores, snapshot)
         offsets = plan.offsets(await self._ranges(plan.sources))
         # The lock proves that no instance on this machine uses the state that will be replaced.
         process_id = await run_in_thread(partial(directory.open, cluster))
@@ -123,7 +121,7 @@ class Bootstrap:
             f"{config.application_id}-seed",
             client_id=f"{config.client_id}-seed",
             timeout_ms=config.snapshot_timeout_ms,
-            scope=setup.transaction_scope(),
+            scope=topics.transaction_scope(),
         )
         stack.push_async_callback(producer.close)
         shared = SharedResources()
@@ -164,7 +162,7 @@ class Bootstrap:
                 client_id=ClientIds.of(config, process_id).consumer,
                 # The lock on the directory proves that the old member of this process id is dead.
                 takes_over=True,
-                topics=self._setup.source_topics,
+                topics=self._topics.source_topics,
                 user_data=GroupView(process_id, config.max_poll_interval_ms).user_data(()),
                 assignor=assign,
                 session_timeout_ms=config.session_timeout_ms,

@@ -14,7 +14,7 @@ from ks_actors.task import encode_position
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics, StoreSpecs
     from ks_actors.topology import StoreSpec
 
 _UNKNOWN_TIME = -1
@@ -51,24 +51,22 @@ class BootstrapPlan:
     Raises SnapshotRefused when the snapshot lacks a part that the topology needs, or has more.
     """
 
-    def __init__(
-        self, setup: Environment, specs: Mapping[int, Sequence[StoreSpec]], snapshot: SnapshotReader
-    ) -> None:
-        self._setup = setup
-        self._specs = specs
+    def __init__(self, topics: AppTopics, stores: StoreSpecs, snapshot: SnapshotReader) -> None:
+        self._topics = topics
+        self._stores = stores
         self.snapshot = snapshot
         self.tasks: list[TaskId] = self._tasks()
         self.sources: list[TopicPartition] = [
             TopicPartition(topic, number)
-            for topic in setup.source_topics
-            for number in range(setup.partitions(topic) or 0)
+            for topic in topics.source_topics
+            for number in range(topics.partitions(topic) or 0)
         ]
         self._check_stores()
 
     def _tasks(self) -> list[TaskId]:
         counts = {
-            number: max((self._setup.partitions(topic) or 0 for topic in topics), default=0)
-            for number, topics in self._setup.subtopology_topics().items()
+            number: max((self._topics.partitions(topic) or 0 for topic in topics), default=0)
+            for number, topics in self._topics.subtopology_topics().items()
         }
         return [
             TaskId(number, partition)
@@ -78,15 +76,11 @@ class BootstrapPlan:
 
     def specs(self, task: TaskId) -> list[StoreSpec]:
         """Return the stores of a task that the bootstrap fills."""
-        return [
-            spec
-            for spec in self._setup.stores_of(task, self._specs[task.subtopology])
-            if spec.logging
-        ]
+        return [spec for spec in self._stores.of_task(task) if spec.logging]
 
     def all_specs(self, task: TaskId) -> Sequence[StoreSpec]:
         """Return all stores of a task, also those that the bootstrap does not fill."""
-        return self._specs[task.subtopology]
+        return self._stores.by_subtopology[task.subtopology]
 
     def _check_stores(self) -> None:
         place, tasks = self.snapshot.place, self.snapshot.manifest.tasks
@@ -122,7 +116,7 @@ class BootstrapPlan:
 
     def changelog(self, task: TaskId, spec: StoreSpec) -> TopicPartition:
         """Return the changelog partition of a store."""
-        return TopicPartition(self._setup.changelog(spec.name), task.partition)
+        return TopicPartition(self._topics.changelog(spec.name), task.partition)
 
     def offsets(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
@@ -144,7 +138,7 @@ class BootstrapPlan:
                 f"{place} has positions of partitions that this topology does not read: "
                 f"{', '.join(map(str, unknown))}"
             )
-        internal = {self._setup.topic(name) for name in self._setup.topology.internal_topics}
+        internal = {self._topics.topic(name) for name in self._topics.topology.internal_topics}
         for partition in self.sources:
             begin, end = ranges[partition]
             position = listed.get(partition)

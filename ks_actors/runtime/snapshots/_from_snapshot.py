@@ -28,7 +28,7 @@ from ks_actors.task import contained
 from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
     from typing import Protocol, TypeVar
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.stores import StoreEntry
     from ks_actors.snapshots import SnapshotReader, StoreSnapshot, TaskSnapshot
     from ks_actors.state import SharedResources
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics, StoreSpecs
     from ks_actors.topology import StoreSpec
 
     T = TypeVar("T")
@@ -76,18 +76,20 @@ class SnapshotSource:
 
     def __init__(
         self,
-        setup: Environment,
+        topics: AppTopics,
         log: Log,
         *,
-        specs: Mapping[int, Sequence[StoreSpec]],
+        stores: StoreSpecs,
+        wall_time: Callable[[], int],
         shared: SharedResources,
         directory: Path,
         metrics: Metrics,
     ) -> None:
-        self._setup = setup
-        self._config: StreamsConfig = setup.config
+        self._topics = topics
+        self._config: StreamsConfig = topics.config
         self._log = log
-        self._specs = specs
+        self._stores = stores
+        self._wall_time = wall_time
         self._shared = shared
         self._directory = directory
         self._metrics = metrics
@@ -100,11 +102,7 @@ class SnapshotSource:
 
     async def open(self, entry: StoreEntry, blocking: Blocking) -> None:
         """Open the stores of a task. Raises errors of the stores, but not those of snapshots."""
-        specs = [
-            spec
-            for spec in self._setup.stores_of(entry.task, self._specs[entry.task.subtopology])
-            if has_rows(spec)
-        ]
+        specs = [spec for spec in self._stores.of_task(entry.task) if has_rows(spec)]
         snapshot: SnapshotReader | None = None
         try:
             # Any failure means only a slower start, so no error of a snapshot may keep the task
@@ -150,7 +148,7 @@ class SnapshotSource:
             if name not in former
         }
         changelogs = {
-            spec.name: TopicPartition(self._setup.changelog(spec.name), entry.task.partition)
+            spec.name: TopicPartition(self._topics.changelog(spec.name), entry.task.partition)
             for spec in specs
         }
         begins = await self._log.begin_offsets(changelogs.values())
@@ -214,7 +212,7 @@ class SnapshotSource:
         ranges: Mapping[str, tuple[int, int]],
     ) -> None:
         """Raise SnapshotRefused when a snapshot does not fit the stores or their changelogs."""
-        age = self._setup.wall_time() - snapshot.manifest.created_ms
+        age = self._wall_time() - snapshot.manifest.created_ms
         for spec in specs:
             stored = content.stores.get(spec.name)
             if stored is None:
@@ -227,12 +225,12 @@ class SnapshotSource:
                 raise SnapshotRefused(
                     f"{where} is not in a changelog yet: load the snapshot with App.seed"
                 )
-            changelog = self._setup.changelog(spec.name)
+            changelog = self._topics.changelog(spec.name)
             if stored.changelog != changelog:
                 raise SnapshotRefused(
                     f"{where} belongs to the changelog {stored.changelog}, not to {changelog}"
                 )
-            now = self._setup.topic_ids.get(changelog, "")
+            now = self._topics.topic_ids.get(changelog, "")
             if now and stored.changelog_id and stored.changelog_id != now:
                 raise SnapshotRefused(
                     f"{where} belongs to a changelog {changelog} with id "
@@ -270,7 +268,7 @@ class SnapshotSource:
         disk = [spec for spec in specs if spec.place is StorePlace.DATABASE and spec.name in stores]
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
         kept = await blocking(partial(has_database, self._directory / str(entry.task)))
-        if kept and without_copy(self._specs[entry.task.subtopology]):
+        if kept and without_copy(self._stores.by_subtopology[entry.task.subtopology]):
             # Keep a local database that has state without a changelog. It may even be older than
             # the first changelog record. A table beyond its topic's partitions has no state.
             return
@@ -311,7 +309,10 @@ class SnapshotSource:
         rows: dict[str, int] = {}
         (self._directory / task).mkdir(parents=True, exist_ok=True)
         with Ingest(
-            task, self._directory / task, self._shared, self._specs[entry.task.subtopology]
+            task,
+            self._directory / task,
+            self._shared,
+            self._stores.by_subtopology[entry.task.subtopology],
         ) as ingest:
             for spec in specs:
                 stored: StoreSnapshot = snapshot.manifest.tasks[task].stores[spec.name]

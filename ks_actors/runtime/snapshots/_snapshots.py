@@ -28,7 +28,7 @@ from ks_actors.task import Role
 from ks_actors.topology import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from actors import Ref, Reply
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.snapshots import SnapshotManifest, StoreSnapshot
     from ks_actors.state import Rows, SharedResources
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics, StoreRegistry, StoreSpecs
     from ks_actors.topology import StoreSpec
 
 T = TypeVar("T")
@@ -68,17 +68,21 @@ class Snapshots(Actor[SnapshotsMessage]):
 
     def __init__(
         self,
-        setup: Environment,
+        topics: AppTopics,
         *,
-        specs: Mapping[int, Sequence[StoreSpec]],
+        stores: StoreSpecs,
+        wall_time: Callable[[], int],
+        registry: StoreRegistry,
         shared: SharedResources,
         directory: Path,
         state: Ref[m.StateManagerMessage],
         metrics: Metrics,
     ) -> None:
-        self._setup = setup
-        self._config: StreamsConfig = setup.config
-        self._specs = specs
+        self._topics = topics
+        self._config: StreamsConfig = topics.config
+        self._stores = stores
+        self._wall_time = wall_time
+        self._registry = registry
         self._shared = shared
         self._directory = checkpoint_directory(directory)
         self._state = state
@@ -109,8 +113,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                     self._asked.append(message.reply)
                     self._begin()
             case m.SnapshotTimer():
-                if self._setup.store_registry.stateless or any(
-                    registered.role is Role.ACTIVE for registered in self._setup.store_registry
+                if self._registry.stateless or any(
+                    registered.role is Role.ACTIVE for registered in self._registry
                 ):
                     self._begin()
             case m.SnapshotTaken():
@@ -182,17 +186,17 @@ class Snapshots(Actor[SnapshotsMessage]):
         return await self.ctx.blocking(run)
 
     def _writer(self) -> SnapshotWriter:
-        uri, now = self._config.snapshot_uri, self._setup.wall_time()
+        uri, now = self._config.snapshot_uri, self._wall_time()
         assert uri is not None
         return SnapshotWriter(
             uri,
             self._config.application_id,
             created_ms=now,
-            topology=topology_fingerprint(self._specs),
+            topology=topology_fingerprint(self._stores.by_subtopology),
         )
 
     async def _write(self, writer: SnapshotWriter, stop: Callable[[], bool]) -> SnapshotManifest:
-        for registered in self._setup.store_registry:
+        for registered in self._registry:
             if registered.role is Role.ACTIVE:
                 directory = self._directory / f"{registered.task}-{next(self._numbers)}"
                 checkpoint = await self._state.ask(
@@ -200,7 +204,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                 ).within(self._config.snapshot_timeout_ms / 1000)
                 if checkpoint is not None:
                     await self._write_task(checkpoint, writer, stop)
-        for task, positions in self._setup.store_registry.stateless.items():
+        for task, positions in self._registry.stateless.items():
             writer.add(str(task), positions=positions_of(positions, {}))
         if writer.is_empty:
             raise SnapshotFailed(
@@ -211,7 +215,7 @@ class Snapshots(Actor[SnapshotsMessage]):
     async def _write_task(
         self, checkpoint: m.Checkpoint, writer: SnapshotWriter, stop: Callable[[], bool]
     ) -> None:
-        specs = self._setup.stores_of(checkpoint.task, self._specs[checkpoint.task.subtopology])
+        specs = self._stores.of_task(checkpoint.task)
         stores: list[StoreSnapshot] = []
         try:
             if checkpoint.directory is not None:
@@ -221,8 +225,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                     specs,
                     writer,
                     self._shared,
-                    self._setup.changelog,
-                    self._setup.topic_ids,
+                    self._topics.changelog,
+                    self._topics.topic_ids,
                     stop,
                 )
             for spec in specs:
@@ -277,7 +281,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             checkpoint.next_offsets[spec.name],
             checkpoint.facts[spec.name],
         )
-        changelog = self._setup.changelog(spec.name)
+        changelog = self._topics.changelog(spec.name)
         return await self._in_thread(
             partial(
                 out.close,
@@ -285,12 +289,12 @@ class Snapshots(Actor[SnapshotsMessage]):
                 next_offset=offset,
                 observed=observed,
                 sequence=sequence,
-                changelog_id=self._setup.topic_ids.get(changelog, ""),
+                changelog_id=self._topics.topic_ids.get(changelog, ""),
             )
         )
 
     def _store(self, checkpoint: m.Checkpoint, spec: StoreSpec) -> Any:
-        registered = self._setup.store_registry.get(checkpoint.task)
+        registered = self._registry.get(checkpoint.task)
         # A task that has left and come back has other stores, with newer rows.
         if registered is None or registered.stores is not checkpoint.stores:
             raise _Gone("it has moved to another instance meanwhile")
@@ -304,7 +308,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             config.snapshot_uri,
             config.application_id,
             keep=config.snapshot_keep,
-            now_ms=self._setup.wall_time(),
+            now_ms=self._wall_time(),
             spare=(manifest.name,),
         )
         try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ks_actors.log import IsolationLevel, Log
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics
 
 _FETCH_MS = 100
 _NAMES = 10
@@ -61,22 +61,23 @@ class Coverage:
     def __init__(
         self,
         log: Log,
-        setup: Environment,
+        topics: AppTopics,
+        wall_time: Callable[[], int],
         isolation: IsolationLevel,
         own: Callable[[], Collection[TopicPartition]],
     ) -> None:
         self._log = log
-        self._setup = setup
+        self._topics = topics
         self._isolation = isolation
         self._own = own
-        self._start = StartPolicy(log, setup)
+        self._start = StartPolicy(log, topics, wall_time)
 
     def missing(self) -> frozenset[TopicPartition]:
         """Return the partitions that the topology reads but this instance does not.
 
         Uses the known sizes of topics.
         """
-        sizes = {topic: self._setup.partitions(topic) or 0 for topic in self._setup.source_topics}
+        sizes = {topic: self._topics.partitions(topic) or 0 for topic in self._topics.source_topics}
         return _partitions(sizes).difference(self._own())
 
     async def unread(self) -> Mapping[TopicPartition, int] | None:
@@ -106,13 +107,12 @@ class Coverage:
 
         Raises LogError.
         """
-        setup = self._setup
-        known = frozenset(setup.source_topics)
-        patterns = any(part.source_patterns for part in setup.topology.subtopologies())
+        known = frozenset(self._topics.source_topics)
+        patterns = any(part.source_patterns for part in self._topics.topology.subtopologies())
         described = await self._log.describe_topics(
             None if patterns else sorted(known), configs=False
         )
-        topics = known | setup.matching(described).keys()
+        topics = known | self._topics.matching(described).keys()
         missing = _partitions(
             {topic: described[topic].partitions for topic in topics if topic in described}
         ).difference(self._own())
@@ -135,7 +135,7 @@ class Coverage:
 
     async def _given(self, groups: TellsGroups) -> frozenset[TopicPartition] | None:
         given: frozenset[TopicPartition] = frozenset()
-        for member in await groups.group_members(self._setup.application_id):
+        for member in await groups.group_members(self._topics.config.application_id):
             if member.partitions is None:
                 return None
             given |= member.partitions
@@ -155,7 +155,7 @@ class Coverage:
         check stops once one is known to have a record. Raises LogError.
         """
         wanted = sorted(partitions)
-        committed = await groups.group_offsets(self._setup.application_id)
+        committed = await groups.group_offsets(self._topics.config.application_id)
         begins = await self._log.begin_offsets(wanted)
         if ends is None:
             ends = await self._log.end_offsets(wanted, self._isolation)
@@ -193,7 +193,7 @@ class Coverage:
         if not left:
             return empty
         fetcher = self._log.fetcher(
-            client_id=f"{self._setup.config.client_id}-ends", isolation=self._isolation
+            client_id=f"{self._topics.config.client_id}-ends", isolation=self._isolation
         )
         fetcher.assign(left)
         try:

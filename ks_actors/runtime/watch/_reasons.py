@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from ks_actors.runtime.commit import Phase
 from ks_actors.runtime.watch._waits import WaitReason as Why
+from ks_actors.task.calls import whole_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.processing import ScheduleStatus
     from ks_actors.runtime.stores import StoresStatus
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
-    from ks_actors.task import Environment, RecordQueue, Task
+    from ks_actors.task import AppTopics, RecordQueue, Task
 
 Reason: TypeAlias = "tuple[Why, str]"
 
@@ -29,11 +30,11 @@ class Reasons:
     """
 
     def __init__(
-        self, parts: PartitionStates, setup: Environment, unreachable: Callable[[], str]
+        self, parts: PartitionStates, topics: AppTopics, unreachable: Callable[[], str]
     ) -> None:
         self._parts = parts
-        self._config = setup.config
-        self._whole_commits: bool = setup.whole_commits
+        self._config = topics.config
+        self._whole_commits: bool = whole_commits(topics.topology)
         self._unreachable = unreachable
 
     @cached_property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Log
     from ks_actors.runtime.watch._coverage import Coverage
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 1.0
@@ -31,9 +31,9 @@ class Upstream:
     log that cannot describe groups is taken to have nothing on its way.
     """
 
-    def __init__(self, log: Log, setup: Environment, coverage: Coverage) -> None:
+    def __init__(self, log: Log, topics: AppTopics, coverage: Coverage) -> None:
         self._log = log
-        self._setup = setup
+        self._topics = topics
         self._coverage = coverage
 
     def levels(self, topics: Collection[str]) -> list[frozenset[str]]:
@@ -41,18 +41,20 @@ class Upstream:
 
         Each set leads to the next one. A subtopology within a circle counts once.
         """
-        setup, found = self._setup, list[frozenset[str]]()
-        parts = {part.id: part for part in setup.topology.subtopologies()}
+        app_topics, found = self._topics, list[frozenset[str]]()
+        parts = {part.id: part for part in app_topics.topology.subtopologies()}
         level = frozenset(topics)
         while level:
             writers = [
                 part
                 for part in parts.values()
-                if any(setup.topic(sink) in level for sink in part.sink_topics)
+                if any(app_topics.topic(sink) in level for sink in part.sink_topics)
             ]
             nodes = {node for part in writers for node in part.nodes}
             level = frozenset(
-                topic for topic in setup.source_topics if setup.source_of(topic).name in nodes
+                topic
+                for topic in app_topics.source_topics
+                if app_topics.source_of(topic).name in nodes
             )
             for part in writers:
                 del parts[part.id]
@@ -71,7 +73,7 @@ class Upstream:
             wanted = [
                 TopicPartition(topic, number)
                 for topic in sorted(topics)
-                for number in range(self._setup.partitions(topic) or 0)
+                for number in range(self._topics.partitions(topic) or 0)
             ]
             ends: Mapping[TopicPartition, int] | None = None
             pause = _FIRST_PAUSE_S

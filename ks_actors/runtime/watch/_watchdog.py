@@ -20,6 +20,7 @@ from ks_actors.runtime.watch._unread_partitions import UnreadPartitions
 from ks_actors.runtime.watch._waits import Wait, WaitReason
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from actors import Signal
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.watch._partition_state import PartitionState, PartitionStates
     from ks_actors.runtime.watch._reasons import Reason
     from ks_actors.runtime.watch._standstills import Found
-    from ks_actors.task import Environment
+    from ks_actors.task import AppTopics, Clocks
 
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0
@@ -96,7 +97,9 @@ class Watch(Actor[WatchMessage]):
     def __init__(
         self,
         partition_states: PartitionStates,
-        setup: Environment,
+        topics: AppTopics,
+        clocks: Clocks,
+        answers: Counter[tuple[str, str]],
         log: Log,
         isolation: IsolationLevel,
         runs: Callable[[], bool],
@@ -105,15 +108,17 @@ class Watch(Actor[WatchMessage]):
         self._log = log
         self._isolation = isolation
         self._runs = runs
-        self._wall_time = setup.wall_time
-        self._new_reasons = partial(Reasons, partition_states, setup, partial(outages_text, log))
+        self._wall_time = clocks.wall_time
+        self._new_reasons = partial(Reasons, partition_states, topics, partial(outages_text, log))
         self._reasons = self._new_reasons()  # those of the last look, by the actors' statuses then
-        self.coverage: Coverage = Coverage(log, setup, isolation, lambda: partition_states.assigned)
-        self._bound: float = setup.config.stall_warning_ms / 1000
+        self.coverage: Coverage = Coverage(
+            log, topics, clocks.wall_time, isolation, lambda: partition_states.assigned
+        )
+        self._bound: float = topics.config.stall_warning_ms / 1000
         self._stills = StandstillTimes(partition_states, self._bound)
         self._unread = UnreadPartitions(self._bound)
-        internal = map(setup.topic, setup.topology.internal_topics)
-        self._transactions = OpenTransactions(self._bound, [*internal, *fixed_sinks(setup)])
+        internal = map(topics.topic, topics.topology.internal_topics)
+        self._transactions = OpenTransactions(self._bound, [*internal, *fixed_sinks(topics)])
         self._ends: Mapping[TopicPartition, int] = {}
         # The time of the next request to the log, and whether one is under way.
         self._ask_at: float = 0.0
@@ -122,10 +127,10 @@ class Watch(Actor[WatchMessage]):
         self._new: frozenset[TopicPartition] = frozenset()
         self._asking_group: bool = False
         self._was_paused: bool = False
-        self._steady_time = setup.steady_time
+        self._steady_time = clocks.steady_time
         self.looked_ms: float | None = None
         """The steady time of the last look, in ms; None before the first one."""
-        self._answers = setup.answers
+        self._answers = answers
         # Of each look of the last minute: the time, and the records dropped and processed so far.
         self._counts: deque[tuple[float, int, int]] = deque()
         self.last_minute: tuple[int, int] = 0, 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.log import TopicPartition
     from ks_actors.state.core import Engine
     from ks_actors.state.disk import CheckpointFile
-    from ks_actors.state.task_stores import CommitTimes, Opened
+    from ks_actors.state.task_stores import CommitTimes
     from ks_actors.topology import StoreSpec
 
 Change = tuple[bytes | None, int]
@@ -333,27 +333,23 @@ class CustomStores:
         self._exact: bool = exact
         self._stores: dict[str, CustomStore] = {}
 
-    def open(
-        self,
-        spec: StoreSpec,
-        checkpoint: Mapping[tuple[str, int], int],
-        opened: Opened,
-        unfit: str | None = None,
-    ) -> None:
-        """Make and open a store, add it to `opened`, and set the offset to restore from.
-
-        See CustomStore.open for `unfit`.
-        """
-        name, directory = spec.name, self._directory
-        own = None if directory is None else directory_of(directory, name)
-        # Added first: after an error it is closed with the others.
-        store = opened.stores[name] = self._stores[name] = CustomStore(
+    def make(self, spec: StoreSpec) -> CustomStore:
+        """Return a new store, not yet open."""
+        directory = self._directory
+        own = None if directory is None else directory_of(directory, spec.name)
+        store = self._stores[spec.name] = CustomStore(
             spec, self._task, own, self._file, self._record_time
         )
+        return store
+
+    def open(
+        self, name: str, checkpoint: Mapping[tuple[str, int], int], unfit: str | None
+    ) -> int | None:
+        """Open a store; return the offset to restore from. See CustomStore.open for `unfit`."""
+        store = self._stores[name]
         known = checkpoint.get(self._file.partition(name))
         store.open(known, exact=self._exact, unfit=unfit)
-        if store.offset is not None:
-            opened.offsets[name] = opened.written[name] = store.offset
+        return store.offset
 
     def commit(
         self, offsets: Mapping[str, int], written: MutableMapping[str, int], times: CommitTimes

@@ -3,7 +3,6 @@
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
 from ks_actors.state.task_stores._kinds import TIMESTAMPED, AnyReader, reader_of
-from ks_actors.state.task_stores._open_stores import Opened
 from ks_actors.state.task_stores._positions import At, merged
 from ks_actors.state.task_stores._task_stores import TaskStores
 
@@ -12,7 +11,6 @@ __all__ = [
     "AnyReader",
     "At",
     "CommitTimes",
-    "Opened",
     "TaskStores",
     "Token",
     "merged",

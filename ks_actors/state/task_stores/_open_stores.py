@@ -73,7 +73,10 @@ def open_stores(
             _refuse_another_kind(place.task, spec, known[spec.name], topics)
     for spec in specs:
         if spec.kind is StoreKind.CUSTOM:
-            place.custom.open(spec, place.checkpoint, opened, unfit.get(spec.name))
+            opened.stores[spec.name] = place.custom.make(spec)
+            offset = place.custom.open(spec.name, place.checkpoint, unfit.get(spec.name))
+            if offset is not None:
+                opened.offsets[spec.name] = opened.written[spec.name] = offset
         elif (own := engines.get(spec.name)) is not None:
             _open_on_engine(place, spec, own, make, opened, topics, unfit)
         elif engine is None or manifest is None or spec.place is StorePlace.MEMORY:

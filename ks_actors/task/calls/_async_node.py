@@ -12,6 +12,7 @@ import msgspec
 
 from ks_actors.lifecycle import closes, enter_user_code, passes
 from ks_actors.metrics import STILL, Timing
+from ks_actors.task.calls._in_flight import Call
 from ks_actors.task.calls._turnover import Turnover
 
 if TYPE_CHECKING:
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from ks_actors.metrics import Window
-    from ks_actors.processors.api import AsyncOperator, AsyncOptions, RecordMetadata
+    from ks_actors.processors.api import AsyncOperator, AsyncOptions
     from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.calls._call_spans import CallSpans
-    from ks_actors.task.origins import OriginPage
 
 # Keys that are equal are written alike, also those of dicts and sets.
 _WRITTEN = msgspec.json.Encoder(order="deterministic").encode
@@ -35,52 +35,6 @@ _QUEUED_S = 0.05
 _DEEP = 4
 # The weight of the last call in the mean time of calls.
 _NEWEST = 0.2
-
-
-class Call:
-    """One record in process by a user's coroutine."""
-
-    __slots__ = (
-        "began",
-        "deadline",
-        "error",
-        "headers",
-        "key",
-        "lane",
-        "late",
-        "offset",
-        "over",
-        "page",
-        "result",
-        "task",
-        "timestamp",
-        "turn",
-        "value",
-    )
-
-    def __init__(
-        self, key: Any, value: Any, timestamp: int, headers: Headers, current: RecordContextHolder
-    ) -> None:
-        self.key: Any = key
-        self.value: Any = value
-        self.timestamp: int = timestamp
-        self.headers: Headers = headers
-        self.page: OriginPage | None = current.page
-        self.offset: int = current.offset
-        self.turn: int = 0
-        self.lane: Any = None
-        self.began: float = 0.0
-        self.deadline: float = inf
-        self.late: bool = False
-        self.task: asyncio.Task[None] | None = None
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.over: bool = False
-
-    @property
-    def origin(self) -> RecordMetadata | None:
-        """The record's source position; None for a punctuation's record, or when unknown."""
-        return None if self.page is None else self.page.metadata(self.offset)
 
 
 class AsyncNode:

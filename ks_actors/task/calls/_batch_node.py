@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
     from ks_actors.task._node import NodeWork
     from ks_actors.task._record_context import RecordContextHolder
-    from ks_actors.task.calls._async_node import Call
-    from ks_actors.task.calls._in_flight import InFlight
+    from ks_actors.task.calls._in_flight import Call, InFlight
     from ks_actors.task.origins import OriginPage
     from ks_actors.tracing import TaskTracing
 

@@ -67,6 +67,19 @@ def needs_thread(node: Node) -> bool:
     return isinstance(node, SinkNode) and (_marked(node.partitioner) or _marked(node.topic))
 
 
+def whole_commits(topology: Topology) -> bool:
+    """Return whether workers have to pause for the whole of a commit.
+
+    Custom stores do not separate the next transaction from the one that is being committed. And
+    while a thread processes a task, nothing else may touch the task's stores.
+    """
+    return any(
+        any(spec.supplier is not None for spec in part.stores.values())
+        or (part.stores and any(needs_thread(topology.nodes[name]) for name in part.nodes))
+        for part in topology.subtopologies()
+    )
+
+
 def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> None:
     """Raise TopologyError when a subtopology would need both a thread and the loop.
 

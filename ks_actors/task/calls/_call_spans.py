@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from ks_actors.records import Headers
-    from ks_actors.task.calls._async_node import Call
+    from ks_actors.task.calls._in_flight import Call
     from ks_actors.tracing import CallSpan, TaskTracing
 
 

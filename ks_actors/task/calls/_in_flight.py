@@ -1,14 +1,65 @@
-"""The protocol of nodes that wait for a user's code."""
+"""Records in flight: the calls of a user's code, and the protocol of nodes that wait for them."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ks_actors.metrics import Timing
+    from ks_actors.processors.api import RecordMetadata
     from ks_actors.records import Headers
-    from ks_actors.task.calls._async_node import Call
+    from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.calls._turnover import Turnover
+    from ks_actors.task.origins import OriginPage
+
+
+class Call:
+    """One record in process by a user's coroutine."""
+
+    __slots__ = (
+        "began",
+        "deadline",
+        "error",
+        "headers",
+        "key",
+        "lane",
+        "late",
+        "offset",
+        "over",
+        "page",
+        "result",
+        "task",
+        "timestamp",
+        "turn",
+        "value",
+    )
+
+    def __init__(
+        self, key: Any, value: Any, timestamp: int, headers: Headers, current: RecordContextHolder
+    ) -> None:
+        self.key: Any = key
+        self.value: Any = value
+        self.timestamp: int = timestamp
+        self.headers: Headers = headers
+        self.page: OriginPage | None = current.page
+        self.offset: int = current.offset
+        self.turn: int = 0
+        self.lane: Any = None
+        self.began: float = 0.0
+        self.deadline: float = inf
+        self.late: bool = False
+        self.task: asyncio.Task[None] | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.over: bool = False
+
+    @property
+    def origin(self) -> RecordMetadata | None:
+        """The record's source position; None for a punctuation's record, or when unknown."""
+        return None if self.page is None else self.page.metadata(self.offset)
 
 
 class InFlight(Protocol):

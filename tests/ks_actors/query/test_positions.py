@@ -115,9 +115,7 @@ async def test_a_bound_holds_after_a_restart(crash: bool, guarantee: str) -> Non
         """Look at the position when a restore has begun."""
 
         def on_restore_start(self, partition: TopicPartition, store: str, start: int | None) -> None:
-            setup = run[0].app._setup
-            assert setup is not None
-            seen.extend(registered.position("counts", committed=True).get(("in", 0)) for registered in setup.store_registry)
+            seen.extend(registered.position("counts", committed=True).get(("in", 0)) for registered in run[0].app._registry)
 
     run: list[AppHarness] = []
     async with AppHarness(counts(), processing_guarantee=guarantee, restore_listener=Looks(), start=False, **OPTIONS) as harness:

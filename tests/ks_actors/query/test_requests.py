@@ -241,7 +241,7 @@ async def test_a_global_store_answers_as_a_whole() -> None:
         assert dict(result.position.partitions("names")) == {0: 4}
         assert (await harness.app.query(StateQueryRequest(store="names", query=RangeQuery()))).global_result.value[0] == ("n0", "0")  # type: ignore[union-attr,index]  # it is there
         assert await harness.app.store_lags() == {}
-        harness.app._setup.store_registry.leave(next(iter(harness.app._setup.store_registry)).task)  # type: ignore[union-attr]  # it is there
+        harness.app._registry.leave(next(iter(harness.app._registry)).task)
         gone = (await harness.app.query(StateQueryRequest(store="names", query=KeyQuery("n3")))).global_result
         assert gone is not None
         assert gone.failure is FailureReason.NOT_PRESENT

@@ -255,10 +255,9 @@ async def test_a_task_that_restores_is_not_up_to_date(engine: Literal["rocksdb",
 async def test_a_standby_is_stale(harness: AppHarness) -> None:
     """A standby store is NOT_ACTIVE, unless stale reads are allowed."""
     await fill(harness)
-    setup = harness.app._setup
-    assert setup is not None
-    for registered in setup.store_registry:
-        setup.store_registry.standby(registered.task, registered.stores)
+    registry = harness.app._registry
+    for registered in registry:
+        registry.standby(registered.task, registered.stores)
     with pytest.raises(QueryFailed, match=r"may be stale: \d \(standby\)") as failed:
         await harness.app.store("counts").get("k0001")
     assert failed.value.reason is FailureReason.NOT_ACTIVE
@@ -271,10 +270,9 @@ async def test_a_standby_is_stale(harness: AppHarness) -> None:
 async def test_a_store_that_is_closed_behind_the_scenes_is_gone(harness: AppHarness) -> None:
     """When a store is closed, for any reason, its reader gets NOT_PRESENT; committed rows of a task that has left are not readable here."""
     await fill(harness)
-    setup = harness.app._setup
-    assert setup is not None
-    setup.store_registry.committed(TaskId(7, 7), Frozen({}, {}, {}))
-    for registered in setup.store_registry:
+    registry = harness.app._registry
+    registry.committed(TaskId(7, 7), Frozen({}, {}, {}))
+    for registered in registry:
         registered.stores.close(clean=False)
     for ask in (lambda: harness.app.store("counts").get("k0001"), harness.app.store("counts").all):
         with pytest.raises(QueryFailed, match="has left this instance") as failed:

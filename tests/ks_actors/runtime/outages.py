@@ -166,8 +166,7 @@ def committed_counts(registered: RegisteredStores) -> Counter[str]:
 
 def check_memory(harness: AppHarness) -> None:
     """Each task that is processed holds as many counts as its committed position says that it has read records."""
-    setup = None if harness._app is None else harness._app._setup
-    for registered in () if setup is None else setup.store_registry:
+    for registered in () if harness._app is None else harness._app._registry:
         if registered.role is Role.ACTIVE:
             total, position = committed_counts(registered).total(), sum(registered.positions.values())
             assert total == position, f"task {registered.task} of {harness.config.client_id}: {total} counts, {position} records committed"

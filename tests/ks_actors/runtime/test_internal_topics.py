@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -15,7 +14,7 @@ from ks_actors.runtime import InstanceState
 from ks_actors.runtime.membership._assignment_check import AssignmentCheck
 from ks_actors.runtime.shared._internal_topics import prepare_topics
 from ks_actors.runtime.shared._topic_configs import misfits
-from ks_actors.task._environment import Environment
+from ks_actors.task import AppTopics
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import counting, in_app
 
@@ -34,11 +33,8 @@ class _Slow:
         await self._log.create_topics(wanted)
 
 
-def setup_of(topology: Topology) -> Environment:
-    return Environment(
-        topology, StreamsConfig(application_id="app"),
-        wall_time=lambda: 0, work_time=time.perf_counter, partitions=lambda _: None, nodes=lambda _: (),
-    )  # fmt: skip
+def topics_of(topology: Topology) -> AppTopics:
+    return AppTopics(topology, StreamsConfig(application_id="app"), lambda _: None)
 
 
 def test_a_topic_that_a_pattern_has_matched_may_be_gone() -> None:
@@ -46,14 +42,14 @@ def test_a_topic_that_a_pattern_has_matched_may_be_gone() -> None:
     builder = StreamsBuilder()
     builder.stream("named", Consumed(serdes.STRING, serdes.STRING)).to("out")
     builder.stream(re.compile("in-.*"), Consumed(serdes.STRING, serdes.STRING)).to("out")
-    setup = setup_of(builder.build())
+    topics = topics_of(builder.build())
     assigned = [TopicPartition(topic, 0) for topic in ("named", "in-a", "in-b")]
-    setup.know_topics({"named": 1, "in-a": 1, "in-b": 1})
-    setup.know_topics({"named": 1, "in-a": 1})
-    assert setup.matched == {"in-a"}
-    assert setup.matched_of(assigned) == {"in-a", "in-b"}
-    assert setup.source_of("in-b") is setup.source_of("in-a")
-    assert AssignmentCheck.of(setup, ()).fit({TaskId(1, 0): tuple(assigned[1:])}) == ({TaskId(1, 0): tuple(assigned[1:])}, False)
+    topics.know_topics({"named": 1, "in-a": 1, "in-b": 1})
+    topics.know_topics({"named": 1, "in-a": 1})
+    assert topics.matched == {"in-a"}
+    assert topics.matched_of(assigned) == {"in-a", "in-b"}
+    assert topics.source_of("in-b") is topics.source_of("in-a")
+    assert AssignmentCheck.of(topics, ()).fit({TaskId(1, 0): tuple(assigned[1:])}) == ({TaskId(1, 0): tuple(assigned[1:])}, False)
 
 
 @pytest.mark.parametrize("partitions", [3, 2])
@@ -62,7 +58,7 @@ async def test_instances_may_start_at_the_same_time(partitions: int) -> None:
     log = open_log("memory://")
     await log.start()
     await log.create_topics([NewTopic("in", 3), NewTopic("out", 1)])
-    preparing = prepare_topics(_Slow(log, partitions), setup_of(counting()))  # type: ignore[arg-type]  # it uses no more of it
+    preparing = prepare_topics(_Slow(log, partitions), topics_of(counting()))  # type: ignore[arg-type]  # it uses no more of it
     if partitions == 3:
         assert (await preparing)["app-counts-changelog"] == 3
     else:
@@ -79,7 +75,7 @@ async def test_a_window_without_an_end_is_kept_as_long_as_a_log_can_be_told() ->
     log = open_log("memory://")
     await log.start()
     await log.create_topics([NewTopic("in", 1)])
-    await prepare_topics(log, setup_of(builder.build()))
+    await prepare_topics(log, topics_of(builder.build()))
     changelog = (await log.describe_topics())["app-counts-changelog"]
     await log.close()
     assert changelog.configs["retention.ms"] == str(2**63 - 1)
@@ -94,14 +90,11 @@ async def test_internal_topics_have_the_configs_of_the_settings() -> None:
     words.count(Materialized("counts", serdes.STRING, serdes.LONG, changelog_configs={"segment.bytes": "7000000"}))
     words.windowed_by(TimeWindows.of_size_with_no_grace(5)).count(Materialized("windows", serdes.STRING, serdes.LONG))
     settings = {"topic.segment.bytes": 6_000_000, "topic.retention.ms": 5, "topic.min.insync.replicas": 2}
-    setup = Environment(
-        builder.build(), StreamsConfig.of({"application_id": "app", **settings}),
-        wall_time=lambda: 0, work_time=time.perf_counter, partitions=lambda _: None, nodes=lambda _: (),
-    )  # fmt: skip
+    topics = AppTopics(builder.build(), StreamsConfig.of({"application_id": "app", **settings}), lambda _: None)
     log = open_log("memory://")
     await log.start()
     await log.create_topics([NewTopic("in", 1)])
-    await prepare_topics(log, setup)
+    await prepare_topics(log, topics)
     found = await log.describe_topics()
     await log.close()
     names = ("segment.bytes", "retention.ms", "min.insync.replicas", "cleanup.policy")
@@ -185,7 +178,7 @@ async def test_an_internal_topic_that_was_made_by_hand_has_the_settings_of_any_t
     await log.start()
     await log.create_topics([NewTopic("in", 1), NewTopic("out", 1), NewTopic(name, 1)])
     with pytest.raises(TopologyError, match=f"{name} has {told}"):
-        await prepare_topics(log, setup_of(topology))
+        await prepare_topics(log, topics_of(topology))
     await log.close()
 
 
@@ -195,7 +188,7 @@ async def test_an_app_does_not_start_on_a_changelog_that_forgets(policy: str) ->
     log = open_log("memory://")
     await log.start()
     await log.create_topics([NewTopic("in", 1), NewTopic("out", 1), NewTopic("app-counts-changelog", 1, {"cleanup.policy": policy})])
-    preparing = prepare_topics(log, setup_of(counting()))
+    preparing = prepare_topics(log, topics_of(counting()))
     if policy == "compact":
         assert (await preparing)["app-counts-changelog"] == 1
     else:

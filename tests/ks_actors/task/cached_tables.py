@@ -209,7 +209,7 @@ class Piped:
 
     @property
     def budget(self) -> Any:
-        return self.driver._setup.cache
+        return self.driver._parts.cache
 
     def feed(self, topic: str, rows: Sequence[tuple[str | None, str | None, int]], headers: list[Headers] | None = None) -> None:
         """Process records, with all their consequences."""

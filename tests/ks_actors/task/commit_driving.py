@@ -56,7 +56,7 @@ def outcome(case: Case, *, each: bool, in_batches: bool = False) -> Outcome:
     topology = build(case.topology, case.value, case.store, hoards=case.hoards, caching=case.cache_bytes > 0)
     config = {"processing_exception_handler": log_and_continue, "statestore_cache_max_bytes": case.cache_bytes}
     with TopologyTestDriver(topology, config) as driver:
-        known = driver._setup.source_topics
+        known = driver._topics.source_topics
         pieces = [piece for piece in case.pieces if piece[0] in known or piece[0] in topology.global_topics]
         for topic, rows, commits in pieces:
             for part in [rows] if in_batches else [[row] for row in rows]:

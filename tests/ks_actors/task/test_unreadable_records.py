@@ -75,6 +75,6 @@ async def test_brokers_that_do_not_know_bounds_of_times_get_none() -> None:
             made.extend(wanted)
 
     log: Any = Old()
-    setup: Any = None
-    await _create(log, setup, [NewTopic("t", 1, {AFTER_MAX: "1", "cleanup.policy": "compact"})], {})
+    topics: Any = None
+    await _create(log, topics, [NewTopic("t", 1, {AFTER_MAX: "1", "cleanup.policy": "compact"})], {})
     assert made == [NewTopic("t", 1, {"cleanup.policy": "compact"})]

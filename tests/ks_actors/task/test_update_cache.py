@@ -13,7 +13,7 @@ from ks_actors import FailedRecord, HandlerResponse, Window, Windowed
 from ks_actors.dsl import BufferConfig, Consumed, Materialized, Produced, StreamsBuilder, Suppressed, Table, TimeWindows
 from ks_actors.processors import Processor, Record, RecordMetadata
 from ks_actors.serdes import LONG, STRING, Serde, json, session_windowed, windowed
-from ks_actors.task._cache_budget import CacheBudget
+from ks_actors.task._update_cache import CacheBudget
 from ks_actors.testing import TopologyTestDriver
 from tests.examples_of import examples
 from tests.ks_actors.task.cached_tables import TABLES, WORDS, Piped, driver

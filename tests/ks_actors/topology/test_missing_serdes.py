@@ -17,7 +17,7 @@ from ks_actors.dsl import BufferConfig, Consumed, Grouped, Joined, JoinWindows, 
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.processors import Processor
 from ks_actors.records import Window
-from ks_actors.task._environment import Environment, nodes_of
+from ks_actors.task import DefaultSerdes
 from ks_actors.testing import TopologyTestDriver
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, Topology, stores
 from tests.examples_of import examples
@@ -232,13 +232,13 @@ def test_later_readers_name_it_too(place: str, defaults: set[str]) -> None:
     """Each node and store, asked for one by one, has all its serdes, or its error names it; the whole topology is refused exactly if one is."""
     topology = PLACES[place][0]()
     config = config_of(**{f"default_{which}_serde": S for which in defaults})
-    setup = Environment(topology, config, wall_time=int, partitions=lambda _: 1, nodes=lambda task: nodes_of(topology, task))
+    serdes_of = DefaultSerdes(config)
     missing: dict[str, str] = {}
     asked: list[tuple[str, Any]] = [(f"node {name}", node) for name, node in topology.nodes.items() if isinstance(node, SourceNode | SinkNode)]
     asked += [(f"store {name}", spec) for name, spec in {**topology.stores, **topology.global_stores}.items()]
     for name, found in asked:
         try:
-            key, value = setup.serdes(found.key, found.value, of=name)
+            key, value = serdes_of.pair(found.key, found.value, of=name)
         except TopologyError as error:
             missing[name] = str(error)
         else:

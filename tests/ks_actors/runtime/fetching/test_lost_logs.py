@@ -186,9 +186,8 @@ async def test_a_reset_outlives_a_rewind_that_did_not_know_of_it(harness: AppHar
     await write(harness, "v", range(50))
     fetcher = harness.log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
     fetcher.assign({IN: 40})
-    setup = harness.app._setup
-    assert setup is not None
-    start = StartPolicy(harness.log, setup)
+    topics = harness.app._shared_parts().topics
+    start = StartPolicy(harness.log, topics, lambda: 0)
     resets = OffsetResets(fetcher, start, stopped=(), assigned=lambda: {IN: 0})
     error = LogTruncated(IN, 40, 0, 50, 20)
     search = resets.begin(error)

@@ -13,7 +13,7 @@ from ks_actors.runtime import messages as m
 from ks_actors.runtime.fetching import Poller, StartPolicy
 from ks_actors.runtime.membership import GroupView, Member
 from ks_actors.runtime.watch import Coverage, Upstream
-from ks_actors.task import Environment
+from ks_actors.task import TaskParts
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import counting
 
@@ -51,12 +51,13 @@ class Alone:
         self.membership = Gated(await log.join("group", new))
         fetcher = log.fetcher(client_id="reader", isolation=IsolationLevel.READ_COMMITTED)
         bury: Callable[[frozenset[str]], Awaitable[None]] = lambda _: asyncio.sleep(0)  # noqa: E731 - nobody is gone
-        setup = Environment(counting("in_memory"), harness.config, wall_time=self.kit.wall_time_ms, partitions=lambda _: None, nodes=lambda _: ())
-        start = StartPolicy(log, setup)
+        wall_time = self.kit.wall_time_ms
+        topics = TaskParts.of(counting("in_memory"), harness.config).topics
+        start = StartPolicy(log, topics, wall_time)
         poller = Poller(
-            log, fetcher, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED, start=start, matched=setup.matched_of,
+            log, fetcher, poll_ms=10, isolation=IsolationLevel.READ_COMMITTED, start=start, matched=topics.matched_of,
             instance=self.probe, manager=self.probe, member=lambda: self.ref,
-            upstream=Upstream(log, setup, Coverage(log, setup, IsolationLevel.READ_COMMITTED, tuple)),
+            upstream=Upstream(log, topics, Coverage(log, topics, wall_time, IsolationLevel.READ_COMMITTED, tuple)),
         )  # fmt: skip
         self.poller = await self.kit.spawn(Spec(lambda: poller), "the-poller")
         member = Member(

@@ -11,7 +11,7 @@ from ks_actors.assignment import TopologyInfo
 from ks_actors.log import TopicPartition
 from ks_actors.records._task_id import TaskId
 from ks_actors.runtime.membership._assignment_check import AssignmentCheck
-from ks_actors.task._topic_sizes import TopicSizes
+from ks_actors.task import TopicSizes
 
 TOPOLOGY = TopologyInfo.of({0: ["a", "b"]})
 COUNTS = {"a": 2, "b": 1}

@@ -19,6 +19,7 @@ from ks_actors.runtime.instance import Workers
 from ks_actors.runtime.metrics import Watched
 from ks_actors.runtime.metrics._log import log_source
 from ks_actors.runtime.shared import Metrics
+from ks_actors.task import StoreRegistry, Telemetry
 from ks_actors.testing import AppHarness, run_app
 from tests.ks_actors.runtime.helpers import feed
 from tests.ks_actors.state.custom.test_custom import InMemory
@@ -382,7 +383,8 @@ def test_requests_to_brokers_are_measured_by_client() -> None:
         Workers("app", uncommitted_bytes=-1),
         state=lambda: InstanceState.RUNNING,
         instance=lambda: None,
-        setup=lambda: None,
+        registry=StoreRegistry(),
+        telemetry=Telemetry(),
         log=lambda: log,
     )
     metrics.registry.add(log_source(metrics, watched))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from itertools import count
 from typing import Any
 
@@ -21,7 +22,6 @@ from ks_actors.runtime import InstanceState, UncaughtResponse
 from ks_actors.runtime.output import RejectedRecords
 from ks_actors.runtime.output._rejected_records import BARREN_ATTEMPTS
 from ks_actors.runtime.shared import Metrics
-from ks_actors.task import Environment
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from tests.ks_actors.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, echo, feed, feed_all, in_app, in_virtual_time
 
@@ -222,9 +222,8 @@ def test_the_handler_is_not_asked_about_errors_that_are_not_about_records(error:
     """A right that is withdrawn, or a fault of the broker, would befall all records: RESUME must not empty the output."""
     asked = Asked()
     config = StreamsConfig(application_id="a", log="memory://", production_exception_handler=asked)
-    setup = Environment(echo(), config, wall_time=lambda: 0, partitions=lambda _: None, nodes=lambda _: ())
     records = [Batch([b"k"], [b"v"], [0])]
-    assert RejectedRecords(setup, Metrics(RecordingLevel.INFO)).refused(TopicPartition("out", 0), records, error) is None
+    assert RejectedRecords(config, Counter(), Metrics(RecordingLevel.INFO)).refused(TopicPartition("out", 0), records, error) is None
     assert asked.values == []
 
 
@@ -233,9 +232,10 @@ def test_records_that_are_written_before_a_refused_one_are_neither_asked_about_n
     """Those behind it are written again, in their order, whether the log names the refused record or not."""
     asked = Asked()
     config = StreamsConfig(application_id="a", log="memory://", production_exception_handler=asked)
-    setup = Environment(echo(), config, wall_time=lambda: 0, partitions=lambda _: None, nodes=lambda _: ())
     batches = [Batch([b"k"] * 2, [b"%d" % number, b"%d" % (number + 1)], [0, 0]) for number in (0, 2, 4)]
-    found = RejectedRecords(setup, Metrics(RecordingLevel.INFO)).refused(TopicPartition("out", 0), batches, InvalidRecord("no", records), 3)
+    found = RejectedRecords(config, Counter(), Metrics(RecordingLevel.INFO)).refused(
+        TopicPartition("out", 0), batches, InvalidRecord("no", records), 3
+    )
     assert found is not None
     assert [value for outgoing in found.rest for value in outgoing.batch.values] == ([b"4", b"5"] if records else [])
     assert [value for (_, value), _ in found.dropped] == ([b"3"] if records else [b"3", b"4", b"5"])

@@ -33,7 +33,8 @@ def fits(manager: TaskManager, task: Task) -> bool:
     if wants:
         return task.can_drain
     due = task.next_punctuation
-    return (due is not None and due <= manager._setup.wall_time()) or task.ready(manager._setup.steady_time())
+    clocks = manager._parts.clocks
+    return (due is not None and due <= clocks.wall_time()) or task.ready(clocks.steady_time())
 
 
 def checked(manager: TaskManager) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ks_actors import StreamsBuilder, blocking
@@ -57,9 +58,9 @@ def test_a_slice_has_one_slow_call_of_a_blocking_function(fast: int) -> None:
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).map_values(call).to("out", STRINGS_OUT)
     with TopologyTestDriver(builder.build()) as driver:
-        driver._setup.work_time = lambda: now
         task = driver._task
         assert task is not None
+        task._clocks = msgspec.structs.replace(task._clocks, work_time=lambda: now)
         (partition,) = task.group.queues
         offsets = range(COUNT)
         task.add(partition, Batch([b"k"] * COUNT, [b"v"] * COUNT, list(offsets), None, offsets), COUNT, COUNT)
