@@ -194,7 +194,8 @@ class LocalStores:
             ("keys", key, spec.key, config.default_key_serde),
             ("values", value, spec.value, config.default_value_serde),
         ):
-            found = own if own is None and default is None else with_default(own, default)
+            found = with_default(own, default)
+            given = given and with_default(given, default)  # it may be inferred
             if given is not None and found is not None and not may_be_same(given, found):
                 raise QueryFailed(
                     f"store {store} has {what} by {found!r}, not by {given!r}: give its own serdes",

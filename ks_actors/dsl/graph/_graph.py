@@ -55,11 +55,13 @@ class GraphNode:
 
     `relaxed_null_keys` says that records without a key matter here (left joins), so that no
     repartition upstream may drop them. The other flags are for the optimizer: they say whether an
-    operation changes keys or values, or merges streams. `closes` is set for an aggregation by
+    operation changes keys or values, also with a serde that is only inferred, or merges streams.
+    `closes` is set for an aggregation by
     windows.
     """
 
     __slots__ = (
+        "changes_inferred",
         "changes_key",
         "changes_value",
         "children",
@@ -80,6 +82,7 @@ class GraphNode:
         self.children: list[GraphNode] = []
         self.priority: int = -1
         self.relaxed_null_keys: bool = False
+        self.changes_inferred: bool = False
         self.changes_key: bool = False
         self.changes_value: bool = False
         self.joins_value: bool = False
@@ -171,6 +174,8 @@ class GraphBuilder:
         self._nodes: dict[GraphNode, None] = {}
         # the names of the tables' stores that keep the bytes of their values
         self.as_written: set[str] = set()
+        # whether the app's default serde of values takes the place of inferred ones
+        self.has_default_value: bool = False
 
     @property
     def nodes(self) -> list[GraphNode]:
