@@ -121,7 +121,7 @@ def _unwrapped(function: Any) -> Any:
 def _without_none(type_: Any) -> Any:
     if get_origin(type_) in (Union, types.UnionType):
         kinds = tuple(kind for kind in get_args(type_) if kind is not types.NoneType)
-        return Union[kinds] if kinds else Any  # noqa: UP007 - made of parts
+        return Union[kinds] if kinds else Any
     return Any if type_ is types.NoneType else type_
 
 
@@ -144,7 +144,7 @@ def _pair(type_: Any) -> Pair:
 def _serde(type_: Any) -> Serde[Any] | None:
     found = _without_none(type_)
     module = getattr(get_origin(found) or found, "__module__", "")
-    if found in (Any, object) or getattr(found, "__parameters__", ()):
+    if found in (Any, object) or bool(getattr(found, "__parameters__", None)):
         return None
     if isinstance(found, typing.TypeVar) or module.partition(".")[0] == _OURS:
         return None

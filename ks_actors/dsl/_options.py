@@ -263,9 +263,7 @@ def consumed_from(
     return named, replace(options, **found)
 
 
-def whole_topic(
-    topic: Any, consumed: Consumed[Any, Any] | None, of: str
-) -> Consumed[Any, Any]:
+def whole_topic(topic: Any, consumed: Consumed[Any, Any] | None, of: str) -> Consumed[Any, Any]:
     """Return the options for reading a topic that is always read from its begin.
 
     Raises TopologyError for an offset reset.

@@ -195,8 +195,8 @@ class LocalStores:
             ("values", value, spec.value, config.default_value_serde),
         ):
             found = with_default(own, default)
-            given = given and with_default(given, default)  # it may be inferred
-            if given is not None and found is not None and not may_be_same(given, found):
+            wanted = given and with_default(given, default)  # it may be inferred
+            if wanted is not None and found is not None and not may_be_same(wanted, found):
                 raise QueryFailed(
                     f"store {store} has {what} by {found!r}, not by {given!r}: give its own serdes",
                     reason=FailureReason.UNKNOWN_QUERY_TYPE,

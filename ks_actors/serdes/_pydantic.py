@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 _SETS = ("set", "frozenset")
 _MOST_PROBLEMS = 5
-_WITH_FIELDS = ("__dataclass_fields__", "__total__", "_fields", "__attrs_attrs__", "__struct_fields__")
+_WITH_FIELDS = (
+    "__dataclass_fields__",
+    "__total__",
+    "_fields",
+    "__attrs_attrs__",
+    "__struct_fields__",
+)
 
 
 def is_model(cls: object) -> bool:

@@ -60,7 +60,8 @@ def key_value(
         else StoreKind.TIMESTAMPED_KEY_VALUE
         if timestamped
         else StoreKind.KEY_VALUE,
-        **serdes,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
@@ -118,7 +119,8 @@ def window(
         else StoreKind.TIMESTAMPED_WINDOW
         if timestamped
         else StoreKind.WINDOW,
-        **serdes,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
@@ -154,7 +156,8 @@ def versioned_key_value(
     return StoreSpec(
         name=name,
         kind=StoreKind.VERSIONED,
-        **serdes,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
@@ -188,7 +191,8 @@ def session(
     return StoreSpec(
         name=name,
         kind=StoreKind.SESSION_WITH_HEADERS if headers else StoreKind.SESSION,
-        **serdes,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),

@@ -30,8 +30,9 @@ class Topic(Generic[K, V]):
     that are given beside it come first. `key` and `value` are serdes, or types, as
     `Topic("orders", str, Order)`; a missing serde is the app's default. `timestamp_extractor` and
     `offset_reset` are for reading, as in `Consumed`; `partitioner` is for writing, as in
-    `Produced`. A global table reads the whole topic, whatever the `offset_reset`. A topology that
-    uses two Topics of one name with different serdes is refused. Raises TopologyError for a name that Kafka does not allow, and for what is no serde.
+    `Produced`. A global table reads the whole topic, whatever its `offset_reset`. A topology may
+    not use two Topics of one name with different serdes. Raises TopologyError for a name that Kafka
+    does not allow, and for what is no serde.
     """
 
     name: str

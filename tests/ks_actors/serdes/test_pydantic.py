@@ -236,7 +236,8 @@ def test_values_with_sets_are_written_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "immutable"), [(Node, True), (Order, False), (Item, False), (Customer, False), (Random, False), (tuple[Node, ...], True), (Page[Node], False)]
+    ("type_", "immutable"),
+    [(Node, True), (Order, False), (Item, False), (Customer, False), (Random, False), (tuple[Node, ...], True), (Page[Node], False)],
 )
 def test_frozen_models_of_immutable_parts_are_immutable(type_: Any, immutable: bool) -> None:
     """Stores share an object only if nothing can change it."""
@@ -286,4 +287,4 @@ def test_versions_of_models_are_compared_by_their_fields() -> None:
 
 def test_pydantic_is_imported_by_its_users_only() -> None:
     """An app without models does not pay for Pydantic."""
-    subprocess.run([sys.executable, "-c", "import sys, ks_actors; ks_actors.Topic('a', str, dict); assert 'pydantic' not in sys.modules"], check=True)  # noqa: S603 - a fixed program
+    subprocess.run([sys.executable, "-c", "import sys, ks_actors; ks_actors.Topic('a', str, dict); assert 'pydantic' not in sys.modules"], check=True)
