@@ -90,7 +90,8 @@ def _result(function: Callable[..., Any]) -> Any:
         return Any if function in _NO_ITEMS else function
     if isinstance(function, types.BuiltinFunctionType | types.MethodDescriptorType):
         return _BUILTINS.get(function, Any)
-    if not isinstance(function, types.FunctionType | types.MethodType):
+    plain = isinstance(function, types.FunctionType | types.MethodType)
+    if not plain and not hasattr(function, "__wrapped__"):
         function = type(function).__call__
     found = _without_none(_annotation(function))
     origin = get_origin(found)
@@ -119,7 +120,7 @@ def _unwrapped(function: Any) -> Any:
 
 
 def _without_none(type_: Any) -> Any:
-    if get_origin(type_) in (Union, types.UnionType):
+    if get_origin(type_) in (Union, types.UnionType) and types.NoneType in get_args(type_):
         kinds = tuple(kind for kind in get_args(type_) if kind is not types.NoneType)
         return Union[kinds] if kinds else Any
     return Any if type_ is types.NoneType else type_

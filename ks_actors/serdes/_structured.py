@@ -141,8 +141,8 @@ def _check(type_: Any, word: str) -> None:
         remedy = (
             "json takes it"
             if is_model(unknown)
-            else "make it a dataclass, a Struct, a TypedDict, a class of attrs or a Pydantic model, "
-            "or give Serde.of(to_bytes, from_bytes)"
+            else "make it a dataclass, a Struct, a TypedDict, a class of attrs or a Pydantic "
+            "model, or give Serde.of(to_bytes, from_bytes)"
         )
         raise TypeError(f"{word}({_name(type_)}): objects of {unknown!r} have no form: {remedy}")
 

@@ -80,6 +80,8 @@ class Topology:
 
         None for a topology made by hand, which is not optimized.
         """
+        self.lines: dict[str, str] = {}
+        """The line of code of each node, for errors; by hand, none has one."""
         self.unnamed: Unnamed = Unnamed()
         """The stores and internal topics with generated names; by hand, none has one."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ks_actors._errors import TopologyError
@@ -38,6 +40,7 @@ Called once, at build, when all decisions are made.
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 _REPARTITION = "-repartition"
+_OURS = __name__.partition(".")[0] + "."
 
 
 class Closes(NamedTuple):
@@ -56,7 +59,7 @@ class GraphNode:
     `relaxed_null_keys` says that records without a key matter here (left joins), so that no
     repartition upstream may drop them. The other flags are for the optimizer: they say whether an
     operation changes keys or values, also with a serde that is only inferred, or merges streams.
-    `closes` is set for an aggregation by
+    `line` is the user's line of code, for errors. `closes` is set for an aggregation by
     windows.
     """
 
@@ -67,6 +70,7 @@ class GraphNode:
         "children",
         "closes",
         "joins_value",
+        "line",
         "merges",
         "name",
         "parents",
@@ -78,6 +82,7 @@ class GraphNode:
     def __init__(self, name: str, write: Write) -> None:
         self.name: str = name
         self.write: Write = write
+        self.line: str = _line_of_user()
         self.parents: list[GraphNode] = []
         self.children: list[GraphNode] = []
         self.priority: int = -1
@@ -346,9 +351,11 @@ class GraphBuilder:
             # Write a node once, and after all of its parents.
             if node in written or not written.issuperset(node.parents):
                 continue
+            before = len(topology.nodes)
             node.write(
                 topology, tuple(parent.name for parent in node.parents if parent is not self.root)
             )
+            topology.lines.update(dict.fromkeys(islice(topology.nodes, before, None), node.line))
             written.add(node)
             for child in node.children:
                 heappush(waiting, (child.priority, next(turn), child))
@@ -425,6 +432,14 @@ def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:
 
 def _shown(option: object) -> object:
     return "the app's default" if option is None else option
+
+
+def _line_of_user() -> str:
+    """Return the file and the line that called this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _write_nothing(_: Topology, __: tuple[str, ...]) -> None:

@@ -98,6 +98,7 @@ def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartiti
         chosen(*(each.key for each in repartitions)),
         chosen(*(each.value for each in repartitions)),
     )
+    one.line = repartitions[0].line
     # Written right after the node that changes keys.
     one.priority = changer.priority
     for each in repartitions:
