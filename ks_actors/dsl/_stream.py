@@ -364,6 +364,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return Stream(self.graph, node, frozenset((node.name,)), key=key, value=value)
 
     @overload
+    def to(self, topic: Topic[K, V], produced: Produced[K, V] | None = None) -> None: ...
+    @overload
     def to(
         self: Stream[K, V2 | None], topic: Topic[K, V2], produced: Produced[K, V2] | None = None
     ) -> None: ...

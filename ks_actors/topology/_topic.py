@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_function, check_offset_reset
@@ -42,6 +42,61 @@ class Topic(Generic[K, V]):
     offset_reset: OffsetReset | None
     partitioner: Partitioner | None
 
+    @overload
+    def __init__(
+        self: Topic[K, V],
+        name: str,
+        key: SerdeOrType[K],
+        value: SerdeOrType[V],
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[K, Any],
+        name: str,
+        key: SerdeOrType[K],
+        value: None = None,
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[Any, V],
+        name: str,
+        key: None = None,
+        *,
+        value: SerdeOrType[V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[Any, V],
+        name: str,
+        key: None,
+        value: SerdeOrType[V],
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[Any, Any],
+        name: str,
+        key: None = None,
+        value: None = None,
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
     def __init__(
         self,
         name: str,
@@ -78,10 +133,8 @@ class Topic(Generic[K, V]):
 TopicOrName: TypeAlias = str | Topic[Any, Any]
 """The name of a topic, or the topic with its types."""
 
-ByTopic: TypeAlias = (
-    Mapping[str, N] | Mapping[Topic[Any, Any], N] | Mapping[str | Topic[Any, Any], N]
-)
-"""Something for each topic: the keys of a dict do not vary for type checkers."""
+ByTopic: TypeAlias = Mapping[Any, N]
+"""Something for each topic, by its name or Topic: keys of a Mapping do not vary, hence Any."""
 
 
 def topic_name(topic: Any) -> Any:

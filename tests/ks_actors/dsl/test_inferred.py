@@ -217,9 +217,11 @@ def test_pairs_and_items_have_the_serdes_of_their_parts() -> None:
     assert tuple(map(repr, pair_of(texts))) == tuple(map(repr, pair_of(texts_later))) == pair
     assert tuple(map(repr, pairs_of(many))) == (repr(serdes.STRING), repr(serdes.LONG))
     assert pair_of(endless) == pair_of(order_of) == pairs_of(texts) == (None, None)
-    for function in (words, letters, str.split, str.splitlines):
+    functions: list[Any] = [words, letters, str.split, str.splitlines]
+    for function in functions:
         assert repr(item_of(function)) == repr(serdes.STRING)
-    for function in (counts, texts, order_of, len):
+    others: list[Any] = [counts, texts, order_of, len]
+    for function in others:
         assert item_of(function) is None
 
 
@@ -252,6 +254,10 @@ def less(_: Any, order: Order, total: Total) -> Total:
     return {"amount": total["amount"] - order.amount}
 
 
+def unchanged(_: Any, __: Any, total: Any) -> Any:
+    return total
+
+
 def first(one: Any, _: Any) -> Order:
     return order_of(str(one))
 
@@ -260,8 +266,8 @@ def customer(_: Any, order: Order) -> str:
     return order.customer
 
 
-def size(_: Any, text: str) -> int:
-    return len(text)
+def size(_: Any, text: str | None) -> int:
+    return len(text or "")
 
 
 def sized(key: str, text: str) -> tuple[int, Order]:
@@ -299,8 +305,8 @@ OPERATIONS: dict[str, tuple[Callable[[StreamsBuilder], Any], tuple[Any, Any]]] =
         (str, Total),
     ),
     "initializer": (lambda b: b.stream(TEXT).group_by_key().aggregate(int, lambda _, __, a: a + 1), (str, int)),
-    "reduce": (lambda b: b.stream("any", Consumed(key=str)).group_by_key().reduce(first), (str, None)),
-    "cogroup": (lambda b: b.stream(TEXT).group_by_key().cogroup(lambda _, __, a: a).aggregate(no_total), (str, Total)),
+    "reduce": (lambda b: b.stream(Topic("any", str)).group_by_key().reduce(first), (str, None)),
+    "cogroup": (lambda b: b.stream(TEXT).group_by_key().cogroup(unchanged).aggregate(no_total), (str, Total)),
     "joined table": (lambda b: b.stream(TEXT).join(b.table(OTHER), first), (str, Order)),
     "joined global table": (lambda b: b.stream(TEXT).join(b.global_table(OTHER), lambda key, _: key, first), (str, Order)),
     "joined streams": (lambda b: b.stream(TEXT).join(b.stream(OTHER), first, NEAR), (str, Order)),

@@ -47,7 +47,7 @@ class Customer(BaseModel):
     tags: frozenset[str] = frozenset()
     limits: dict[str, float] = {}
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def label(self) -> str:
         """A text that is computed."""
@@ -100,7 +100,7 @@ class Pair(NamedTuple):
     """A named tuple that has models."""
 
     order: Order
-    count: int
+    number: int
 
 
 class Packed(msgspec.Struct):

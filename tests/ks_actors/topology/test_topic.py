@@ -116,7 +116,7 @@ def test_a_topic_checks_its_other_arguments() -> None:
             Topic(**{"name": "orders", **arguments})
 
 
-S, O = repr(serdes.STRING), repr(serdes.json(Order))
+TEXT, ORDER = repr(serdes.STRING), repr(serdes.json(Order))
 PLACES: dict[str, Callable[[Any, Any], Any]] = {
     "Consumed": Consumed,
     "Produced": Produced,
@@ -146,7 +146,7 @@ class Defaults:
 def test_a_type_stands_wherever_a_serde_may(place: str) -> None:
     """The place has the type's serde; a class without one is refused by the place, with what to write."""
     made = PLACES[place](str, Order)
-    assert (repr(made.key), repr(made.value)) == (S, O)
+    assert (repr(made.key), repr(made.value)) == (TEXT, ORDER)
     with pytest.raises((TopologyError, ConfigError), match=r"object.*(make it a dataclass|is neither a serde nor a type)"):
         PLACES[place](str, object)
 
@@ -165,7 +165,7 @@ def test_wrapped_and_other_serdes_are_types_too() -> None:
 def test_a_type_can_be_named_in_a_file() -> None:
     """A setting may be the dotted name of a type, as of a serde."""
     config = StreamsConfig.of({"application_id": "a", "default_value_serde": f"{__name__}.Order"})
-    assert repr(config.default_value_serde) == O
+    assert repr(config.default_value_serde) == ORDER
 
 
 def time_of(*_: Any) -> int:
@@ -207,34 +207,35 @@ def test_a_topic_brings_the_options_for_reading_it() -> None:
         lambda b: b.table(ORDERS),
     ):
         node = source(build, "")
-        assert (repr(node.key), repr(node.value)) == (S, O)
+        assert (repr(node.key), repr(node.value)) == (TEXT, ORDER)
         assert (node.timestamp_extractor, node.offset_reset) == (time_of, timedelta(hours=1))
     by_hand = Topology().add_source("s", [ORDERS]).nodes["s"]
     assert isinstance(by_hand, SourceNode)
-    assert (by_hand.topics, repr(by_hand.value), by_hand.offset_reset) == (("orders",), O, timedelta(hours=1))
+    assert (by_hand.topics, repr(by_hand.value), by_hand.offset_reset) == (("orders",), ORDER, timedelta(hours=1))
     node = source(lambda b: b.global_table(ORDERS), "")
-    assert (node.topics, repr(node.value), node.timestamp_extractor, node.offset_reset) == (("orders",), O, time_of, None)
+    assert (node.topics, repr(node.value), node.timestamp_extractor, node.offset_reset) == (("orders",), ORDER, time_of, None)
     spec = stores.key_value("s", str, Order)
     node = source(lambda b: b.add_global_store(spec, ORDERS, Nothing), "")
-    assert (node.topics, repr(node.value)) == (("orders",), O)
+    assert (node.topics, repr(node.value)) == (("orders",), ORDER)
     assert Topology().add_global_store(spec, "a", ORDERS, "b", Nothing).global_topics["orders"].store == "s"
 
 
 def test_options_beside_a_topic_come_first() -> None:
     """Each option by itself: the others remain the topic's."""
     node = source(lambda b: b.stream(ORDERS, Consumed(value=serdes.json(), offset_reset="latest", name="reads")), "reads")
-    assert (repr(node.key), repr(node.value), node.offset_reset) == (S, repr(serdes.json()), "latest")
+    assert (repr(node.key), repr(node.value), node.offset_reset) == (TEXT, repr(serdes.json()), "latest")
     assert node.timestamp_extractor is time_of
     b = StreamsBuilder()
-    b.stream(ORDERS).to(ORDERS, Produced(key=serdes.BYTES, name="out"))
+    other_keys: Any = serdes.BYTES
+    b.stream(ORDERS).to(ORDERS, Produced(key=other_keys, name="out"))
     b.stream(ORDERS).map_values(lambda order: order.number).to(Topic("numbers", value=int))
     nodes: Any = b.build().nodes
     assert (nodes["out"].topic, nodes["out"].partitioner) == ("orders", fourth)
-    assert (repr(nodes["out"].key), repr(nodes["out"].value)) == (repr(serdes.BYTES), O)
+    assert (repr(nodes["out"].key), repr(nodes["out"].value)) == (repr(serdes.BYTES), ORDER)
     numbers = next(each for each in nodes.values() if isinstance(each, SinkNode) and each.topic == "numbers")
-    assert (repr(numbers.key), numbers.value) == (S, serdes.LONG)
+    assert (repr(numbers.key), numbers.value) == (TEXT, serdes.LONG)
     sink: Any = Topology().add_source("a", "in").add_sink("s", ORDERS, "a", value=int).nodes["s"]
-    assert (sink.topic, repr(sink.key), sink.value, sink.partitioner) == ("orders", S, serdes.LONG, fourth)
+    assert (sink.topic, repr(sink.key), sink.value, sink.partitioner) == ("orders", TEXT, serdes.LONG, fourth)
 
 
 def test_topics_that_differ_cannot_be_read_together() -> None:
