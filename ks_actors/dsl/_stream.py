@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from ks_actors.dsl._branching import BranchedStream
     from ks_actors.dsl._grouped import GroupedStream
+    from ks_actors.dsl._infer import Pair
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl.graph import GraphBuilder, GraphNode, Repartition
@@ -155,8 +156,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return self._next(
             name,
             MapValues(mapper, async_options(mapper, options, name), with_key=with_key),
-            key=self.key,
-            value=value_of(mapper),
+            (self.key, value_of(mapper)),
         )
 
     def map(
@@ -169,9 +169,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         """Replace records by the pair mapper(key, value)."""
         check_function(mapper, 2, role="mapper", of=self._called("map", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-MAP-")
-        key, value = pair_of(mapper)
         operator = Map(mapper, async_options(mapper, options, name))
-        return self._next(name, operator, key=key, value=value, rekeyed=True)
+        return self._next(name, operator, pair_of(mapper), rekeyed=True)
 
     @overload
     def flat_map_values(
@@ -203,8 +202,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return self._next(
             name,
             FlatMapValues(mapper, async_options(mapper, options, name), with_key=with_key),
-            key=self.key,
-            value=item_of(mapper),
+            (self.key, item_of(mapper)),
         )
 
     def flat_map(
@@ -219,9 +217,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True, iterated=True
         )
         name = self.graph.name_or(name, "KSTREAM-FLATMAP-")
-        key, value = pairs_of(mapper)
         operator = FlatMap(mapper, async_options(mapper, options, name))
-        return self._next(name, operator, key=key, value=value, rekeyed=True)
+        return self._next(name, operator, pairs_of(mapper), rekeyed=True)
 
     @overload
     def select_key(
@@ -250,8 +247,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return self._next(
             name,
             SelectKey(selector, async_options(selector, options, name)),
-            key=value_of(selector),
-            value=self.value,
+            (value_of(selector), self.value),
             rekeyed=True,
         )
 
@@ -266,7 +262,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         check_function(action, 2, role="action", of=self._called("peek", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-PEEK-")
         return self._next(
-            name, Peek(action, async_options(action, options, name)), key=self.key, value=self.value
+            name, Peek(action, async_options(action, options, name)), (self.key, self.value)
         )
 
     def foreach(
@@ -529,9 +525,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             ("max_wait_ms", max_wait_ms, 0),
         ):
             check_whole(count, role=role, of=name, least=least)
-        key, value = records_of(function)
         operator = Batched(function, max_records, max_wait_ms, run)
-        return self._next(name, operator, key=key, value=value, rekeyed=True)
+        return self._next(name, operator, records_of(function), rekeyed=True)
 
     def repartition_for_join(
         self, name: str | None, key: Serde[K] | None, value: Serde[V] | None
@@ -565,9 +560,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         self,
         name: str,
         operator: Operator,
+        serdes: Pair,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
         rekeyed: bool = False,
     ) -> Stream[Any, Any]:
         node = self.graph.add_processor(name, operator, self.node)
@@ -577,8 +571,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             self.graph,
             node,
             self.sources,
-            key=key,
-            value=value,
+            key=serdes[0],
+            value=serdes[1],
             repartition_required=rekeyed or self.repartition_required,
         )
 
@@ -592,7 +586,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
     ) -> Stream[K, V]:
         name = self.graph.name_or(name, "KSTREAM-FILTER-")
         operator = Filter(predicate, async_options(predicate, options, name), negate=negate)
-        return self._next(name, operator, key=self.key, value=self.value)
+        return self._next(name, operator, (self.key, self.value))
 
     def _process(
         self,
