@@ -63,10 +63,10 @@ from ks_actors.runtime.watch import (
 )
 from ks_actors.system import raise_open_files
 from ks_actors.task import Clocks, StoreRegistry, TaskParts, Telemetry, behind_caches
-from ks_actors.topology import enter_services
+from ks_actors.topology import by_name, enter_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
     from ks_actors.runtime.watch import Health, Wait
-    from ks_actors.topology import Topology
+    from ks_actors.topology import ByTopic, Topology
     from ks_actors.tracing import Tracing
 
 _log = component_log(__name__)
@@ -115,7 +115,7 @@ class App(AppOrders):
         config: StreamsConfig,
         *,
         log: Log | None = None,
-        topics: Mapping[str, int] | None = None,
+        topics: ByTopic[int] | None = None,
         system: System | None = None,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
         restore_listener: RestoreListener | None = None,
@@ -125,7 +125,7 @@ class App(AppOrders):
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
     ) -> None:
-        super().__init__(topology, config, log, {} if topics is None else topics, services)
+        super().__init__(topology, config, log, {} if topics is None else by_name(topics), services)
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority
         )

@@ -9,11 +9,12 @@ from ks_actors.app._checks import NOT_STARTED
 from ks_actors.app._history import AppOverHistory
 from ks_actors.lifecycle import check_timeout
 from ks_actors.query import LocalStores, StoreQueries, answer, lags
+from ks_actors.serdes import serde_of
 
 if TYPE_CHECKING:
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import SerdeOrType
     from ks_actors.state import ValueAndTimestamp
     from ks_actors.topology import QueryableStore
 
@@ -54,8 +55,8 @@ class AppQueries(AppOverHistory):
     def store(
         self,
         name: str,
-        key: Serde[K],
-        value: Serde[V],
+        key: SerdeOrType[K],
+        value: SerdeOrType[V],
         *,
         timestamped: Literal[True],
         partition: int | None = None,
@@ -67,8 +68,8 @@ class AppQueries(AppOverHistory):
     def store(
         self,
         name: str,
-        key: Serde[K],
-        value: Serde[V],
+        key: SerdeOrType[K],
+        value: SerdeOrType[V],
         *,
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
@@ -91,8 +92,8 @@ class AppQueries(AppOverHistory):
     def store(
         self,
         name: str | QueryableStore[Any, Any],
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         *,
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
@@ -104,9 +105,9 @@ class AppQueries(AppOverHistory):
         """Return a reader of a store.
 
         For example `await app.store("counts").get(key)`, or `async for key, value in
-        app.store("counts").range("a", "k")`. With the serdes of its keys and values, or with
-        `Table.queryable()` instead of the name, the answers are typed:
-        `app.store("counts", STRING, LONG)`. Values of versioned stores are VersionedRecords, which
+        app.store("counts").range("a", "k")`. With the types of its keys and values, or their
+        serdes, or with `Table.queryable()` instead of the name, the answers are typed:
+        `app.store("counts", str, int)`. Values of versioned stores are VersionedRecords, which
         those types do not say: give only the name.
 
         It reads the store on this instance: one `partition`, or all local ones. `isolation`
@@ -119,7 +120,10 @@ class AppQueries(AppOverHistory):
         check_timeout(timeout_ms)
         if not isinstance(name, str):
             key, value, name = name.key, name.value, name.name
-        self._local.check_serdes(name, key, value)
+        of = f"store {name}"
+        self._local.check_serdes(
+            name, serde_of(key, role="key", of=of), serde_of(value, role="value", of=of)
+        )
         return StoreQueries(
             self._local,
             name,

@@ -237,9 +237,12 @@ class StreamsConfig:
     for it.
     """
     default_key_serde: Serde[Any] | None
-    """The serde of keys where the topology names none. Default: none, every serde must be named."""
+    """The serde of keys, or a type, where the topology names none. Default: none.
+
+    It comes before serdes that follow from annotations.
+    """
     default_value_serde: Serde[Any] | None
-    """The serde of values where the topology names none. Default: none."""
+    """The serde of values, or a type, where the topology names none. Default: none."""
     default_timestamp_extractor: TimestampExtractor
     """The extractor of record times, unless the topology names one.
 

@@ -18,7 +18,7 @@ from ks_actors.config import _exception_handlers as handlers
 from ks_actors.config._durations import duration
 from ks_actors.config._kafka import servers
 from ks_actors.processors.api import ProcessorWrapper, check_function
-from ks_actors.serdes import Serde
+from ks_actors.serdes import Serde, of_type
 from ks_actors.topology import STORE_NAMES, check_store_type
 
 if TYPE_CHECKING:
@@ -238,11 +238,17 @@ def log_url(value: Any) -> str:
 
 
 def serde(value: Any) -> Serde[Any]:
-    """Accept a serde, or its name."""
-    found = _named(value, _serde_names)
-    if not isinstance(found, Serde):
-        raise ValueError("is not a serde")  # noqa: TRY004 - likewise
-    return found
+    """Accept a serde, a type that has one, or the name of either."""
+    if isinstance(value, str) and value not in JAVA:
+        value = _imported(value, _serde_names)
+    if not isinstance(value, type) or issubclass(value, Serde):
+        value = _named(value)
+    if isinstance(value, Serde):
+        return value
+    try:
+        return of_type(value)
+    except (TypeError, NameError) as error:
+        raise ValueError(f"is neither a serde nor a type that has one: {error}") from error
 
 
 def function(value: Any) -> Any:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         ProductionExceptionHandler,
     )
     from ks_actors.processors.api import ProcessorWrapper
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import SerdeOrType
     from ks_actors.topology import StoreType, TimestampExtractor
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -122,8 +122,8 @@ class Options(TypedDict, total=False):
     statestore_memory_max_bytes: int
     statestore_cache_max_bytes: int
     cache_max_bytes_buffering: int
-    default_key_serde: Serde[Any] | str
-    default_value_serde: Serde[Any] | str
+    default_key_serde: SerdeOrType[Any] | str
+    default_value_serde: SerdeOrType[Any] | str
     default_timestamp_extractor: TimestampExtractor | str
     deserialization_exception_handler: DeserializationExceptionHandler | str
     processing_exception_handler: ProcessingExceptionHandler | str

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.dsl import _table
+from ks_actors.dsl._infer import value_of
 from ks_actors.dsl._logic import AggregateLogic
 from ks_actors.dsl._materialize import check_materialized, key_value_store
 from ks_actors.processors.aggregates import StreamAggregate, StreamCount
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import StoreView
-from ks_actors.serdes import LONG
+from ks_actors.serdes import LONG, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +117,8 @@ def reduce(
     check_function(reducer, 2, role="reducer", of=of)
     check_materialized(materialized, of)
     functions = Functions(aggregator=reducer)
-    return _table_of(grouped, by, materialized, name, _REDUCE, grouped.value, functions)
+    value = chosen(grouped.value, value_of(reducer))
+    return _table_of(grouped, by, materialized, name, _REDUCE, value, functions)
 
 
 def aggregate(
@@ -128,7 +130,9 @@ def aggregate(
 ) -> Table[Any, Any]:
     """Return the table of aggregates; the functions have the names of their roles."""
     _check(functions, materialized, grouped.called("aggregate", name))
-    return _table_of(grouped, by, materialized, name, _AGGREGATE, None, Functions(**functions))
+    made = Functions(**functions)
+    value = value_of(made.aggregator, made.merger, made.initializer)
+    return _table_of(grouped, by, materialized, name, _AGGREGATE, value, made)
 
 
 def cogroup(
@@ -141,7 +145,8 @@ def cogroup(
     """Return the table of aggregates of several streams, each with its own aggregator."""
     _check(functions, materialized, cogrouped.called("aggregate", name))
     graph = cogrouped.graph
-    stored = by.stored(graph, materialized, COGROUP, key=cogrouped.key, value=None)
+    value = value_of(*cogrouped.aggregators, *functions.values())
+    stored = by.stored(graph, materialized, COGROUP, key=cogrouped.key, value=value)
 
     def logic(aggregator: Callable[[Any, Any, Any], Any], number: int) -> Logic:
         return by.logic(stored, Functions(aggregator=aggregator, **functions), number)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream, _table
-from ks_actors.dsl._options import Consumed, whole_topic
+from ks_actors.dsl._options import consumed_from, whole_topic
 from ks_actors.dsl.graph import GraphBuilder, StreamSource, optimize
-from ks_actors.processors.api import check_kind, check_options
+from ks_actors.processors.api import check_kind
 from ks_actors.topology import (
     StoreSpec,
     check_serdes,
     checked_topics,
     refuse_unnamed,
+    topic_name,
     valid_topic,
     wanted_by,
     warn_of_unnamed,
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ks_actors.config import StreamsConfig
-    from ks_actors.dsl._options import Materialized
+    from ks_actors.dsl._options import Consumed, Materialized
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl._table import GlobalTable, Table
     from ks_actors.processors.api import AnySupplier
-    from ks_actors.topology import Topology
+    from ks_actors.topology import Topic, TopicOrName, Topology
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -45,30 +46,37 @@ class StreamsBuilder:
 
     @overload
     def stream(
+        self, topics: Topic[K, V] | Sequence[Topic[K, V]], consumed: Consumed[K, V] | None = None
+    ) -> Stream[K, V]: ...
+    @overload
+    def stream(
         self, topics: str | Sequence[str] | re.Pattern[str], consumed: None = None
     ) -> Stream[Any, Any]: ...
     @overload
     def stream(
-        self, topics: str | Sequence[str] | re.Pattern[str], consumed: Consumed[K, V]
+        self,
+        topics: TopicOrName | Sequence[TopicOrName] | re.Pattern[str],
+        consumed: Consumed[K, V],
     ) -> Stream[K, V]: ...
     def stream(
         self,
-        topics: str | Sequence[str] | re.Pattern[str],
+        topics: TopicOrName | Sequence[TopicOrName] | re.Pattern[str],
         consumed: Consumed[Any, Any] | None = None,
     ) -> Stream[Any, Any]:
         """Read a topic, several, or all that match a pattern in full, as a stream of records.
 
-        The same topics can be read more than once, with the same serdes, timestamp extractor and
-        offset reset: one source reads them.
+        A Topic brings its options; those in `consumed` come first. The same topics can be read more
+        than once, with the same serdes, timestamp extractor and offset reset: one source reads
+        them.
         """
-        options: Consumed[Any, Any] = check_options(consumed, Consumed, of="stream")
-        wanted = checked_topics(topics, "stream")
+        named, options = consumed_from(topics, consumed, of="stream")
+        wanted = checked_topics(named, "stream")
         name = self._graph.name_or(options.name, "KSTREAM-SOURCE-")
 
         def write(topology: Topology, _: tuple[str, ...]) -> None:
             topology.add_source(
                 name,
-                wanted,
+                wanted if named is topics else topics,
                 key=options.key,
                 value=options.value,
                 timestamp_extractor=options.timestamp_extractor,
@@ -92,15 +100,25 @@ class StreamsBuilder:
 
     @overload
     def table(
+        self,
+        topic: Topic[K, V],
+        consumed: Consumed[K, V] | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> Table[K, V]: ...
+    @overload
+    def table(
         self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
     ) -> Table[Any, Any]: ...
     @overload
     def table(
-        self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None
+        self,
+        topic: TopicOrName,
+        consumed: Consumed[K, V],
+        materialized: Materialized[K, V] | None = None,
     ) -> Table[K, V]: ...
     def table(
         self,
-        topic: str,
+        topic: TopicOrName,
         consumed: Consumed[Any, Any] | None = None,
         materialized: Materialized[Any, Any] | None = None,
     ) -> Table[Any, Any]:
@@ -108,37 +126,40 @@ class StreamsBuilder:
 
         It is stored if an operation needs the store, or if it is materialized by name.
         """
-        return _table.source_table(
-            self._graph,
-            topic,
-            check_options(consumed, Consumed, of=f"table of topic {topic}"),
-            materialized,
-        )
+        _, options = consumed_from(topic, consumed, of=f"table of topic {topic}")
+        return _table.source_table(self._graph, topic, options, materialized)
 
+    @overload
+    def global_table(
+        self,
+        topic: Topic[K, V],
+        consumed: Consumed[K, V] | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> GlobalTable[K, V]: ...
     @overload
     def global_table(
         self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
     ) -> GlobalTable[Any, Any]: ...
     @overload
     def global_table(
-        self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None
+        self,
+        topic: TopicOrName,
+        consumed: Consumed[K, V],
+        materialized: Materialized[K, V] | None = None,
     ) -> GlobalTable[K, V]: ...
     def global_table(
         self,
-        topic: str,
-        consumed: Consumed[K, V] | None = None,
-        materialized: Materialized[K, V] | None = None,
-    ) -> GlobalTable[K, V]:
+        topic: TopicOrName,
+        consumed: Consumed[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> GlobalTable[Any, Any]:
         """Read all partitions of a topic into a table; every instance has all of it.
 
         Joins with it need no copartitioning.
         """
-        return _table.global_table(
-            self._graph,
-            topic,
-            check_options(consumed, Consumed, of=f"global_table of topic {topic}"),
-            materialized,
-        )
+        of = f"global_table of topic {topic}"
+        options = whole_topic(topic, consumed, of)
+        return _table.global_table(self._graph, topic, options, materialized)
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
         """Add a store; processors connect to it by name."""
@@ -155,7 +176,7 @@ class StreamsBuilder:
     def add_global_store(
         self,
         spec: StoreSpec,
-        topic: str,
+        topic: TopicOrName,
         supplier: AnySupplier,
         consumed: Consumed[Any, Any] | None = None,
     ) -> StreamsBuilder:
@@ -170,9 +191,8 @@ class StreamsBuilder:
             of="add_global_store",
             remedy="give one from ks_actors.stores",
         )
-        valid_topic(topic, f"global store {spec.name}")
-        options = check_options(consumed, Consumed, of=f"global store {spec.name}")
-        whole_topic(options, f"global store {spec.name}")
+        valid_topic(topic_name(topic), f"global store {spec.name}")
+        options = whole_topic(topic, consumed, f"global store {spec.name}")
         source = self._graph.suffixed_or(options.name, "-source", "KSTREAM-SOURCE-")
         processor = self._graph.name_or(options.name, "KTABLE-SOURCE-")
 
@@ -204,6 +224,9 @@ class StreamsBuilder:
                 f"argument 'config' of build is {config!r}: give a StreamsConfig, with its "
                 "topology_optimization"
             )
+        self._graph.has_default_value = (
+            config is not None and config.default_value_serde is not None
+        )
         topology = self._graph.build(
             frozenset() if config is None else wanted_by(config.topology_optimization), optimize
         )

@@ -8,9 +8,10 @@ from ks_actors.dsl import _aggregations, _grouped, _session_windowed, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl.windows import SessionWindows, checked_windows
 from ks_actors.processors.api import check_function, check_kind
+from ks_actors.serdes import chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ks_actors.dsl._grouped import GroupedStream
     from ks_actors.dsl._logic import Logic
@@ -44,7 +45,12 @@ class CogroupedStream(Generic[K, A]):
     @property
     def key(self) -> Serde[K] | None:
         """The serde of keys, from the first stream that knows it."""
-        return next((grouped.key for grouped in self._aggregators if grouped.key is not None), None)
+        return chosen(*(grouped.key for grouped in self._aggregators))
+
+    @property
+    def aggregators(self) -> Iterable[Callable[[Any, Any, Any], Any]]:
+        """The aggregators of all streams."""
+        return self._aggregators.values()
 
     def called(self, operation: str, name: str | None) -> str:
         """Return the operation's name in errors."""

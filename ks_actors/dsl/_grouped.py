@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors.dsl import _aggregations, _cogroup, _session_windowed, _windowed
+from ks_actors.dsl._infer import value_of
 from ks_actors.dsl._logic import add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import check_materialized, key_value_store
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.dsl.windows import SessionWindows, checked_windows
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import ChangeSerde
-from ks_actors.serdes import LONG
+from ks_actors.serdes import LONG, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,7 +201,11 @@ class GroupedTable(Generic[K, V]):
         check_function(subtractor, 2, role="subtractor", of=of)
         check_materialized(materialized, of)
         stored = key_value_store(
-            self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=self.value
+            self.graph,
+            materialized,
+            _TABLE_AGGREGATE,
+            key=self.key,
+            value=chosen(self.value, value_of(adder)),
         )
         return self._table(
             name, _TABLE_REDUCE, stored, table_reduce(stored.spec, adder, subtractor)
@@ -226,7 +231,11 @@ class GroupedTable(Generic[K, V]):
         check_function(subtractor, 3, role="subtractor", of=of)
         check_materialized(materialized, of)
         stored = key_value_store(
-            self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=None
+            self.graph,
+            materialized,
+            _TABLE_AGGREGATE,
+            key=self.key,
+            value=value_of(adder, initializer),
         )
         return self._table(
             name,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import (
@@ -11,21 +11,24 @@ from ks_actors.processors.api import (
     check_flag,
     check_function,
     check_offset_reset,
-    check_serde,
+    check_options,
     check_whole,
 )
-from ks_actors.topology import check_store_type, valid_name
+from ks_actors.serdes import serde_of
+from ks_actors.topology import check_store_type, valid_name, with_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology import OffsetReset, Partitioner, StoreType, TimestampExtractor
 
 K = TypeVar("K")
 V = TypeVar("V")
 W = TypeVar("W")
 KO = TypeVar("KO")
+
+NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,24 @@ class Consumed(Generic[K, V]):
     partition's time (ms).
     """
 
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    name: str | None = None
-    timestamp_extractor: TimestampExtractor | None = None
-    offset_reset: OffsetReset | None = None
+    key: Serde[K] | None
+    value: Serde[V] | None
+    name: str | None
+    timestamp_extractor: TimestampExtractor | None
+    offset_reset: OffsetReset | None
+
+    def __init__(
+        self,
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+        name: str | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+    ) -> None:
+        set_fields(self, locals())
 
     def __post_init__(self) -> None:
-        _check_serdes(self, "key", "value")
+        convert_serdes(self, "key", "value")
         _check_name(self)
         if self.timestamp_extractor is not None:
             check_function(self.timestamp_extractor, 2, role="timestamp_extractor", of="Consumed")
@@ -56,13 +69,22 @@ class Consumed(Generic[K, V]):
 class Produced(Generic[K, V]):
     """Options for writing a topic. A missing serde is the stream's, or else the app's default."""
 
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    name: str | None = None
-    partitioner: Partitioner | None = None
+    key: Serde[K] | None
+    value: Serde[V] | None
+    name: str | None
+    partitioner: Partitioner | None
+
+    def __init__(
+        self,
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+        name: str | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        set_fields(self, locals())
 
     def __post_init__(self) -> None:
-        _check_serdes(self, "key", "value")
+        convert_serdes(self, "key", "value")
         _check_name(self)
         _check_partitioner(self, self.partitioner)
 
@@ -74,12 +96,20 @@ class Grouped(Generic[K, V]):
     `name` names the repartition topic (and the key selector).
     """
 
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    name: str | None = None
+    key: Serde[K] | None
+    value: Serde[V] | None
+    name: str | None
+
+    def __init__(
+        self,
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+        name: str | None = None,
+    ) -> None:
+        set_fields(self, locals())
 
     def __post_init__(self) -> None:
-        _check_serdes(self, "key", "value")
+        convert_serdes(self, "key", "value")
         _check_name(self)
 
 
@@ -92,14 +122,24 @@ class Joined(Generic[K, V, W]):
     first. The table's store has to be versioned, and keep history for at least that long (KIP-923).
     """
 
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    other_value: Serde[W] | None = None
-    name: str | None = None
-    grace_ms: int | None = None
+    key: Serde[K] | None
+    value: Serde[V] | None
+    other_value: Serde[W] | None
+    name: str | None
+    grace_ms: int | None
+
+    def __init__(
+        self,
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+        other_value: SerdeOrType[W] | None = None,
+        name: str | None = None,
+        grace_ms: int | None = None,
+    ) -> None:
+        set_fields(self, locals())
 
     def __post_init__(self) -> None:
-        _check_serdes(self, "key", "value", "other_value")
+        convert_serdes(self, "key", "value", "other_value")
         _check_name(self)
         if self.grace_ms is not None:
             check_whole(self.grace_ms, role="grace_ms", of="Joined", least=0)
@@ -131,14 +171,24 @@ class TableJoined(Generic[K, KO]):
 class Repartitioned(Generic[K, V]):
     """Options for a repartition: `partitions` None takes as many as the topics upstream have."""
 
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    name: str | None = None
-    partitions: int | None = None
-    partitioner: Partitioner | None = None
+    key: Serde[K] | None
+    value: Serde[V] | None
+    name: str | None
+    partitions: int | None
+    partitioner: Partitioner | None
+
+    def __init__(
+        self,
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+        name: str | None = None,
+        partitions: int | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None:
+        set_fields(self, locals())
 
     def __post_init__(self) -> None:
-        _check_serdes(self, "key", "value")
+        convert_serdes(self, "key", "value")
         _check_name(self)
         _check_partitioner(self, self.partitioner)
         if self.partitions is not None:
@@ -162,18 +212,32 @@ class Materialized(Generic[K, V]):
     table operations downstream ignore it.
     """
 
-    name: str | None = None
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    store_type: StoreType | None = None
-    retention_ms: int | None = None
-    logging: bool = True
-    changelog_configs: Mapping[str, str] = field(default_factory=dict)
-    caching: bool = True
-    history_retention_ms: int | None = None
+    name: str | None
+    key: Serde[K] | None
+    value: Serde[V] | None
+    store_type: StoreType | None
+    retention_ms: int | None
+    logging: bool
+    changelog_configs: Mapping[str, str]
+    caching: bool
+    history_retention_ms: int | None
+
+    def __init__(
+        self,
+        name: str | None = None,
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+        store_type: StoreType | None = None,
+        retention_ms: int | None = None,
+        logging: bool = True,
+        changelog_configs: Mapping[str, str] = NO_CONFIGS,
+        caching: bool = True,
+        history_retention_ms: int | None = None,
+    ) -> None:
+        set_fields(self, locals())
 
     def __post_init__(self) -> None:
-        _check_serdes(self, "key", "value")
+        convert_serdes(self, "key", "value")
         _check_name(self)
         check_store_type(self.store_type, role="store_type", of="Materialized")
         for role, ms in (
@@ -187,18 +251,44 @@ class Materialized(Generic[K, V]):
         check_configs(self.changelog_configs, role="changelog_configs", of="Materialized")
 
 
-def whole_topic(consumed: Consumed[Any, Any], of: str) -> None:
-    """Raise TopologyError for an offset reset of a topic that is always read from its begin."""
-    if consumed.offset_reset is not None:
+def consumed_from(
+    topics: Any,
+    consumed: Consumed[Any, Any] | None,
+    of: str,
+    roles: tuple[str, ...] = ("key", "value", "timestamp_extractor", "offset_reset"),
+) -> tuple[Any, Consumed[Any, Any]]:
+    """Return the names of topics, and the options for reading them: given ones come first."""
+    options: Consumed[Any, Any] = check_options(consumed, Consumed, of=of)
+    named, found = with_topic(topics, of, **{role: getattr(options, role) for role in roles})
+    return named, replace(options, **found)
+
+
+def whole_topic(topic: Any, consumed: Consumed[Any, Any] | None, of: str) -> Consumed[Any, Any]:
+    """Return the options for reading a topic that is always read from its begin.
+
+    Raises TopologyError for an offset reset.
+    """
+    _, options = consumed_from(topic, consumed, of, ("key", "value", "timestamp_extractor"))
+    if options.offset_reset is not None:
         raise TopologyError(
             f"offset_reset of {of} has no effect, because every instance reads the whole topic: "
             "leave it out"
         )
+    return options
 
 
-def _check_serdes(options: Any, *roles: str) -> None:
+def set_fields(options: Any, arguments: dict[str, Any]) -> None:
+    """Set the fields of options from the arguments of their `__init__`, and check them."""
+    for name in options.__match_args__:
+        object.__setattr__(options, name, arguments[name])
+    options.__post_init__()
+
+
+def convert_serdes(options: Any, *roles: str) -> None:
+    """Replace types by their serdes. Raises TopologyError for what is neither."""
     for role in roles:
-        check_serde(getattr(options, role), role=role, of=type(options).__name__)
+        serde = serde_of(getattr(options, role), role=role, of=type(options).__name__)
+        object.__setattr__(options, role, serde)
 
 
 def _check_name(options: Any) -> None:

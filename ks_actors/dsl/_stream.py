@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _branching, _grouped, _stream_joins, _stream_memory, _table
+from ks_actors.dsl._infer import forwarded_by, item_of, pair_of, pairs_of, records_of, value_of
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.dsl.windows import default_partitioner
@@ -33,7 +34,8 @@ from ks_actors.processors.stateless import (
     Print,
     SelectKey,
 )
-from ks_actors.topology import valid_name, valid_topic
+from ks_actors.serdes import chosen, inferred, is_same
+from ks_actors.topology import valid_name, valid_topic, with_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
     from ks_actors.dsl._branching import BranchedStream
     from ks_actors.dsl._grouped import GroupedStream
+    from ks_actors.dsl._infer import Pair
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl.graph import GraphBuilder, GraphNode, Repartition
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
         Retry,
     )
     from ks_actors.serdes import Serde
-    from ks_actors.topology import TopicExtractor, Topology
+    from ks_actors.topology import Topic, TopicExtractor, TopicOrName, Topology
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -153,7 +156,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return self._next(
             name,
             MapValues(mapper, async_options(mapper, options, name), with_key=with_key),
-            key=self.key,
+            (self.key, value_of(mapper)),
         )
 
     def map(
@@ -166,7 +169,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         """Replace records by the pair mapper(key, value)."""
         check_function(mapper, 2, role="mapper", of=self._called("map", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-MAP-")
-        return self._next(name, Map(mapper, async_options(mapper, options, name)), rekeyed=True)
+        operator = Map(mapper, async_options(mapper, options, name))
+        return self._next(name, operator, pair_of(mapper), rekeyed=True)
 
     @overload
     def flat_map_values(
@@ -198,7 +202,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return self._next(
             name,
             FlatMapValues(mapper, async_options(mapper, options, name), with_key=with_key),
-            key=self.key,
+            (self.key, item_of(mapper)),
         )
 
     def flat_map(
@@ -213,7 +217,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             mapper, 2, role="mapper", of=self._called("flat_map", name), awaited=True, iterated=True
         )
         name = self.graph.name_or(name, "KSTREAM-FLATMAP-")
-        return self._next(name, FlatMap(mapper, async_options(mapper, options, name)), rekeyed=True)
+        operator = FlatMap(mapper, async_options(mapper, options, name))
+        return self._next(name, operator, pairs_of(mapper), rekeyed=True)
 
     @overload
     def select_key(
@@ -242,7 +247,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return self._next(
             name,
             SelectKey(selector, async_options(selector, options, name)),
-            value=self.value,
+            (value_of(selector), self.value),
             rekeyed=True,
         )
 
@@ -257,7 +262,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         check_function(action, 2, role="action", of=self._called("peek", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-PEEK-")
         return self._next(
-            name, Peek(action, async_options(action, options, name)), key=self.key, value=self.value
+            name, Peek(action, async_options(action, options, name)), (self.key, self.value)
         )
 
     def foreach(
@@ -314,7 +319,14 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         node = self.graph.add_processor(name, PassThrough(), self.node, other.node)
         node.merges = True
         required = self.repartition_required or other.repartition_required
-        return Stream(self.graph, node, self.sources | other.sources, repartition_required=required)
+        return Stream(
+            self.graph,
+            node,
+            self.sources | other.sources,
+            key=inferred(self.key) if is_same(self.key, other.key) else None,
+            value=inferred(self.value) if is_same(self.value, other.value) else None,
+            repartition_required=required,
+        )
 
     def split(self, name: str | None = None) -> BranchedStream[K, V]:
         """Divide the stream by predicates.
@@ -348,28 +360,39 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         return Stream(self.graph, node, frozenset((node.name,)), key=key, value=value)
 
     @overload
+    def to(self, topic: Topic[K, V], produced: Produced[K, V] | None = None) -> None: ...
+    @overload
+    def to(
+        self: Stream[K, V2 | None], topic: Topic[K, V2], produced: Produced[K, V2] | None = None
+    ) -> None: ...
+    @overload
     def to(
         self: Stream[K, V2 | None], topic: str | TopicExtractor, produced: Produced[K, V2]
     ) -> None: ...
     @overload
     def to(self, topic: str | TopicExtractor, produced: Produced[K, V] | None = None) -> None: ...
-    def to(self, topic: str | TopicExtractor, produced: Produced[Any, Any] | None = None) -> None:
+    def to(
+        self, topic: TopicOrName | TopicExtractor, produced: Produced[Any, Any] | None = None
+    ) -> None:
         """Write the records to a topic, or to the one that topic(key, value, context) returns.
 
-        Topics have to exist.
+        A Topic brings its options; those in `produced` come first. Topics have to exist.
         """
         of = self._called("to", None)
         options: Produced[Any, Any] = check_options(produced, Produced, of=of)
-        if callable(topic):
-            check_function(topic, 3, role="topic", of=of)
+        named, found = with_topic(
+            topic, of, key=options.key, value=options.value, partitioner=options.partitioner
+        )
+        if callable(named):
+            check_function(named, 3, role="topic", of=of)
         else:
-            valid_topic(topic, of)
+            valid_topic(named, of)
         name = self.graph.name_or(options.name, "KSTREAM-SINK-")
-        key = options.key or self.key
-        value = options.value or self.value
+        key = found["key"] or self.key
+        value = found["value"] or self.value
         # Windowed keys are placed by the key alone, so that all windows of a key are in one
         # partition.
-        partitioner = options.partitioner or default_partitioner(key)
+        partitioner = found["partitioner"] or default_partitioner(key)
 
         def write(topology: Topology, above: tuple[str, ...]) -> None:
             topology.add_sink(name, topic, *above, key=key, value=value, partitioner=partitioner)
@@ -400,8 +423,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             self.graph,
             node,
             self.sources,
-            options.key,
-            options.value,
+            chosen(options.key, value_of(selector)),
+            chosen(options.value, inferred(self.value)),
             options.name,
             repartition_required=True,
         )
@@ -420,8 +443,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             self.graph,
             self.node,
             self.sources,
-            options.key,
-            options.value,
+            chosen(options.key, inferred(self.key)),
+            chosen(options.value, inferred(self.value)),
             options.name,
             repartition_required=self.repartition_required,
         )
@@ -502,7 +525,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             ("max_wait_ms", max_wait_ms, 0),
         ):
             check_whole(count, role=role, of=name, least=least)
-        return self._next(name, Batched(function, max_records, max_wait_ms, run), rekeyed=True)
+        operator = Batched(function, max_records, max_wait_ms, run)
+        return self._next(name, operator, records_of(function), rekeyed=True)
 
     def repartition_for_join(
         self, name: str | None, key: Serde[K] | None, value: Serde[V] | None
@@ -536,9 +560,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         self,
         name: str,
         operator: Operator,
+        serdes: Pair,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
         rekeyed: bool = False,
     ) -> Stream[Any, Any]:
         node = self.graph.add_processor(name, operator, self.node)
@@ -548,8 +571,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             self.graph,
             node,
             self.sources,
-            key=key,
-            value=value,
+            key=serdes[0],
+            value=serdes[1],
             repartition_required=rekeyed or self.repartition_required,
         )
 
@@ -563,7 +586,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
     ) -> Stream[K, V]:
         name = self.graph.name_or(name, "KSTREAM-FILTER-")
         operator = Filter(predicate, async_options(predicate, options, name), negate=negate)
-        return self._next(name, operator, key=self.key, value=self.value)
+        return self._next(name, operator, (self.key, self.value))
 
     def _process(
         self,
@@ -584,12 +607,14 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             name, operator, self.node, stores=operator.stores, connected=stores
         )
         node.changes_key, node.changes_value = not keeps_key, True
+        key, value = forwarded_by(operator.processor)
         # A processor may forward any key.
         required = self.repartition_required if keeps_key else True
         return Stream(
             self.graph,
             node,
             self.sources,
-            key=self.key if keeps_key else None,
+            key=self.key if keeps_key else key,
+            value=value,
             repartition_required=required,
         )

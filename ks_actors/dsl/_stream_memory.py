@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
+from ks_actors.dsl._infer import value_of
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.aggregates import Distinct, IdentitySerde
 from ks_actors.processors.api import (
     PunctuationType,
     check_function,
     check_kind,
-    check_serde,
     check_whole,
 )
 from ks_actors.processors.tables import Expire
-from ks_actors.serdes import BYTES, LONG
+from ks_actors.serdes import BYTES, LONG, serde_of, with_default
 from ks_actors.topology import StoreKind, StoreSpec, check_store_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.dsl._stream import Stream
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology import StoreType
 
 K = TypeVar("K")
@@ -38,9 +38,9 @@ class StreamMemory(Generic[K, V]):
         within_ms: int,
         *,
         by: Callable[[V], Any] | None = None,
-        by_serde: Serde[Any] | None = None,
+        by_serde: SerdeOrType[Any] | None = None,
         grace_ms: int | None = None,
-        key: Serde[K] | None = None,
+        key: SerdeOrType[K] | None = None,
         name: str | None = None,
         store_type: StoreType | None = None,
     ) -> Stream[K, V]:
@@ -48,7 +48,8 @@ class StreamMemory(Generic[K, V]):
 
         Two records are the same when their keys are equal, also the results of `by(value)` if it
         is given, and their timestamps are at most `within_ms` apart, in either order. A duplicate
-        does not lengthen that time. `by_serde` writes the results of `by`. To find duplicates
+        does not lengthen that time. `by_serde`, a serde or a type, writes the results of `by`; it
+        follows from the annotation of `by`, if that has one. To find duplicates
         whatever their keys, choose the key first: `select_key`. The stream is repartitioned if an
         earlier operation may have changed its key; `key` is the serde of the new one.
 
@@ -64,23 +65,24 @@ class StreamMemory(Generic[K, V]):
         grace = within_ms if grace_ms is None else grace_ms
         check_whole(grace, role="grace_ms", of=of, least=0)
         check_store_type(store_type, role="store_type", of=of)
-        check_serde(by_serde, role="by_serde", of=of)
-        check_serde(key, role="key", of=of)
+        part: Serde[Any] | None = serde_of(by_serde, role="by_serde", of=of)
+        key_serde: Serde[K] | None = serde_of(key, role="key", of=of)
         if by is not None:
             check_function(by, 1, role="by", of=of)
-        if (by is None) != (by_serde is None):
+            part = part or with_default(value_of(by), None)
+        if (by is None) != (part is None):
             raise TopologyError(
                 f"{of} needs both or neither: by, which returns a part of the value, and "
-                "by_serde, which writes it"
+                "by_serde, such as str, which writes it (or annotate by with '-> str')"
             )
         if stream.repartition_required:
-            stream = stream.repartition_for_join(name, key, None)
-        keys = key or stream.key
+            stream = stream.repartition_for_join(name, key_serde, None)
+        keys = key_serde or stream.key
         node_name = stream.graph.name_or(name, "KSTREAM-DISTINCT-")
         store = StoreSpec(
             name=f"{node_name}-store",
             kind=StoreKind.WINDOW,
-            key=keys if by_serde is None else IdentitySerde(keys, by_serde),
+            key=keys if part is None else IdentitySerde(keys, part),
             value=BYTES,
             type=store_type,
             retention_ms=within_ms + grace + 1,
@@ -99,7 +101,7 @@ class StreamMemory(Generic[K, V]):
         after_ms: int,
         *,
         clock: PunctuationType = PunctuationType.STREAM_TIME,
-        key: Serde[K] | None = None,
+        key: SerdeOrType[K] | None = None,
         name: str | None = None,
         store_type: StoreType | None = None,
     ) -> Stream[K, V]:
@@ -133,10 +135,10 @@ class StreamMemory(Generic[K, V]):
             remedy="give PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
         )
         check_store_type(store_type, role="store_type", of=of)
-        check_serde(key, role="key", of=of)
+        key_serde: Serde[K] | None = serde_of(key, role="key", of=of)
         if stream.repartition_required:
-            stream = stream.repartition_for_join(name, key, None)
-        graph, keys = stream.graph, key or stream.key
+            stream = stream.repartition_for_join(name, key_serde, None)
+        graph, keys = stream.graph, key_serde or stream.key
         node_name = graph.name_or(name, "KSTREAM-EXPIRE-")
         store = StoreSpec(
             name=f"{node_name}-store",

@@ -8,6 +8,7 @@ import msgspec
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _grouped, _stream, _suppressed
+from ks_actors.dsl._infer import forwarded_by, pair_of, value_of
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import (
     check_materialized,
@@ -16,7 +17,7 @@ from ks_actors.dsl._materialize import (
     optional_store,
     without_history,
 )
-from ks_actors.dsl._options import Grouped, whole_topic
+from ks_actors.dsl._options import Grouped
 from ks_actors.dsl._table_joins import TableJoins
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.aggregates import TableSelect
@@ -34,6 +35,7 @@ from ks_actors.topology import (
     QueryableStore,
     StoreKind,
     bare_kind,
+    topic_name,
     valid_topic,
 )
 
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.tables import View
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
-    from ks_actors.topology import StoreSpec, Topology
+    from ks_actors.topology import StoreSpec, TopicOrName, Topology
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -206,12 +208,11 @@ class Table(TableJoins[K, V]):
         check_materialized(materialized, of)
         # Before the node's name: Kafka Streams numbers the two in this order, and names must be
         # equal.
-        spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=None)
+        value = (materialized and materialized.value) or value_of(mapper)
+        spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=value)
         named = self.graph.name_or(name, _MAP_VALUES)
         logic = MapLogic(self, spec, mapper, keyed=keyed)
-        return self._derived(
-            named, logic, materialized, None if materialized is None else materialized.value
-        )
+        return self._derived(named, logic, materialized, value)
 
     def transform_values(
         self,
@@ -235,12 +236,11 @@ class Table(TableJoins[K, V]):
         )
         check_materialized(materialized, of)
         # Without a prefix: here Kafka Streams takes no number for a store without a name.
-        spec = optional_store(self.graph, materialized, "", key=self.key, value=None)
+        value = (materialized and materialized.value) or forwarded_by(type(transformer))[1]
+        spec = optional_store(self.graph, materialized, "", key=self.key, value=value)
         named = self.graph.name_or(name, _TRANSFORM_VALUES)
         logic = TransformLogic(self, spec, supplier, type(transformer), stores)
-        return self._derived(
-            named, logic, materialized, None if materialized is None else materialized.value, stores
-        )
+        return self._derived(named, logic, materialized, value, stores)
 
     @overload
     def to_stream(self, *, name: str | None = None) -> Stream[K, V | None]: ...
@@ -285,7 +285,10 @@ class Table(TableJoins[K, V]):
         )
         # An aggregation subtracts a row's old value from the group that it leaves.
         self.send_old(force=True)
-        return _grouped.GroupedTable(self.graph, node, options.key, options.value, options.name)
+        key, value = pair_of(selector)
+        return _grouped.GroupedTable(
+            self.graph, node, options.key or key, options.value or value, options.name
+        )
 
     def suppress(self, suppressed: Suppressed) -> Table[K, V]:
         """Hold changes back until a window is final, or for some time.
@@ -367,12 +370,12 @@ class GlobalTable(Generic[K, V]):
 
 def source_table(
     graph: GraphBuilder,
-    topic: str,
+    given: TopicOrName,
     consumed: Consumed[K, V],
     materialized: Materialized[K, V] | None,
 ) -> Table[K, V]:
     """Read a topic as a table."""
-    valid_topic(topic, "table")
+    topic = valid_topic(topic_name(given), "table")
     check_materialized(materialized, f"table of topic {topic}")
     spec, named = key_value_store(
         graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
@@ -385,7 +388,7 @@ def source_table(
     def write(topology: Topology, _: tuple[str, ...]) -> None:
         topology.add_source(
             source,
-            topic,
+            given,
             key=spec.key,
             value=spec.value,
             timestamp_extractor=consumed.timestamp_extractor,
@@ -413,13 +416,12 @@ def source_table(
 
 def global_table(
     graph: GraphBuilder,
-    topic: str,
+    given: TopicOrName,
     consumed: Consumed[K, V],
     materialized: Materialized[K, V] | None,
 ) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
-    valid_topic(topic, "global_table")
-    whole_topic(consumed, f"global_table of topic {topic}")
+    topic = valid_topic(topic_name(given), "global_table")
     check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
     spec, named = key_value_store(
@@ -434,7 +436,7 @@ def global_table(
         topology.add_global_store(
             spec,
             source,
-            topic,
+            given,
             name,
             TableSource(store=spec.name),
             key=spec.key,

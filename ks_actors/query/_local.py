@@ -198,8 +198,9 @@ class LocalStores:
             ("keys", key, spec.key, config.default_key_serde),
             ("values", value, spec.value, config.default_value_serde),
         ):
-            found = own if own is None and default is None else with_default(own, default)
-            if given is not None and found is not None and not may_be_same(given, found):
+            found = with_default(own, default)
+            wanted = given and with_default(given, default)  # it may be inferred
+            if wanted is not None and found is not None and not may_be_same(wanted, found):
                 raise QueryFailed(
                     f"store {store} has {what} by {found!r}, not by {given!r}: give its own serdes",
                     reason=FailureReason.UNKNOWN_QUERY_TYPE,

@@ -16,8 +16,13 @@ from ks_actors.serdes._compatible import reads as reads
 from ks_actors.serdes._defaults import is_complete as is_complete
 from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._defaults import wraps_key as wraps_key
+from ks_actors.serdes._inferred import InferredSerde as InferredSerde
+from ks_actors.serdes._inferred import chosen as chosen
+from ks_actors.serdes._inferred import inferred as inferred
+from ks_actors.serdes._inferred import is_known as is_known
 from ks_actors.serdes._lists import list_of
 from ks_actors.serdes._of_type import SerdeOrType as SerdeOrType
+from ks_actors.serdes._of_type import of_type as of_type
 from ks_actors.serdes._of_type import serde_of as serde_of
 from ks_actors.serdes._scalars import (
     BOOLEAN,

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import inspect
 
+from ks_actors.serdes._pydantic import as_object, info_of, is_model
 from ks_actors.serdes._serde import FunctionSerde, Serde
 
 _WRITTEN_ALIKE = (inspect.AnyType, inspect.StrType, inspect.IntType, inspect.BoolType)
@@ -27,7 +28,7 @@ def reads(new: Serde[Any] | None, old: Serde[Any] | None, *, is_key: bool = Fals
             return repr(new) == repr(old)
         (new_format, new_type), (old_format, old_type) = new.form, old.form
         return new_format == old_format and _Types(exact=is_key).fit(
-            inspect.type_info(old_type), inspect.type_info(new_type)
+            info_of(old_type), info_of(new_type)
         )
     if type(new).__qualname__ != type(old).__qualname__:
         return False
@@ -46,9 +47,11 @@ class _Types:
     def __init__(self, *, exact: bool) -> None:
         self._exact: bool = exact
         self._seen: set[tuple[int, int]] = set()
+        self._models: dict[type[Any], Any] = {}
 
     def fit(self, old: inspect.Type, new: inspect.Type) -> bool:  # noqa: PLR0911 - one per kind
         """Return whether `new` reads everything that `old` writes."""
+        old, new = self._fields_of(old), self._fields_of(new)
         if (id(old), id(new)) in self._seen:
             return True  # a type within itself
         self._seen.add((id(old), id(new)))
@@ -72,6 +75,14 @@ class _Types:
             return self.fit(old.key_type, new.key_type) and self.fit(old.value_type, new.value_type)
         return self._scalars(old, new)
 
+    def _fields_of(self, info: Any) -> Any:
+        """Return the fields of a model of Pydantic, other types as they are."""
+        if not isinstance(info, inspect.CustomType):
+            return info
+        if is_model(info.cls) and info.cls not in self._models:
+            self._models[info.cls] = as_object(info.cls)
+        return self._models.get(info.cls, info)
+
     def _scalars(self, old: inspect.Type, new: inspect.Type) -> bool:
         if isinstance(old, inspect.EnumType) and isinstance(new, inspect.EnumType):
             return {each.value for each in old.cls} <= {each.value for each in new.cls}
@@ -81,6 +92,8 @@ class _Types:
             return not self._exact
         if type(old) is not type(new):
             return False
+        if isinstance(old, inspect.CustomType) and isinstance(new, inspect.CustomType):
+            return old.cls.__qualname__ == new.cls.__qualname__
         # Bounds may have been widened, or left out.
         return old == new or self._exact or new == type(new)()
 

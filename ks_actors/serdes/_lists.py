@@ -6,11 +6,14 @@ import struct
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ks_actors._errors import SerializationError
+from ks_actors.serdes._of_type import inner_serde
 from ks_actors.serdes._scalars import DOUBLE, FLOAT, INTEGER, LONG, SHORT, UUID, UUID_LENGTH
-from ks_actors.serdes._serde import Serde, checked_inner
+from ks_actors.serdes._serde import Serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from ks_actors.serdes._of_type import SerdeOrType
 
 T = TypeVar("T")
 
@@ -28,14 +31,14 @@ SIZES: dict[Serde[Any], int] = {
 }
 
 
-def list_of(inner: Serde[T]) -> Serde[list[T]]:
+def list_of(inner: SerdeOrType[T]) -> Serde[list[T]]:
     """Return the serde of lists with items of `inner`, in the format of Kafka's ListSerde.
 
     Lists and tuples are written as lists; other objects are refused. None in a list is kept.
     Numbers and UUIDs follow each other without their lengths, after the indexes of the nulls; any
     other item has its length before it.
     """
-    return _ListSerde(checked_inner(inner, "list_of"))
+    return _ListSerde(inner_serde(inner, "list_of"))
 
 
 @final

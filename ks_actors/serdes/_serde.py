@@ -138,15 +138,6 @@ class FunctionSerde(Serde[T]):
         return f"<Serde {self._name}>"
 
 
-def checked_inner(inner: Any, of: str) -> Any:
-    """Return a serde to wrap; raise TopologyError if it is not a serde."""
-    if not isinstance(inner, Serde):
-        raise TopologyError(
-            f"inner of {of} is {inner!r}, which is not a serde: give an object of ks_actors.serdes"
-        )
-    return inner
-
-
 def alike_writer(serde: Serde[T], topic: str) -> Callable[[T], bytes]:
     """Return a serializer of values of `topic` that writes equal objects alike.
 

@@ -9,8 +9,16 @@ from msgspec import inspect
 
 from ks_actors.serdes._as_read import of_type
 from ks_actors.serdes._known import parts_of, unknown_types
+from ks_actors.serdes._pydantic import as_object, coders, holds_models, info_of, is_model
 from ks_actors.serdes._serde import FunctionSerde, Serde
-from ks_actors.serdes._typed_writer import Decode, Encode, key_writer, value_writer
+from ks_actors.serdes._typed_writer import (
+    Decode,
+    Encode,
+    checked_key,
+    checked_value,
+    key_writer,
+    value_writer,
+)
 
 T = TypeVar("T")
 SCALARS = (
@@ -36,10 +44,11 @@ def json(type_: type[T], /) -> Serde[T]: ...
 @overload
 def json(type_: Any = ..., /) -> Serde[Any]: ...
 def json(type_: Any = Any, /) -> Serde[Any]:
-    """Return the serde of JSON for a `type_` that msgspec knows; other JSON is bad data.
+    """Return the serde of JSON for a `type_`; other JSON is bad data.
 
-    Examples of types are a Struct, a dataclass and `dict[str, int]`. Without a type any JSON is
-    read, as dicts, lists and scalars. Raises TypeError for a type that msgspec does not know.
+    Examples of types are a Struct, a dataclass, a TypedDict, a class of attrs, a Pydantic model and
+    `dict[str, int]`. Without a type any JSON is read, as dicts, lists and scalars. Raises TypeError
+    for a type that neither msgspec nor Pydantic knows.
 
     With a type, an object that would not be read back equal is refused with SerializationError: one
     of another type, or a NaN, which JSON does not have. Parts of type Any are not looked at.
@@ -52,7 +61,11 @@ def json(type_: Any = Any, /) -> Serde[Any]:
 
     Values of a type that has sets are written with the items of sets, and of dicts, in order: equal
     values get the same bytes in each process.
+
+    Pydantic reads and writes a type that has its models: by alias, without computed fields.
     """
+    if holds_models(type_):
+        return _of_models(type_)
     _check(type_, "json")
     return _typed(
         type_,
@@ -100,6 +113,21 @@ def _typed(
     )
 
 
+def _of_models(type_: Any) -> Serde[Any]:
+    name = f"json({_name(type_)})"
+    encode, encode_key, decode = coders(type_, name)
+    return FunctionSerde(
+        checked_value(name, encode, decode),
+        decode,
+        serialize_key=checked_key(name, encode, encode_key, decode),
+        faithful=False,
+        immutable=is_immutable(type_),
+        name=name,
+        reads_back=False,  # the writer has read its own bytes
+        form=("json", type_),
+    )
+
+
 def _order(type_: Any) -> Literal["deterministic"] | None:
     """Return the order of values' items: as they come, unless that differs between processes."""
     parts = parts_of(inspect.type_info(type_))
@@ -110,12 +138,13 @@ def _order(type_: Any) -> Literal["deterministic"] | None:
 def _check(type_: Any, word: str) -> None:
     # Check now: msgspec makes a decoder for such a type, and it rejects each record.
     for unknown in unknown_types(type_):
-        raise TypeError(
-            f"{word}({_name(type_)}): msgspec cannot read objects of {unknown!r}; give a Struct, a "
-            "dataclass, a TypedDict or a built-in type, or make a serde of two functions, for a "
-            "Pydantic model Serde.of(lambda it: it.model_dump_json().encode(), "
-            "Model.model_validate_json)"
+        remedy = (
+            "json takes it"
+            if is_model(unknown)
+            else "make it a dataclass, a Struct, a TypedDict, a class of attrs or a Pydantic "
+            "model, or give Serde.of(to_bytes, from_bytes)"
         )
+        raise TypeError(f"{word}({_name(type_)}): objects of {unknown!r} have no form: {remedy}")
 
 
 def _name(type_: Any) -> str:
@@ -126,19 +155,25 @@ def is_immutable(type_: Any) -> bool:
     """Return whether msgspec decodes `type_` to deeply immutable objects; False in doubt.
 
     Immutable are scalars, enums, dates and times, decimals, UUIDs, and containers of only these:
-    tuples, named tuples, frozensets, frozen Structs and dataclasses, unions.
+    tuples, named tuples, frozensets, frozen Structs, dataclasses and models, unions.
     """
-    return _immutable(inspect.type_info(type_), set())
+    return _immutable(info_of(type_), set())
 
 
-def _immutable(info: inspect.Type, seen: set[int]) -> bool:
+def _immutable(info: inspect.Type, seen: set[Any]) -> bool:
     # A recursive type returns here as the same object: it is as immutable as the rest of its parts.
-    if id(info) in seen:
+    known = info.cls if isinstance(info, inspect.CustomType) else id(info)
+    if known in seen:
         return True
-    seen.add(id(info))
+    seen.add(known)
     match info:
+        case inspect.CustomType() if is_model(info.cls):
+            model = as_object(info.cls)
+            if not model.is_frozen:
+                return False
+            parts: list[inspect.Type] = [field.type for field in model.fields]
         case inspect.Metadata():
-            parts: list[inspect.Type] = [info.type]
+            parts = [info.type]
         case inspect.UnionType():
             parts = list(info.types)
         case inspect.TupleType():

@@ -18,6 +18,8 @@ from ks_actors.serdes._known import parts_of
 
 Encode: TypeAlias = Callable[[Any], bytes]
 Decode: TypeAlias = Callable[[bytes], Any]
+Compare: TypeAlias = Callable[[Any, Any], bool]
+Complete: TypeAlias = Callable[[Any], None]
 
 ARRAYS: Final = (list, tuple)
 """Classes that one array is read as, whichever it was written of."""
@@ -29,7 +31,7 @@ def value_writer(type_: Any, name: str, encode: Encode, decode: Decode, *, free:
     It raises SerializationError for an object that `decode` could not read, or would read as
     another object. With `free`, `decode` reads everything that is written for a part of type Any.
     """
-    slow = _reading_back(type_, name, encode, decode)
+    slow = checked_value(name, encode, decode, _comparison(type_), completion(type_))
     return _with_quick_check(type_, encode, slow, Conditions(equal=True, free=free))
 
 
@@ -39,16 +41,16 @@ def key_writer(type_: Any, name: str, encode: Encode, decode: Decode) -> Encode:
     It refuses as `value_writer` does. Keys that are read back as the same object of the type
     get the same bytes: an int in the place of a float is written as that float.
     """
-    checked = _reading_back(type_, name, encode, decode)
-    complete = completion(type_, omitted=True)
-
-    def as_typed(key: Any) -> bytes:
-        back = decode(checked(key))
-        if complete is not None:
-            complete(back)
-        return encode(back)
-
-    return _with_quick_check(type_, encode, as_typed, Conditions(omitted=True))
+    slow = checked_key(
+        name,
+        encode,
+        encode,
+        decode,
+        _comparison(type_),
+        completion(type_),
+        completion(type_, omitted=True),
+    )
+    return _with_quick_check(type_, encode, slow, Conditions(omitted=True))
 
 
 def _with_quick_check(type_: Any, encode: Encode, slow: Encode, conditions: Conditions) -> Encode:
@@ -71,10 +73,15 @@ def _with_quick_check(type_: Any, encode: Encode, slow: Encode, conditions: Cond
     return write
 
 
-def _reading_back(type_: Any, name: str, encode: Encode, decode: Decode) -> Encode:
+def checked_value(
+    name: str,
+    encode: Encode,
+    decode: Decode,
+    reads_as: Compare | None = None,
+    complete: Complete | None = None,
+) -> Encode:
     """Return a serializer that reads its own bytes, and compares."""
-    reads_as = _comparison(type_)
-    complete = completion(type_)
+    reads_as = reads_as or same
 
     def checked(value: Any) -> bytes:
         try:
@@ -98,7 +105,28 @@ def _reading_back(type_: Any, name: str, encode: Encode, decode: Decode) -> Enco
     return checked
 
 
-def _comparison(type_: Any) -> Callable[[Any, Any], bool]:
+def checked_key(
+    name: str,
+    encode: Encode,
+    encode_key: Encode,
+    decode: Decode,
+    reads_as: Compare | None = None,
+    complete: Complete | None = None,
+    complete_key: Complete | None = None,
+) -> Encode:
+    """Return a serializer that writes the object it reads back, if that is equal."""
+    checked = checked_value(name, encode, decode, reads_as, complete)
+
+    def as_typed(key: Any) -> bytes:
+        back = decode(checked(key))
+        if complete_key is not None:
+            complete_key(back)
+        return encode_key(back)
+
+    return as_typed
+
+
+def _comparison(type_: Any) -> Compare:
     """Return the comparison of an object with the one that is read back."""
     info = inspect.type_info(type_)
     if not any(isinstance(part, inspect.AnyType | inspect.RawType) for part in parts_of(info)):
@@ -149,3 +177,4 @@ def _fields(value: Any) -> Iterator[str]:
     if dataclasses.is_dataclass(value):
         yield from (field.name for field in dataclasses.fields(value))
     yield from (field.name for field in getattr(value, "__attrs_attrs__", ()))
+    yield from getattr(type(value), "model_fields", ())  # of Pydantic

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from ks_actors._errors import SerializationError, TopologyError
 from ks_actors.records import Window, Windowed, window_at
 from ks_actors.serdes._defaults import with_default
-from ks_actors.serdes._serde import Serde, checked_inner
+from ks_actors.serdes._of_type import inner_serde
+from ks_actors.serdes._serde import Serde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.records import CustomWindows
+    from ks_actors.serdes._of_type import SerdeOrType
 
 K = TypeVar("K")
 START = struct.Struct(">q")
@@ -23,7 +25,7 @@ _FEW = 1_000
 """The most windows to remember before they are cleared."""
 
 
-def windowed(inner: Serde[K], windows: int | CustomWindows) -> Serde[Windowed[K]]:
+def windowed(inner: SerdeOrType[K], windows: int | CustomWindows) -> Serde[Windowed[K]]:
     """Return the serde of windowed keys.
 
     It writes the key with `inner`, then the window's start in ms (8 bytes, big-endian). The
@@ -31,7 +33,7 @@ def windowed(inner: Serde[K], windows: int | CustomWindows) -> Serde[Windowed[K]
     in ms, or CalendarWindows or CustomWindows. The end is at most the last possible instant.
     """
     given: Any = windows
-    checked = checked_inner(inner, "windowed")
+    checked = inner_serde(inner, "windowed")
     if hasattr(given, "windows_for") and not isinstance(given, type):
         return CustomWindowedSerde(checked, given)
     if not isinstance(given, int) or isinstance(given, bool):
@@ -42,13 +44,13 @@ def windowed(inner: Serde[K], windows: int | CustomWindows) -> Serde[Windowed[K]
     return WindowedSerde(checked, given)
 
 
-def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
+def session_windowed(inner: SerdeOrType[K]) -> Serde[Windowed[K]]:
     """Return the serde of keys with sessions.
 
     It writes the key with `inner`, then the session's end and its start in ms (8 bytes each,
     big-endian).
     """
-    return SessionWindowedSerde(checked_inner(inner, "session_windowed"))
+    return SessionWindowedSerde(inner_serde(inner, "session_windowed"))
 
 
 class WindowedKeySerde(Serde[Windowed[K]]):

@@ -6,18 +6,19 @@ import tempfile
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from actors.testing import VirtualLoop
-from ks_actors._errors import NotRunning, UnknownTopicOrPartition
+from ks_actors._errors import NotRunning, TopologyError, UnknownTopicOrPartition
 from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.task import GLOBAL, Clocks, RecordQueue, Task, TaskParts, TaskRunner, Telemetry
 from ks_actors.testing._plain_store import plain_store
+from ks_actors.testing._topic_serdes import topic_serdes
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
-from ks_actors.topology import SourceNode, check_serdes, check_topology
+from ks_actors.topology import SourceNode, check_serdes, check_topology, topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
     from ks_actors.log import Outgoing
     from ks_actors.records import Headers
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import SerdeOrType
     from ks_actors.state import TaskStores
-    from ks_actors.topology import StoreSpec, Topology
+    from ks_actors.topology import StoreSpec, Topic, TopicOrName, Topology
     from ks_actors.tracing import Tracing
 
 K = TypeVar("K")
@@ -140,11 +141,57 @@ class _Driver:
         """
         return self._written.count(topic)
 
+    @overload
+    def create_output_topic(
+        self,
+        name: Topic[K, V],
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+    ) -> TestOutputTopic[K, V]: ...
+    @overload
+    def create_output_topic(
+        self,
+        name: str,
+        key: SerdeOrType[K],
+        value: SerdeOrType[V],
+    ) -> TestOutputTopic[K, V]: ...
+    @overload
+    def create_output_topic(
+        self,
+        name: str,
+        key: None = None,
+        value: None = None,
+    ) -> TestOutputTopic[Any, Any]: ...
+    def create_output_topic(
+        self,
+        name: TopicOrName,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
+    ) -> TestOutputTopic[Any, Any]:
+        """Return a topic to read records from, each once; changelogs are possible, too.
+
+        Serdes not given are the Topic's, or else the topology's for the topic. Reading raises
+        UnknownTopicOrPartition when the topology does not write it.
+        """
+        return TestOutputTopic(*self._serdes(name, key, value), self)
+
     @property
     def _open(self) -> list[TaskStores]:
         return [runner.stores for runner in self._runners if runner.stores is not None]
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _serdes(self, topic: TopicOrName, key: Any, value: Any) -> tuple[str, Any, Any]:
+        """Return the name and the serdes of a topic. Raises TopologyError for an unknown serde."""
+        name = topic_name(topic)
+        found = topic_serdes(self._topology, self._setup.config, topic, key, value)
+        if None in found:
+            raise TopologyError(
+                f"the {'key' if found[0] is None else 'value'} serde of topic {name!r} is unknown: "
+                "the topology has none for it, so give types, such as "
+                f"create_output_topic({name!r}, str, int)"
+            )
+        return name, *found
 
     def _start(self) -> None:
         """Start; when that fails, leave nothing open, and nothing on disk."""
@@ -401,30 +448,53 @@ class TopologyTestDriver(_Driver):
     ) -> None:
         self.close()
 
+    @overload
     def create_input_topic(
         self,
-        name: str,
-        key: Serde[K],
-        value: Serde[V],
+        name: Topic[K, V],
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
         *,
         start_timestamp_ms: int | None = None,
         auto_advance_ms: int = 0,
-    ) -> TestInputTopic[K, V]:
+    ) -> TestInputTopic[K, V]: ...
+    @overload
+    def create_input_topic(
+        self,
+        name: str,
+        key: SerdeOrType[K],
+        value: SerdeOrType[V],
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> TestInputTopic[K, V]: ...
+    @overload
+    def create_input_topic(
+        self,
+        name: str,
+        key: None = None,
+        value: None = None,
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> TestInputTopic[Any, Any]: ...
+    def create_input_topic(
+        self,
+        name: TopicOrName,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> TestInputTopic[Any, Any]:
         """Return a topic to pipe records into.
 
-        Records without a timestamp get the start (default: the wall clock), which then advances.
+        Serdes not given are the Topic's, or else the topology's for the topic. Records without a
+        timestamp get the start (default: the wall clock), which then advances.
         """
         start = self._now if start_timestamp_ms is None else start_timestamp_ms
-        return TestInputTopic(name, key, value, self._pipe_now, start, auto_advance_ms)
-
-    def create_output_topic(
-        self, name: str, key: Serde[K], value: Serde[V]
-    ) -> TestOutputTopic[K, V]:
-        """Return a topic to read records from, each once; changelogs are possible, too.
-
-        Reading raises UnknownTopicOrPartition when the topology does not write it.
-        """
-        return TestOutputTopic(name, key, value, self)
+        of_topic = self._serdes(name, key, value)
+        return TestInputTopic(*of_topic, self._pipe_now, start, auto_advance_ms)
 
     def advance_wall_clock_time(self, ms: int) -> None:
         """Move the wall clock, and call the punctuators that are due by then, each once."""
@@ -494,21 +564,53 @@ class AsyncTopologyTestDriver(_Driver):
     ) -> None:
         await self.aclose()
 
+    @overload
     def create_input_topic(
         self,
-        name: str,
-        key: Serde[K],
-        value: Serde[V],
+        name: Topic[K, V],
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
         *,
         start_timestamp_ms: int | None = None,
         auto_advance_ms: int = 0,
-    ) -> AsyncTestInputTopic[K, V]:
+    ) -> AsyncTestInputTopic[K, V]: ...
+    @overload
+    def create_input_topic(
+        self,
+        name: str,
+        key: SerdeOrType[K],
+        value: SerdeOrType[V],
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> AsyncTestInputTopic[K, V]: ...
+    @overload
+    def create_input_topic(
+        self,
+        name: str,
+        key: None = None,
+        value: None = None,
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> AsyncTestInputTopic[Any, Any]: ...
+    def create_input_topic(
+        self,
+        name: TopicOrName,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
+        *,
+        start_timestamp_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> AsyncTestInputTopic[Any, Any]:
         """Return a topic to pipe records into; its calls that process are to be awaited.
 
-        Records without a timestamp get the start (default: the wall clock), which then advances.
+        Serdes not given are the Topic's, or else the topology's for the topic. Records without a
+        timestamp get the start (default: the wall clock), which then advances.
         """
         start = self._now if start_timestamp_ms is None else start_timestamp_ms
-        return AsyncTestInputTopic(name, key, value, self._pipe, start, auto_advance_ms)
+        of_topic = self._serdes(name, key, value)
+        return AsyncTestInputTopic(*of_topic, self._pipe, start, auto_advance_ms)
 
     async def pipe_input(
         self,
@@ -525,15 +627,6 @@ class AsyncTopologyTestDriver(_Driver):
         await self._pipe(
             topic, key, value, self._now if timestamp_ms is None else timestamp_ms, headers
         )
-
-    def create_output_topic(
-        self, name: str, key: Serde[K], value: Serde[V]
-    ) -> TestOutputTopic[K, V]:
-        """Return a topic to read records from, each once; changelogs are possible, too.
-
-        Reading raises UnknownTopicOrPartition when the topology does not write it.
-        """
-        return TestOutputTopic(name, key, value, self)
 
     async def advance_wall_clock_time(self, ms: int) -> None:
         """Move the wall clock, and call the punctuators that are due by then, each once."""

@@ -22,9 +22,10 @@ from ks_actors.testing._connection import Connection
 from ks_actors.testing._disk import copy_as_is
 from ks_actors.testing._log_topics import LogTopics
 from ks_actors.testing._topics import TestRecord
+from ks_actors.topology import by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded import EmbeddedMembership, Operation
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
-    from ks_actors.serdes import Serde
-    from ks_actors.topology import Topology
+    from ks_actors.serdes import SerdeOrType
+    from ks_actors.topology import ByTopic, TopicOrName, Topology
     from ks_actors.tracing import Tracing
 
 _LOOK_AGAIN = 0.02
@@ -45,12 +46,12 @@ class _World:
     """The state that the instances of one test share."""
 
     def __init__(
-        self, kit: AppKit, log: EmbeddedLog | None, topics: Mapping[str, int | NewTopic]
+        self, kit: AppKit, log: EmbeddedLog | None, topics: ByTopic[int | NewTopic]
     ) -> None:
         self.kit: AppKit = kit
         self.log: EmbeddedLog = log if log is not None else EmbeddedLog(clock=kit.wall_time_ms)
         self.given: bool = log is not None
-        self.topics: dict[str, int | NewTopic] = dict(topics)
+        self.topics: dict[str, int | NewTopic] = by_name(topics)
         self.harnesses: list[AppHarness] = []
         self.expiries: list[asyncio.TimerHandle] = []
         self.client_id: str = ""
@@ -78,7 +79,7 @@ class AppHarness:
         topology: Topology,
         *,
         seed: int = 0,
-        topics: Mapping[str, int | NewTopic] | None = None,
+        topics: ByTopic[int | NewTopic] | None = None,
         embedded: EmbeddedLog | None = None,
         start: bool = True,
         wall_clock_ms: int = 0,
@@ -388,18 +389,18 @@ class AppHarness:
 
     # --- topics -----------------------------------------------------------------------------------
 
-    def create_topics(self, topics: Mapping[str, int | NewTopic]) -> None:
+    def create_topics(self, topics: ByTopic[int | NewTopic]) -> None:
         """Create topics: the number of partitions by name. Raises TopicExists."""
         self._topics.create(topics)
 
-    def create_partitions(self, counts: Mapping[str, int]) -> None:
+    def create_partitions(self, counts: ByTopic[int]) -> None:
         """Give topics more partitions: the new numbers by name.
 
         Raises UnknownTopicOrPartition, and LogError for a number that is not larger.
         """
         self._topics.grow(counts)
 
-    def delete_topics(self, *names: str) -> None:
+    def delete_topics(self, *names: TopicOrName) -> None:
         """Delete topics. Raises UnknownTopicOrPartition."""
         self._topics.delete(names)
 
@@ -407,7 +408,7 @@ class AppHarness:
 
     async def produce(
         self,
-        topic: str,
+        topic: TopicOrName,
         key: Any,
         value: Any,
         timestamp: int | None = None,
@@ -415,7 +416,7 @@ class AppHarness:
         partition: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Write a record, with the topology's serdes for the topic, or the app's default ones.
+        """Write a record, with the Topic's serdes, the topology's, or the app's default ones.
 
         Bytes and None are written unchanged. The timestamp defaults to the wall clock.
         """
@@ -430,22 +431,26 @@ class AppHarness:
         )
 
     async def produce_all(
-        self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None
+        self,
+        topic: TopicOrName,
+        records: Iterable[TestRecord[Any, Any]],
+        *,
+        partition: int | None = None,
     ) -> None:
         """Write records; those of one partition are one batch."""
         await self._topics.produce(topic, records, partition)
 
     async def read(
         self,
-        topic: str,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        topic: TopicOrName,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         *,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> list[TestRecord[Any, Any]]:
         """Return all records of a topic, partition by partition.
 
-        The serdes default to the topology's, for other topics to the app's default ones. Without
-        any, in changelogs and in dead letters, keys and values are bytes.
+        The serdes default to the Topic's, then to the topology's, for other topics to the app's
+        default ones. Without any, in changelogs and in dead letters, keys and values are bytes.
         """
         return await self._topics.read(topic, key, value, isolation)

@@ -10,18 +10,18 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import Faults
 from ks_actors.records import Batch
 from ks_actors.records import partition as partition_of
-from ks_actors.serdes import with_default, wraps_key
 from ks_actors.task import is_internal
+from ks_actors.testing._topic_serdes import topic_serdes
 from ks_actors.testing._topics import TestRecord
-from ks_actors.topology import SinkNode, SourceNode
+from ks_actors.topology import SourceNode, by_name, topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ks_actors.config import StreamsConfig
     from ks_actors.log.embedded import EmbeddedLog
-    from ks_actors.serdes import Serde
-    from ks_actors.topology import Topology
+    from ks_actors.serdes import Serde, SerdeOrType
+    from ks_actors.topology import ByTopic, TopicOrName, Topology
 
 
 class LogTopics:
@@ -37,23 +37,23 @@ class LogTopics:
         self._log: EmbeddedLog = log
         self._version = version
 
-    def create(self, topics: Mapping[str, int | NewTopic]) -> None:
+    def create(self, topics: ByTopic[int | NewTopic]) -> None:
         """Create topics. Raises TopicExists, and LogError or ConfigError as Kafka would."""
-        for name, each in topics.items():
+        for name, each in by_name(topics).items():
             self._log._broker.create_topic(
                 each if isinstance(each, NewTopic) else NewTopic(name, each)
             )
 
-    def grow(self, counts: Mapping[str, int]) -> None:
+    def grow(self, counts: ByTopic[int]) -> None:
         """Give topics more partitions.
 
         Raises UnknownTopicOrPartition, and LogError for a number that is not larger.
         """
-        self._log._broker.create_partitions(counts)
+        self._log._broker.create_partitions(by_name(counts))
 
-    def delete(self, names: Sequence[str]) -> None:
+    def delete(self, names: Sequence[TopicOrName]) -> None:
         """Delete topics. Raises UnknownTopicOrPartition."""
-        self._log._broker.delete_topics(names)
+        self._log._broker.delete_topics([topic_name(each) for each in names])
 
     async def behind(self, versions: Iterable[tuple[Topology, StreamsConfig]]) -> str:
         """Describe a partition with uncommitted records that one of the versions reads.
@@ -90,13 +90,13 @@ class LogTopics:
         return ""
 
     async def produce(
-        self, topic: str, records: Iterable[TestRecord[Any, Any]], partition: int | None
+        self, to: TopicOrName, records: Iterable[TestRecord[Any, Any]], partition: int | None
     ) -> None:
         """Write records; those of one partition are one batch."""
-        encode_key, encode_value = (
-            encoder(serde, topic, is_key=is_key)
-            for serde, is_key in zip(self._serdes(topic), (True, False), strict=True)
-        )
+        topic: str = topic_name(to)
+        key_serde, value_serde = topic_serdes(*self._version(), to, None, None)
+        encode_key = encoder(key_serde, topic, is_key=True)
+        encode_value = encoder(value_serde, topic, is_key=False)
         size = self._partitions(topic)
         batches: dict[int, Batch] = {}
         for record in records:
@@ -128,17 +128,16 @@ class LogTopics:
 
     async def read(
         self,
-        topic: str,
-        key: Serde[Any] | None,
-        value: Serde[Any] | None,
+        of: TopicOrName,
+        key: SerdeOrType[Any] | None,
+        value: SerdeOrType[Any] | None,
         isolation: IsolationLevel,
     ) -> list[TestRecord[Any, Any]]:
         """Return all records of a topic, partition by partition."""
-        known_key, known_value = self._serdes(topic)
-        decode_key, decode_value = (
-            decoder(key or known_key, topic, is_key=True),
-            decoder(value or known_value, topic, is_key=False),
-        )
+        topic: str = topic_name(of)
+        key_serde, value_serde = topic_serdes(*self._version(), of, key, value)
+        decode_key = decoder(key_serde, topic, is_key=True)
+        decode_value = decoder(value_serde, topic, is_key=False)
         found: list[TestRecord[Any, Any]] = []
         for number in range(self._partitions(topic)):
             for batch in await self.batches(TopicPartition(topic, number), 0, isolation):
@@ -181,32 +180,6 @@ class LogTopics:
         if found is None:
             raise UnknownTopicOrPartition(f"topic {topic!r} does not exist: name it in `topics`")
         return len(found.partitions)
-
-    def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-        """Return the serdes of a topic: those of a node, or the app's defaults.
-
-        There are none for changelogs and dead letters, which are bytes.
-        """
-        topology, config = self._version()
-        keys, values = config.default_key_serde, config.default_value_serde
-        for node in topology.nodes.values():
-            if (isinstance(node, SourceNode) and _reads(node, topic)) or (
-                isinstance(node, SinkNode) and node.topic == topic
-            ):
-                return with_default(node.key, keys), with_default(
-                    node.value, keys if wraps_key(node.value) else values
-                )
-        if is_internal(topic, config.application_id) or (
-            topic == config.errors_dead_letter_queue_topic_name
-        ):
-            return None, None
-        return keys, values
-
-
-def _reads(node: SourceNode, topic: str) -> bool:
-    return topic in node.topics or (
-        node.pattern is not None and node.pattern.fullmatch(topic) is not None
-    )
 
 
 def encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:

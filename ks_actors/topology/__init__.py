@@ -62,7 +62,12 @@ from ks_actors.topology._timestamp_extractors import (
 from ks_actors.topology._timestamp_extractors import (
     WallclockTimestampExtractor as WallclockTimestampExtractor,
 )
+from ks_actors.topology._topic import ByTopic as ByTopic
 from ks_actors.topology._topic import Topic
+from ks_actors.topology._topic import TopicOrName as TopicOrName
+from ks_actors.topology._topic import by_name as by_name
+from ks_actors.topology._topic import topic_name as topic_name
+from ks_actors.topology._topic import with_topic as with_topic
 from ks_actors.topology._topology import Topology
 from ks_actors.topology._unnamed import find_unnamed as find_unnamed
 from ks_actors.topology._unnamed import refuse_unnamed as refuse_unnamed

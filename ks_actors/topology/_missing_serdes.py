@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_kind
@@ -13,6 +13,10 @@ from ks_actors.topology._topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_EXAMPLES: Final = {"key": "key=str", "value": "value=Order", "key and value": "str, Order"}
+_INTERNAL: Final = "Grouped({0}), Repartitioned({0}) or Joined({0})"
+_OF_STORE: Final = "{0} where the store is made, or in StreamJoined({0}) or Joined({0})"
 
 
 def check_topology(topology: Any, *, of: str) -> None:
@@ -36,14 +40,15 @@ def check_topology(topology: Any, *, of: str) -> None:
 def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
     """Raise TopologyError unless all nodes have serdes of their own or defaults.
 
-    `key` and `value` are the defaults. The error names each node, topic and store without one.
+    `key` and `value` are the defaults. The error names each node, topic and store without one, its
+    line of code, and the options to write.
     """
     missing = list(_missing(topology, has_key=key is not None, has_value=value is not None))
     if missing:
         raise TopologyError(
-            f"serdes are missing: {'; '.join(missing)}. Give them where the topic or store is "
-            "named (Consumed, Produced, Grouped, Joined, Materialized), or set default_key_serde "
-            "and default_value_serde for the app"
+            f"serdes are missing: {'; '.join(missing)}. Give the types of keys and values there, "
+            "or annotate the functions whose results they are, as in 'def total(order: Order) -> "
+            "int', or set default_key_serde and default_value_serde for the app"
         )
 
 
@@ -55,22 +60,31 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
             word for serde, default, word in wanted if not default and not is_complete(serde)
         )
 
+    def told(text: str, node: str | None, options: str, words: str) -> str:
+        line = topology.lines.get(node or "")
+        return f"{text}{f', at {line}' if line else ''}: write {options.format(_EXAMPLES[words])}"
+
     for node in topology.nodes.values():
         match node:
             case SourceNode() if words := missing_of(node):
                 topics = (
                     node.pattern.pattern if node.pattern is not None else ", ".join(node.topics)
                 )
-                yield f"{words} of source {node.name}, which reads {topics}"
+                options = _INTERNAL if topics in topology.internal_topics else "Consumed({})"
+                text = f"{words} of source {node.name}, which reads {topics}"
+                yield told(text, node.name, options, words)
             case SinkNode() if words := missing_of(node):
                 topics = (
                     node.topic if isinstance(node.topic, str) else "topics chosen by a function"
                 )
-                yield f"{words} of sink {node.name}, which writes to {topics}"
+                options = _INTERNAL if topics in topology.internal_topics else "Produced({})"
+                text = f"{words} of sink {node.name}, which writes to {topics}"
+                yield told(text, node.name, options, words)
             case ProcessorNode(operator=operator) if (
                 use := getattr(operator, "serde_use", None)
             ) and (words := missing_of(operator)):
-                yield f"{words} of processor {node.name}, {use}"
+                text = f"{words} of processor {node.name}, {use}"
+                yield told(text, node.name, 'Materialized("name", {}) for the tables', words)
     for specs in (topology.stores, topology.global_stores):
         for spec in specs.values():
             if spec.kind is not StoreKind.CUSTOM and (words := missing_of(spec)):
@@ -79,4 +93,8 @@ def _missing(topology: Topology, *, has_key: bool, has_value: bool) -> Iterator[
                     for name, node in topology.nodes.items()
                     if spec.name in getattr(node, "stores", ())
                 ]
-                yield f"{words} of store {spec.name}, which {' and '.join(users) or 'no node'} uses"
+                text = (
+                    f"{words} of store {spec.name}, which {' and '.join(users) or 'no node'} uses"
+                )
+                options = 'Materialized("name", {})' if spec.of_dsl else _OF_STORE
+                yield told(text, users[0] if users else None, options, words)

@@ -12,9 +12,9 @@ from ks_actors.processors.api import (
     check_configs,
     check_flag,
     check_function,
-    check_serde,
     check_whole,
 )
+from ks_actors.serdes import serde_of
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._store_engine import check_store_type
 from ks_actors.topology._stores import StoreKind, StoreSpec
@@ -22,15 +22,15 @@ from ks_actors.topology._stores import StoreKind, StoreSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology._custom_store import StateStore
     from ks_actors.topology._store_engine import StoreType
 
 
 def key_value(
     name: str,
-    key: Serde[Any] | None = None,
-    value: Serde[Any] | None = None,
+    key: SerdeOrType[Any] | None = None,
+    value: SerdeOrType[Any] | None = None,
     *,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     timestamped: bool = False,
@@ -43,7 +43,7 @@ def key_value(
     A `timestamped` store keeps the time (ms) of each value too, and one with `headers` time and
     headers (KIP-1271). Serdes not given are the app's defaults.
     """
-    _check(
+    serdes = _check(
         name,
         key,
         value,
@@ -60,8 +60,8 @@ def key_value(
         else StoreKind.TIMESTAMPED_KEY_VALUE
         if timestamped
         else StoreKind.KEY_VALUE,
-        key=key,
-        value=value,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
@@ -70,8 +70,8 @@ def key_value(
 
 def window(
     name: str,
-    key: Serde[Any] | None = None,
-    value: Serde[Any] | None = None,
+    key: SerdeOrType[Any] | None = None,
+    value: SerdeOrType[Any] | None = None,
     *,
     retention_ms: int,
     window_size_ms: int,
@@ -89,7 +89,7 @@ def window(
     deletes. A `timestamped` store keeps the time (ms) of each value too, and one with `headers`
     time and headers (KIP-1271); it cannot retain duplicates.
     """
-    _check(
+    serdes = _check(
         name,
         key,
         value,
@@ -119,8 +119,8 @@ def window(
         else StoreKind.TIMESTAMPED_WINDOW
         if timestamped
         else StoreKind.WINDOW,
-        key=key,
-        value=value,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
@@ -132,8 +132,8 @@ def window(
 
 def versioned_key_value(
     name: str,
-    key: Serde[Any] | None = None,
-    value: Serde[Any] | None = None,
+    key: SerdeOrType[Any] | None = None,
+    value: SerdeOrType[Any] | None = None,
     *,
     history_retention_ms: int,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
@@ -146,7 +146,7 @@ def versioned_key_value(
     older than the latest put by more than that is dropped. The changelog keeps all versions for
     that long, and a day more.
     """
-    _check(name, key, value, type, changelog_configs, logging=logging)
+    serdes = _check(name, key, value, type, changelog_configs, logging=logging)
     check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")
     if history_retention_ms < 0:
         raise TopologyError(
@@ -156,8 +156,8 @@ def versioned_key_value(
     return StoreSpec(
         name=name,
         kind=StoreKind.VERSIONED,
-        key=key,
-        value=value,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
@@ -167,8 +167,8 @@ def versioned_key_value(
 
 def session(
     name: str,
-    key: Serde[Any] | None = None,
-    value: Serde[Any] | None = None,
+    key: SerdeOrType[Any] | None = None,
+    value: SerdeOrType[Any] | None = None,
     *,
     retention_ms: int,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
@@ -181,7 +181,7 @@ def session(
     A session is kept until a put of a session that ends `retention_ms` or more after it. With
     `headers` the store keeps the headers of each aggregate too (KIP-1271).
     """
-    _check(name, key, value, type, changelog_configs, headers=headers, logging=logging)
+    serdes = _check(name, key, value, type, changelog_configs, headers=headers, logging=logging)
     check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
         raise TopologyError(
@@ -191,8 +191,8 @@ def session(
     return StoreSpec(
         name=name,
         kind=StoreKind.SESSION_WITH_HEADERS if headers else StoreKind.SESSION,
-        key=key,
-        value=value,
+        key=serdes["key"],
+        value=serdes["value"],
         type=type,
         logging=logging,
         changelog_configs=dict(changelog_configs or {}),
@@ -231,12 +231,15 @@ def _check(
     type: Any,  # noqa: A002 - as above
     changelog_configs: Any,
     **flags: bool,
-) -> None:
+) -> dict[str, Serde[Any] | None]:
+    """Return the serdes of keys and values, for types too."""
     of = f"store {valid_name(name)}"
-    check_serde(key, role="key", of=of)
-    check_serde(value, role="value", of=of)
+    serdes = {
+        role: serde_of(given, role=role, of=of) for role, given in (("key", key), ("value", value))
+    }
     check_store_type(type, role="type", of=of)
     if changelog_configs is not None:
         check_configs(changelog_configs, role="changelog_configs", of=of)
     for role, flag in flags.items():
         check_flag(flag, role=role, of=of)
+    return serdes

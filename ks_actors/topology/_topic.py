@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
+from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_function, check_offset_reset
-from ks_actors.serdes import serde_of
+from ks_actors.serdes import is_same, serde_of
 from ks_actors.topology._names import valid_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology._nodes import OffsetReset, Partitioner, TimestampExtractor
 
 K = TypeVar("K")
 V = TypeVar("V")
+N = TypeVar("N")
 
 
 @dataclass(frozen=True, init=False)
@@ -25,7 +30,9 @@ class Topic(Generic[K, V]):
     that are given beside it come first. `key` and `value` are serdes, or types, as
     `Topic("orders", str, Order)`; a missing serde is the app's default. `timestamp_extractor` and
     `offset_reset` are for reading, as in `Consumed`; `partitioner` is for writing, as in
-    `Produced`. Raises TopologyError for a name that Kafka does not allow, and for what is no serde.
+    `Produced`. A global table reads the whole topic, whatever its `offset_reset`. A topology may
+    not use two Topics of one name with different serdes. Raises TopologyError for a name that Kafka
+    does not allow, and for what is no serde.
     """
 
     name: str
@@ -35,6 +42,61 @@ class Topic(Generic[K, V]):
     offset_reset: OffsetReset | None
     partitioner: Partitioner | None
 
+    @overload
+    def __init__(
+        self: Topic[K, V],
+        name: str,
+        key: SerdeOrType[K],
+        value: SerdeOrType[V],
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[K, Any],
+        name: str,
+        key: SerdeOrType[K],
+        value: None = None,
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[Any, V],
+        name: str,
+        key: None = None,
+        *,
+        value: SerdeOrType[V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[Any, V],
+        name: str,
+        key: None,
+        value: SerdeOrType[V],
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Topic[Any, Any],
+        name: str,
+        key: None = None,
+        value: None = None,
+        *,
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: OffsetReset | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> None: ...
     def __init__(
         self,
         name: str,
@@ -66,3 +128,65 @@ class Topic(Generic[K, V]):
     def __str__(self) -> str:
         """Return the name."""
         return self.name
+
+
+TopicOrName: TypeAlias = str | Topic[Any, Any]
+"""The name of a topic, or the topic with its types."""
+
+ByTopic: TypeAlias = Mapping[Any, N]
+"""Something for each topic, by its name or Topic: keys of a Mapping do not vary, hence Any."""
+
+
+def topic_name(topic: Any) -> Any:
+    """Return the name of a topic; anything else, such as a name, as it is."""
+    return topic.name if isinstance(topic, Topic) else topic
+
+
+def by_name(topics: Any) -> Any:
+    """Return a mapping with the names of topics as keys; anything else as it is."""
+    if not isinstance(topics, Mapping):
+        return topics
+    return {topic_name(topic): each for topic, each in topics.items()}
+
+
+def with_topic(topics: Any, of: str, **given: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the names of one topic or several, and the options for their place.
+
+    Options that are `given` come before those of the topics. Raises TopologyError if the options of
+    several topics differ.
+    """
+    found = topics_of(topics)
+    options = dict(given)
+    for role in (role for role, option in given.items() if option is None):
+        each = [getattr(topic, role) for topic in found]
+        if not all(is_same(each[0], other) for other in each):
+            raise TopologyError(
+                f"{of} reads topics {', '.join(topic.name for topic in found)}, and their {role} "
+                "differs: read them one by one and merge the streams"
+            )
+        options[role] = each[0] if each else None
+    names = [topic_name(each) for each in topics] if isinstance(topics, list | tuple) else topics
+    return topic_name(names), options
+
+
+def topics_of(topics: Any) -> list[Topic[Any, Any]]:
+    """Return the Topics among one topic or several; a name is none."""
+    several = topics if isinstance(topics, list | tuple) else (topics,)
+    return [each for each in several if isinstance(each, Topic)]
+
+
+def note_topics(known: dict[str, Topic[Any, Any]], topics: Sequence[Topic[Any, Any]]) -> None:
+    """Add topics to those that are `known`, by name.
+
+    Raises TopologyError for one that is known with another serde.
+    """
+    for topic in topics:
+        other = known.get(topic.name, topic)
+        for role in ("key", "value"):
+            one, two = getattr(other, role), getattr(topic, role)
+            if not is_same(one, two):
+                raise TopologyError(
+                    f"two Topics {topic.name!r} have different serdes: their {role} is {one!r} and "
+                    f"{two!r}; make one Topic, and give it wherever the topic is read or written"
+                )
+    known.update((topic.name, topic) for topic in topics)

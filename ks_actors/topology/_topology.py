@@ -18,9 +18,9 @@ from ks_actors.processors.api import (
     check_kind,
     check_names,
     check_offset_reset,
-    check_serde,
     check_whole,
 )
+from ks_actors.serdes import serde_of
 from ks_actors.topology._description import TopologyDescription
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import (
@@ -37,6 +37,7 @@ from ks_actors.topology._subtopologies import (
     pattern_groups,
     subtopology,
 )
+from ks_actors.topology._topic import note_topics, topic_name, topics_of, with_topic
 from ks_actors.topology._unnamed_resources import Unnamed
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ks_actors.processors.api import AnySupplier, Operator
+    from ks_actors.serdes import SerdeOrType
     from ks_actors.topology._nodes import (
         Node,
         OffsetReset,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
         TopicExtractor,
     )
     from ks_actors.topology._subtopologies import Subtopology
+    from ks_actors.topology._topic import Topic, TopicOrName
 
 
 class Topology:
@@ -69,6 +72,7 @@ class Topology:
         self._global_stores: dict[str, StoreSpec] = {}
         self._global_topics: dict[str, GlobalStore] = {}
         self._internal: dict[str, InternalTopic] = {}
+        self._topics: dict[str, Topic[Any, Any]] = {}
         self._copartitioned: list[frozenset[str]] = []
         self._groups: Groups[str] = Groups()
         self.optimizations: frozenset[str] | None = None
@@ -76,6 +80,8 @@ class Topology:
 
         None for a topology made by hand, which is not optimized.
         """
+        self.lines: dict[str, str] = {}
+        """The line of code of each node, for errors; by hand, none has one."""
         self.unnamed: Unnamed = Unnamed()
         """The stores and internal topics with generated names; by hand, none has one."""
 
@@ -116,34 +122,34 @@ class Topology:
     def add_source(
         self,
         name: str,
-        topics: str | Sequence[str] | re.Pattern[str],
+        topics: TopicOrName | Sequence[TopicOrName] | re.Pattern[str],
         *,
-        key: Any = None,
-        value: Any = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: OffsetReset | None = None,
     ) -> Self:
         """Add a node that reads topics, or all topics that a pattern matches in full.
 
-        Serdes not given are the app's defaults.
+        Options not given are the Topic's. Serdes that neither has are the app's defaults.
         """
         self._check_new(name)
         of = f"source {name}"
-        _check_serdes(key, value, of)
+        names, options = with_topic(
+            topics,
+            of,
+            key=serde_of(key, role="key", of=of),
+            value=serde_of(value, role="value", of=of),
+            timestamp_extractor=timestamp_extractor,
+            offset_reset=offset_reset,
+        )
         if timestamp_extractor is not None:
             check_function(timestamp_extractor, 2, role="timestamp_extractor", of=of)
         check_offset_reset(offset_reset, of=of)
-        listed = checked_topics(topics, of)
+        listed = checked_topics(names, of)
         if isinstance(listed, re.Pattern):
             self._check_pattern(name, listed)
-            node = SourceNode(
-                name=name,
-                pattern=listed,
-                key=key,
-                value=value,
-                timestamp_extractor=timestamp_extractor,
-                offset_reset=offset_reset,
-            )
+            node = SourceNode(name=name, pattern=listed, **options)
         else:
             if len(set(listed)) < len(listed):
                 raise TopologyError(
@@ -151,14 +157,8 @@ class Topology:
                 )
             for topic in listed:
                 self._check_topic(name, topic)
-            node = SourceNode(
-                name=name,
-                topics=listed,
-                key=key,
-                value=value,
-                timestamp_extractor=timestamp_extractor,
-                offset_reset=offset_reset,
-            )
+            node = SourceNode(name=name, topics=listed, **options)
+        note_topics(self._topics, topics_of(topics))
         self._nodes[name] = node
         self._groups.add(name)
         return self
@@ -216,26 +216,34 @@ class Topology:
     def add_sink(
         self,
         name: str,
-        topic: str | TopicExtractor,
+        topic: TopicOrName | TopicExtractor,
         *parents: str,
-        key: Any = None,
-        value: Any = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         partitioner: Partitioner | None = None,
     ) -> Self:
-        """Add a node that writes to a topic, or to the existing topic that a function returns."""
+        """Add a node that writes to a topic, or to the existing topic that a function returns.
+
+        Options not given are the Topic's. Serdes that neither has are the app's defaults.
+        """
         self._check_new(name)
         self._check_parents(name, parents)
         of = f"sink {name}"
-        _check_serdes(key, value, of)
-        if callable(topic):
-            check_function(topic, 3, role="topic", of=of)
+        named, options = with_topic(
+            topic,
+            of,
+            key=serde_of(key, role="key", of=of),
+            value=serde_of(value, role="value", of=of),
+            partitioner=partitioner,
+        )
+        if callable(named):
+            check_function(named, 3, role="topic", of=of)
         else:
-            valid_topic(topic, of)
+            valid_topic(named, of)
         if partitioner is not None:
             check_function(partitioner, 4, role="partitioner", of=of, iterated=True)
-        self._nodes[name] = SinkNode(
-            name=name, topic=topic, key=key, value=value, partitioner=partitioner, parents=parents
-        )
+        note_topics(self._topics, topics_of(topic))
+        self._nodes[name] = SinkNode(name=name, topic=named, parents=parents, **options)
         self._link(name, parents)
         return self
 
@@ -277,28 +285,34 @@ class Topology:
         self,
         spec: StoreSpec,
         source: str,
-        topic: str,
+        topic: TopicOrName,
         processor: str,
         supplier: AnySupplier | Operator,
         *,
-        key: Any = None,
-        value: Any = None,
+        key: SerdeOrType[Any] | None = None,
+        value: SerdeOrType[Any] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Self:
         """Add a store that every instance fills with all of a topic.
 
-        All processors can read it unconnected; only the processor given here writes to it.
+        All processors can read it unconnected; only the processor given here writes to it. Options
+        not given are the Topic's. Serdes that neither has are the app's defaults.
         """
         self._check_new(source)
         self._check_new(processor)
-        _check_spec(spec, f"global store of topic {topic}")
-        valid_topic(topic, f"global store {spec.name}")
-        _check_serdes(key, value, f"global store {spec.name}")
+        _check_spec(spec, f"global store of topic {topic_name(topic)}")
+        of = f"global store {spec.name}"
+        named, options = with_topic(
+            topic,
+            of,
+            key=serde_of(key, role="key", of=of),
+            value=serde_of(value, role="value", of=of),
+            timestamp_extractor=timestamp_extractor,
+        )
+        valid_topic(named, of)
         if timestamp_extractor is not None:
-            check_function(
-                timestamp_extractor, 2, role="timestamp_extractor", of=f"global store {spec.name}"
-            )
-        self._check_topic(source, topic)
+            check_function(timestamp_extractor, 2, role="timestamp_extractor", of=of)
+        self._check_topic(source, named)
         if source == processor:
             raise TopologyError(
                 f"source and processor of global store {spec.name} are both named {source}: give "
@@ -318,13 +332,9 @@ class Topology:
                 f"processor {processor} of global store {spec.name} is 'async def', which nothing "
                 "awaits there: make it plain"
             )
+        note_topics(self._topics, topics_of(topic))
         self._nodes[source] = SourceNode(
-            name=source,
-            topics=(topic,),
-            key=key,
-            value=value,
-            timestamp_extractor=timestamp_extractor,
-            children=(processor,),
+            name=source, topics=(named,), children=(processor,), **options
         )
         self._nodes[processor] = ProcessorNode(
             name=processor, operator=operator, stores=(spec.name,), parents=(source,)
@@ -332,7 +342,7 @@ class Topology:
         self._groups.unite(source, processor)
         # The topic serves as the changelog.
         self._global_stores[spec.name] = msgspec.structs.replace(spec, logging=False)
-        self._global_topics[topic] = GlobalStore(source, topic, spec.name, processor)
+        self._global_topics[named] = GlobalStore(source, named, spec.name, processor)
         return self
 
     def add_internal_topic(
@@ -536,11 +546,6 @@ class Topology:
         node = cast("ProcessorNode", self._nodes[processor])
         if store not in node.stores:
             self._nodes[processor] = msgspec.structs.replace(node, stores=(*node.stores, store))
-
-
-def _check_serdes(key: Any, value: Any, of: str) -> None:
-    check_serde(key, role="key", of=of)
-    check_serde(value, role="value", of=of)
 
 
 def _check_spec(spec: Any, of: str) -> None:

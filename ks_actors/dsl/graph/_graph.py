@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ks_actors._errors import TopologyError
@@ -38,6 +40,7 @@ Called once, at build, when all decisions are made.
 
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 _REPARTITION = "-repartition"
+_OURS = __name__.partition(".")[0] + "."
 
 
 class Closes(NamedTuple):
@@ -55,16 +58,19 @@ class GraphNode:
 
     `relaxed_null_keys` says that records without a key matter here (left joins), so that no
     repartition upstream may drop them. The other flags are for the optimizer: they say whether an
-    operation changes keys or values, or merges streams. `closes` is set for an aggregation by
+    operation changes keys or values, also with a serde that is only inferred, or merges streams.
+    `line` is the user's line of code, for errors. `closes` is set for an aggregation by
     windows.
     """
 
     __slots__ = (
+        "changes_inferred",
         "changes_key",
         "changes_value",
         "children",
         "closes",
         "joins_value",
+        "line",
         "merges",
         "name",
         "parents",
@@ -76,10 +82,12 @@ class GraphNode:
     def __init__(self, name: str, write: Write) -> None:
         self.name: str = name
         self.write: Write = write
+        self.line: str = _line_of_user()
         self.parents: list[GraphNode] = []
         self.children: list[GraphNode] = []
         self.priority: int = -1
         self.relaxed_null_keys: bool = False
+        self.changes_inferred: bool = False
         self.changes_key: bool = False
         self.changes_value: bool = False
         self.joins_value: bool = False
@@ -171,6 +179,8 @@ class GraphBuilder:
         self._nodes: dict[GraphNode, None] = {}
         # the names of the tables' stores that keep the bytes of their values
         self.as_written: set[str] = set()
+        # whether the app's default serde of values takes the place of inferred ones
+        self.has_default_value: bool = False
 
     @property
     def nodes(self) -> list[GraphNode]:
@@ -341,9 +351,11 @@ class GraphBuilder:
             # Write a node once, and after all of its parents.
             if node in written or not written.issuperset(node.parents):
                 continue
+            before = len(topology.nodes)
             node.write(
                 topology, tuple(parent.name for parent in node.parents if parent is not self.root)
             )
+            topology.lines.update(dict.fromkeys(islice(topology.nodes, before, None), node.line))
             written.add(node)
             for child in node.children:
                 heappush(waiting, (child.priority, next(turn), child))
@@ -420,6 +432,14 @@ def _merge(main: StreamSource, other: StreamSource, root: GraphNode) -> None:
 
 def _shown(option: object) -> object:
     return "the app's default" if option is None else option
+
+
+def _line_of_user() -> str:
+    """Return the file and the line that called this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _write_nothing(_: Topology, __: tuple[str, ...]) -> None:

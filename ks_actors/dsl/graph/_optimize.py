@@ -5,13 +5,15 @@ They follow Kafka Streams (InternalStreamsBuilder.optimizeTopology).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.dsl.graph._graph import Repartition, StreamJoin
+from ks_actors.serdes import chosen, is_known
 from ks_actors.topology import MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from ks_actors.dsl.graph._graph import GraphBuilder, GraphNode
 
@@ -35,26 +37,29 @@ def _repartitions(graph: GraphBuilder) -> dict[GraphNode, list[Repartition]]:
     No values are changed between them.
     """
     groups: dict[GraphNode, list[Repartition]] = {}
+    default = graph.has_default_value
     for node in graph.nodes:
         if node.changes_key:
             groups[node] = []
         elif isinstance(node, Repartition) and node.mergeable:
-            changer = _above(node, _changes_if_typed if node.value is not None else _changes)
+            typed = is_known(node.value) or (node.value is not None and not default)
+            changer = _above(node, partial(_changes, typed=typed, default=default))
             if changer is not None and changer.changes_key:
                 groups[changer].append(node)
     return groups
 
 
-def _changes(node: GraphNode) -> bool:
-    return node.changes_key or node.changes_value
-
-
-def _changes_if_typed(node: GraphNode) -> bool:
-    """Return whether this node changes types, so that serdes no longer fit.
+def _changes(node: GraphNode, *, typed: bool, default: bool) -> bool:
+    """Return whether this node changes keys or values; with `typed`, types, so no serde fits.
 
     Kafka Streams moves such topics before joins with global tables, where the serde does not fit.
     """
-    return _changes(node) or node.joins_value
+    return (
+        node.changes_key
+        or node.changes_value
+        or (node.changes_inferred and not default)
+        or (typed and node.joins_value)
+    )
 
 
 def _hoisted(
@@ -90,9 +95,10 @@ def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartiti
     """
     one = graph.new_repartition(
         repartitions[0].topic,
-        _first(each.key for each in repartitions),
-        _first(each.value for each in repartitions),
+        chosen(*(each.key for each in repartitions)),
+        chosen(*(each.value for each in repartitions)),
     )
+    one.line = repartitions[0].line
     # Written right after the node that changes keys.
     one.priority = changer.priority
     for each in repartitions:
@@ -137,7 +143,3 @@ def _above(start: GraphNode, wanted: Callable[[GraphNode], bool]) -> GraphNode |
             seen.add(node)
             stack.extend(reversed(node.parents))
     return None
-
-
-def _first(serdes: Iterable[Any]) -> Any:
-    return next((serde for serde in serdes if serde is not None), None)

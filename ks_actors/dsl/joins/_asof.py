@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.dsl import _stream
+from ks_actors.dsl._infer import value_of
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.dsl.joins._stream_stream import StreamJoined, copartitioned
 from ks_actors.processors.api import check_function, check_kind, check_options, check_whole
@@ -16,6 +17,7 @@ from ks_actors.processors.joins import (
     WaitingKeySerde,
 )
 from ks_actors.processors.tables import BufferedChangeSerde
+from ks_actors.serdes import chosen
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def stream_asof_join(
     graph, name = this.graph, options.name
     graph.check_same(other.graph, of)
     this, other, sources = copartitioned(this, other, options)
-    key = options.key or this.key or other.key
+    key = chosen(options.key, this.key, other.key)
     keep = graph.name_or(None if name is None else f"{name}-other", "KSTREAM-ASOF-")
     node_name = graph.name_or(name, "KSTREAM-JOINASOF-")
     base = options.store_name or node_name
@@ -89,4 +91,4 @@ def stream_asof_join(
         )
     node = graph.add_processor(node_name, operator, *parents, stores=stores, connected=view.stores)
     node.relaxed_null_keys = left
-    return _stream.Stream(graph, node, sources, key=key)
+    return _stream.Stream(graph, node, sources, key=key, value=value_of(joiner))

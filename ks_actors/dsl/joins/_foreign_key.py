@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
+from ks_actors.dsl._infer import value_of
 from ks_actors.dsl._logic import SourceLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, history_ms, key_value_store
 from ks_actors.dsl._options import TableJoined
@@ -82,7 +83,9 @@ def foreign_key_join(
     responses = parts.add_responses(*parts.add_right_side(subscriptions))
     resolved = parts.add_resolver(responses, joiner, arguments)
     result = parts.named("-result", _OUTPUT)
-    spec, stored = key_value_store(graph, materialized, _OUTPUT, key=this.key, value=None)
+    spec, stored = key_value_store(
+        graph, materialized, _OUTPUT, key=this.key, value=value_of(joiner)
+    )
     logic = SourceLogic(spec, stored=stored or history_ms(spec) is not None)
     return _table.Table(
         graph,

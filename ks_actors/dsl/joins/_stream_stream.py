@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from ks_actors.dsl import _stream
+from ks_actors.dsl._infer import like, value_of
+from ks_actors.dsl._options import NO_CONFIGS, convert_serdes, set_fields
 from ks_actors.dsl.graph import StreamJoin, named_or_behind
 from ks_actors.dsl.windows import JoinWindows
 from ks_actors.processors.api import (
@@ -14,7 +16,6 @@ from ks_actors.processors.api import (
     check_function,
     check_kind,
     check_options,
-    check_serde,
 )
 from ks_actors.processors.joins import (
     JoinWindow,
@@ -24,6 +25,7 @@ from ks_actors.processors.joins import (
     StreamJoinSide,
 )
 from ks_actors.processors.stateless import PassThrough
+from ks_actors.serdes import chosen
 from ks_actors.topology import StoreKind, StoreSpec, check_store_type, valid_name
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from ks_actors.dsl._stream import Stream
     from ks_actors.dsl.graph import GraphBuilder
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology import StoreType, Topology
 
 K = TypeVar("K")
@@ -49,18 +51,30 @@ class StreamJoined(Generic[K, V, W]):
     `logging` keeps changelog topics; `changelog_configs` override the configs of the stores.
     """
 
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    other_value: Serde[W] | None = None
-    name: str | None = None
-    store_name: str | None = None
-    store_type: StoreType | None = None
-    logging: bool = True
-    changelog_configs: Mapping[str, str] = field(default_factory=dict)
+    key: Serde[K] | None
+    value: Serde[V] | None
+    other_value: Serde[W] | None
+    name: str | None
+    store_name: str | None
+    store_type: StoreType | None
+    logging: bool
+    changelog_configs: Mapping[str, str]
+
+    def __init__(
+        self,
+        key: SerdeOrType[K] | None = None,
+        value: SerdeOrType[V] | None = None,
+        other_value: SerdeOrType[W] | None = None,
+        name: str | None = None,
+        store_name: str | None = None,
+        store_type: StoreType | None = None,
+        logging: bool = True,
+        changelog_configs: Mapping[str, str] = NO_CONFIGS,
+    ) -> None:
+        set_fields(self, locals())
 
     def __post_init__(self) -> None:
-        for role in ("key", "value", "other_value"):
-            check_serde(getattr(self, role), role=role, of="StreamJoined")
+        convert_serdes(self, "key", "value", "other_value")
         for name in (self.name, self.store_name):
             if name is not None:
                 valid_name(name)
@@ -96,7 +110,7 @@ def stream_stream_join(
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
     graph = this.graph
     this, other, sources = copartitioned(this, other, options)
-    key = options.key or this.key or other.key
+    key = chosen(options.key, this.key, other.key)
     value, other_value = options.value or this.value, options.other_value or other.value
 
     names = _Names.of(graph, options, left=left, outer=outer)
@@ -135,7 +149,7 @@ def stream_stream_join(
     node = StreamJoin(names.merge, write, (names.this_window, names.other_window))
     graph.attach(node, this.node, other.node)
     node.relaxed_null_keys = left or outer
-    return _stream.Stream(graph, node, sources, key=key)
+    return _stream.Stream(graph, node, sources, key=key, value=value_of(joiner))
 
 
 @dataclass(frozen=True)
@@ -289,13 +303,14 @@ def copartitioned(
     Streams whose keys may have changed are repartitioned first, `this` before the other one.
     """
     name = options.name
+    keys = options.key or like(this.key, other.key), options.key or like(other.key, this.key)
     if this.repartition_required:
         this = this.repartition_for_join(
-            None if name is None else f"{name}-left", options.key, options.value
+            None if name is None else f"{name}-left", keys[0], options.value
         )
     if other.repartition_required:
         other = other.repartition_for_join(
-            None if name is None else f"{name}-right", options.key, options.other_value
+            None if name is None else f"{name}-right", keys[1], options.other_value
         )
     sources = this.sources | other.sources
     this.graph.copartition(sources)

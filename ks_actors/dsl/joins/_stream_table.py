@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
+from ks_actors.dsl._infer import like, value_of
 from ks_actors.dsl._options import Joined
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.processors.api import check_function, check_options
 from ks_actors.processors.joins import BufferedStreamTableJoin, StreamTableJoin, WaitingKeySerde
 from ks_actors.processors.tables import BufferedChangeSerde
+from ks_actors.serdes import is_known
 from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ def stream_table_join(
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
     stream.graph.check_same(table.graph, of)
     if stream.repartition_required:
-        stream = stream.repartition_for_join(options.name, options.key, options.value)
+        key = options.key or like(stream.key, table.key)
+        stream = stream.repartition_for_join(options.name, key, options.value)
     graph = stream.graph
     sources = stream.sources | table.sources
     graph.copartition(sources)
@@ -64,7 +67,9 @@ def stream_table_join(
             name, operator, stream.node, stores=(buffer,), connected=view.stores
         )
     node.relaxed_null_keys = left
-    return _stream.Stream(graph, node, sources, key=options.key or stream.key)
+    return _stream.Stream(
+        graph, node, sources, key=options.key or stream.key, value=value_of(joiner)
+    )
 
 
 def _check_grace(name: str, table: Table[Any, Any], grace_ms: int) -> None:
@@ -117,11 +122,13 @@ def stream_global_table_join(
     node = graph.add_processor(named, operator, stream.node)
     node.relaxed_null_keys = left
     node.joins_value = True
-    node.changes_value = stream.value is not None
+    node.changes_value = is_known(stream.value)
+    node.changes_inferred = stream.value is not None
     return _stream.Stream(
         graph,
         node,
         stream.sources,
         key=stream.key,
+        value=value_of(joiner),
         repartition_required=stream.repartition_required,
     )

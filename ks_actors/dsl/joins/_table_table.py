@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl import _table
+from ks_actors.dsl._infer import value_of
 from ks_actors.dsl._logic import JoinLogic, JoinSideLogic
 from ks_actors.dsl._materialize import check_materialized, key_value_store
 from ks_actors.dsl.graph import named_or_behind
@@ -62,7 +63,7 @@ def table_table_join(
     stored = (
         None
         if materialized is None
-        else key_value_store(graph, materialized, _MERGE, key=this.key, value=None)
+        else key_value_store(graph, materialized, _MERGE, key=this.key, value=value_of(joiner))
     )
     merge_name = graph.name_or(name, _MERGE)
     sources = this.sources | other.sources
@@ -106,7 +107,7 @@ def table_table_join(
 
     node = graph.add_node(merge_name, write, this.node, other.node)
     if stored is None:
-        return _table.Table(graph, node, sources, this.key, None, logic)
+        return _table.Table(graph, node, sources, this.key, value_of(joiner), logic)
     return _table.Table(
         graph, node, sources, stored.spec.key, stored.spec.value, logic, store_name=stored.spec.name
     )

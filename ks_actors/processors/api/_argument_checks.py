@@ -119,21 +119,6 @@ def check_options(value: T | None, kind: type[T], *, of: str) -> T:
     )
 
 
-def check_serde(value: Any, *, role: str, of: str) -> None:
-    """Raise TopologyError unless the value is a serde or None."""
-    if value is None or isinstance(value, Serde):
-        return
-    hint = (
-        _SERDES.get(value, "an object of ks_actors.serdes")
-        if isinstance(value, type)
-        else "an object of ks_actors.serdes"
-    )
-    raise TopologyError(
-        f"{role} of {of} is {_shown(value)}, which is not a serde: give {hint}, or None for the "
-        "app's default"
-    )
-
-
 def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> None:
     """Raise TopologyError unless the value is an int, of `least` or more."""
     if not isinstance(value, int) or isinstance(value, bool):
@@ -251,14 +236,3 @@ def _shown(value: Any) -> str:
         if isinstance(value, type)
         else f"{value!r}, of type {type(value).__name__}"
     )
-
-
-_SERDES: dict[type, str] = {
-    str: "ks_actors.serdes.STRING",
-    bytes: "ks_actors.serdes.BYTES",
-    int: "ks_actors.serdes.LONG or INTEGER",
-    float: "ks_actors.serdes.DOUBLE",
-    bool: "ks_actors.serdes.BOOLEAN",
-    dict: "ks_actors.serdes.json(dict[str, Any])",
-    list: "ks_actors.serdes.json(list[Any]) or list_of(...)",
-}

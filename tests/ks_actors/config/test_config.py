@@ -32,7 +32,7 @@ class TextSerde(serdes.Serde[str]):
         return bytes.decode
 
 
-class Demanding:
+class Demanding(serdes.Serde[Any]):
     def __init__(self, needed: int) -> None: ...
 
 
@@ -269,7 +269,7 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("log", "embedded://./data", "'embedded://./data' names no directory: use three slashes and an absolute path, embedded:///path"),
         ("log", "embedded:///data#1", "'embedded:///data#1' names no directory"),
         ("log", "localhost:9092", "'localhost:9092' is not the URL of a log"),
-        ("default_key_serde", str, "is not a serde"),
+        ("default_key_serde", object, "is neither a serde"),
         ("default_key_serde", "STRING", "'STRING' is not a name to import: expected package.module.name, such as ks_actors.serdes.STRING$"),
         ("default_value_serde", "long", "expected package.module.name, such as ks_actors.serdes.LONG$"),
         ("default_value_serde", "text", "expected package.module.name, such as ks_actors.serdes.STRING$"),
@@ -280,7 +280,7 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("state_dir", "~no-such-user/state", "is not a path on this system: "),
         ("state_dir", "/state\0", "has a null character, which no path can have"),
         ("statestore_memory_max_bytes", 1 << 43, f"is more than {1 << 42}"),
-        ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is not a serde"),
+        ("default_key_serde", f"{__name__}.NOT_A_SERDE", "is neither a serde"),
         ("default_key_serde", Demanding, "cannot be created without arguments"),
         ("processing_exception_handler", 5, "5 is not callable"),
         (

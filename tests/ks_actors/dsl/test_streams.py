@@ -14,7 +14,7 @@ from ks_actors.processors import AsyncOptions, FixedKeyProcessor, FixedKeyRecord
 from ks_actors.processors.api._adapter import ProcessorOperator
 from ks_actors.processors.api._argument_checks import check_function
 from ks_actors.processors.stateless._stateless import DropNullKeys, PassThrough, Stateless
-from ks_actors.serdes import LONG, STRING, windowed
+from ks_actors.serdes import LONG, STRING, VOID, windowed, with_default
 from ks_actors.topology import ProcessorNode, SinkNode, SourceNode, Topology, stores
 from tests.ks_actors.dsl.test_names import F, P, first, pair, pairs, second, yes
 
@@ -32,27 +32,29 @@ def sink(topology: Topology) -> SinkNode:
 
 
 def test_serdes_travel_as_far_as_types_are_known() -> None:
-    """A changed key or value forgets its serde; merging forgets both, the ends of a split keep them."""
+    """A changed key or value forgets its serde; the ends of a split keep both, and so does a merge, for apps without default serdes."""
     s = StreamsBuilder().stream("in", READ)
     carried: dict[str, Stream[Any, Any]] = {
         "filter": s.filter(yes),
         "peek": s.peek(yes),
         "branch": s.split().branch(yes).no_default_branch()["KSTREAM-BRANCH-00000000031"],
-        "map_values": s.map_values(str),
+        "map_values": s.map_values(lambda value: value),
         "flat_map_values": s.flat_map_values(range),
         "process_values": s.process_values(F),
         "select_key": s.select_key(second),
         "map": s.map(pair),
         "flat_map": s.flat_map(pairs),
         "process": s.process(P),
-        "merge": s.merge(s),
     }
     serdes = {name: (stream.key, stream.value) for name, stream in carried.items()}
+    merged = carried["merge"] = s.merge(s)
+    assert (repr(merged.key), repr(merged.value)) == (repr(STRING), repr(LONG))
+    assert [with_default(serde, VOID) for serde in (merged.key, merged.value)] == [VOID, VOID]
     assert serdes == {
         **dict.fromkeys(("filter", "peek", "branch"), (STRING, LONG)),
         **dict.fromkeys(("map_values", "flat_map_values", "process_values"), (STRING, None)),
         "select_key": (None, LONG),
-        **dict.fromkeys(("map", "flat_map", "process", "merge"), (None, None)),
+        **dict.fromkeys(("map", "flat_map", "process"), (None, None)),
     }
     required = {name for name, stream in carried.items() if stream.repartition_required}
     assert required == {"select_key", "map", "flat_map", "process"}

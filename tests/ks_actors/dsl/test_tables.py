@@ -352,7 +352,7 @@ def test_a_reduced_stream_and_a_reduced_table_keep_their_serdes() -> None:
     assert builder.stream("in", TEXT).group_by_key().reduce(lambda a, v: a + v).value is STRING
     grouped = builder.table("rows", TEXT).group_by(lambda key, value: (value, key), Grouped(STRING, STRING))
     assert grouped.reduce(lambda a, v: a + v, lambda a, _: a, name="r").value is STRING
-    assert grouped.aggregate(str, lambda _, v, a: a + v, lambda _, __, a: a, Materialized("a")).queryable_store_name == "a"
+    assert grouped.aggregate(lambda: "", lambda _, v, a: a + v, lambda _, __, a: a, Materialized("a")).queryable_store_name == "a"
     topology = builder.build()
     assert {"r-sink", "r-source", "r"} <= set(topology.nodes)
     topology_stores = topology.stores

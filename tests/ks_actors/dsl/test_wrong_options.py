@@ -152,10 +152,10 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str, list[Any]]] = {
     "restore_listener": (lambda v: app(restore_listener=v), "argument 'restore_listener' of App", [*NO_FUNCTIONS, one, Plain, {}, True, b""]),
     "standby_listener": (lambda v: app(standby_listener=v), "argument 'standby_listener' of App", [*NO_FUNCTIONS, one, Plain, {}, True, b""]),
     "blocking": (lambda v: blocking(v), "blocking", [*NO_FUNCTIONS, None, later, some_later, Later, {}]),
-    "windowed": (lambda v: serdes.windowed(v, 5), "inner of windowed", [None, "x", 5, str, [], STRING.serializer, object(), b"", 1.5, True]),
+    "windowed": (lambda v: serdes.windowed(v, 5), "inner of windowed", [None, "x", 5, object, [], STRING.serializer, object(), b"", 1.5, True]),
     "size of windowed": (lambda v: serdes.windowed(STRING, v), "windows of windowed", [*NO_INTS, None]),
-    "session_windowed": (lambda v: serdes.session_windowed(v), "inner of session_windowed", [None, "x", 5, str, [], object(), b"", 1.5, True, {}]),
-    "list_of": (lambda v: serdes.list_of(v), "inner of list_of", [None, "x", 5, str, [], STRING.serializer, object(), b"", 1.5, True]),
+    "session_windowed": (lambda v: serdes.session_windowed(v), "inner of session_windowed", [None, "x", 5, object, [], object(), b"", 1.5, True, {}]),
+    "list_of": (lambda v: serdes.list_of(v), "inner of list_of", [None, "x", 5, object, [], STRING.serializer, object(), b"", 1.5, True]),
     "Serde.of": (lambda v: Serde.of(v, bytes), "serialize of Serde.of", [*NO_FUNCTIONS, None, later, some_later, True, {}]),
     "generators": (
         lambda v: v(some),

@@ -88,7 +88,7 @@ DSL: dict[str, tuple[Callable[[StreamsBuilder], Any], tuple[str, ...]]] = {
     ),
     "store of reduce": (lambda b: unknown(b).group_by_key().reduce(first, Materialized("last")).to_stream().to("out", OUT), ("store last",)),
     "store of aggregate": (
-        lambda b: stream(b).group_by_key().aggregate(str, lambda k, v, a: a, Materialized("all")).to_stream().to("out", OUT),
+        lambda b: stream(b).group_by_key().aggregate(lambda: "", lambda k, v, a: a, Materialized("all")).to_stream().to("out", OUT),
         ("value of store all",),
     ),
     "windows": (lambda b: by_windows(b, TEN).count(Materialized("w")).to_stream().to("out"), ("key of store w", "key of sink")),
@@ -113,16 +113,16 @@ DSL: dict[str, tuple[Callable[[StreamsBuilder], Any], tuple[str, ...]]] = {
         ("store KTABLE-SUPPRESS-STATE-STORE",),
     ),
     "cogroup": (
-        lambda b: unknown(b).group_by_key().cogroup(lambda k, v, a: a).aggregate(str, Materialized("c")).to_stream().to("out", OUT),
+        lambda b: unknown(b).group_by_key().cogroup(lambda k, v, a: a).aggregate(lambda: "", Materialized("c")).to_stream().to("out", OUT),
         ("key and value of store c",),
     ),
     "table": (lambda b: b.table("rows").to_stream().to("out", OUT), ("which reads rows",)),
     "table with a store": (lambda b: b.table("rows", None, Materialized("rows")).to_stream().to("out", OUT), ("which reads rows", "store rows")),
     "versioned table": (lambda b: b.table("rows", Consumed(), Materialized("rows", history_retention_ms=50)), ("store rows", "reads rows")),
     "to table": (lambda b: unknown(b).to_table(Materialized("t")).to_stream().to("out", OUT), ("store t",)),
-    "mapped table": (lambda b: rows(b).map_values(len, materialized=Materialized("m")), ("value of store m",)),
+    "mapped table": (lambda b: rows(b).map_values(lambda v: len(v), materialized=Materialized("m")), ("value of store m",)),
     "filtered table": (
-        lambda b: rows(b).map_values(len).filter(lambda *_: True, materialized=Materialized("f")),
+        lambda b: rows(b).map_values(lambda v: len(v)).filter(lambda *_: True, materialized=Materialized("f")),
         ("value of store f",),
     ),
     "grouped table": (

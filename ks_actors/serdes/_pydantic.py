@@ -1,0 +1,161 @@
+"""JSON of Pydantic's models. Nothing here imports Pydantic: a user's model has done that."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+from ks_actors._errors import SerializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SETS = ("set", "frozenset")
+_MOST_PROBLEMS = 5
+_WITH_FIELDS = (
+    "__dataclass_fields__",
+    "__total__",
+    "_fields",
+    "__attrs_attrs__",
+    "__struct_fields__",
+)
+
+
+def is_model(cls: object) -> bool:
+    """Return whether this is a class of Pydantic v2: a model, or one of its dataclasses."""
+    return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__")
+
+
+def holds_models(type_: Any) -> bool:
+    """Return whether a type is, or has at any depth, a class of Pydantic."""
+    return "pydantic" in sys.modules and _holds_models(type_, [])
+
+
+def _holds_models(type_: Any, seen: list[Any]) -> bool:
+    # msgspec does not inspect a union of models, so it cannot tell.
+    if is_model(type_):
+        return True
+    if type_ in seen:
+        return False
+    seen.append(type_)
+    cls = get_origin(type_) or type_
+    parts = [*get_args(type_)]
+    if any(hasattr(cls, name) for name in _WITH_FIELDS):
+        with suppress(NameError, TypeError):  # msgspec tells of it
+            parts += get_type_hints(cls).values()
+    return any(_holds_models(part, seen) for part in parts)
+
+
+def info_of(type_: Any) -> inspect.Type:
+    """Return what msgspec knows of a type: of one with several models, that it can be anything."""
+    try:
+        return inspect.type_info(type_)
+    except TypeError:
+        return inspect.AnyType()
+
+
+def coders(
+    type_: Any, name: str
+) -> tuple[Callable[[Any], bytes], Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """Return the functions that encode values and keys of a type with models, and decode them.
+
+    Raises TypeError for a type that Pydantic does not know either, such as a Struct that has a
+    model.
+    """
+    pydantic: Any = sys.modules["pydantic"]
+    try:
+        adapter = pydantic.TypeAdapter(type_)
+        adapter.rebuild()  # a forward reference that nothing defines is an error
+        schema = adapter.core_schema
+    except (pydantic.errors.PydanticUserError, NameError) as error:
+        reason = str(error).partition("\n")[0]
+        raise TypeError(f"{name}: Pydantic cannot read this type: {reason}") from error
+    # A value that its field does not allow is an error, not a warning. Aliases, and no computed
+    # fields, are written: these are the fields that are read.
+    options = {"by_alias": True, "round_trip": True, "warnings": "error"}
+    encode_ordered = msgspec.json.Encoder(order="deterministic").encode
+
+    def encode(value: Any) -> bytes:
+        data: bytes = adapter.dump_json(value, **options)
+        return data
+
+    def ordered(value: Any) -> bytes:
+        return encode_ordered(
+            _ordered(
+                adapter.dump_python(value, **options),
+                adapter.dump_python(value, mode="json", **options),
+                encode_ordered,
+            )
+        )
+
+    def decode(data: bytes) -> Any:
+        try:
+            return adapter.validate_json(data)
+        except pydantic.ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+        # Not as a cause: its text has the data.
+        raise SerializationError(f"these bytes are no {name}: {_told(problems)}")
+
+    return ordered if _has_sets(schema) else encode, ordered, decode
+
+
+def as_object(cls: type[Any]) -> Any:
+    """Return a model's fields, with the attributes that msgspec gives of an object's fields.
+
+    `is_frozen` says that no part of a model can be replaced.
+    """
+    model: Any = cls
+    if hasattr(model, "model_rebuild"):
+        model.model_rebuild(raise_errors=False)  # of classes that are defined by now
+    fields = getattr(model, "model_fields", {}).items()
+    config = getattr(model, "model_config", {})
+    extra = config.get("extra")
+    return SimpleNamespace(
+        fields=[
+            SimpleNamespace(
+                encode_name=field.alias or name,
+                required=field.is_required(),
+                type=info_of(field.annotation),
+            )
+            for name, field in fields
+        ],
+        forbid_unknown_fields=extra == "forbid",
+        is_frozen=bool(config.get("frozen"))
+        and extra != "allow"
+        and not getattr(model, "__private_attributes__", None),
+    )
+
+
+def _told(problems: list[Any]) -> str:
+    told = [f"{each['msg']} - at `{_path(each['loc'])}`" for each in problems[:_MOST_PROBLEMS]]
+    more = len(problems) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more else "")
+
+
+def _path(places: tuple[Any, ...]) -> str:
+    return "$" + "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in places)
+
+
+def _has_sets(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return schema.get("type") in _SETS or any(map(_has_sets, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_has_sets, schema))
+
+
+def _ordered(value: Any, written: Any, encode: Callable[[Any], bytes]) -> Any:
+    """Return `written`, the JSON form of `value`, with the items of sets in order."""
+    match value, written:
+        case dict(), dict():
+            return {
+                name: _ordered(each, form, encode)
+                for each, (name, form) in zip(value.values(), written.items(), strict=True)
+            }
+        case (list() | tuple() | set() | frozenset(), list()):
+            items = [_ordered(*pair, encode) for pair in zip(value, written, strict=True)]
+            return sorted(items, key=encode) if isinstance(value, set | frozenset) else items
+    return written
