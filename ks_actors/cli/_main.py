@@ -19,6 +19,7 @@ from ks_actors.cli._snapshots import snapshots
 from ks_actors.cli._topics import topics
 from ks_actors.cli._version import VERSION
 from ks_actors.cli._versions import version
+from ks_actors.cli.dev import dev
 from ks_actors.cli.new import new
 from ks_actors.system import heed_signals
 
@@ -37,6 +38,7 @@ for _command in (
     backfill,
     check,
     describe,
+    dev,
     dlq,
     export,
     lag,
