@@ -152,7 +152,7 @@ def test_topics_of_a_pattern_are_made_when_records_come() -> None:
 
 
 def test_an_app_leaves_its_own_log_state_and_snapshots_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its settings are: nothing asks these servers, and nothing is written there."""
+    """With any settings: nothing asks these servers, and nothing is written there."""
     config = StreamsConfig(
         application_id="live",
         bootstrap_servers="127.0.0.1:1",
