@@ -90,7 +90,9 @@ def test_containers_listen_on_loopback_alone_and_run_the_app(project: Path) -> N
     assert entry is not None
     program, command, *arguments = json.loads(entry[1])
     assert program == "ks-actors"
-    context = ks_actors.commands[command].make_context(command, arguments)
+    found = ks_actors.get_command(click.Context(ks_actors), command)
+    assert found is not None
+    context = found.make_context(command, arguments)
     assert context.params["target"] == f"{NAME}.app:app"
 
 
@@ -175,8 +177,3 @@ def test_an_image_gets_a_wheel_by_its_own_path(tmp_path: Path) -> None:
     assert made.copies() == f'COPY --from=ks-actors ["k.whl", "{wheel}"]\n'
     assert made.contexts() == f'      additional_contexts:\n        ks-actors: "{tmp_path}"\n'
     assert (Source("ks-actors").copies(), Source("ks-actors").contexts()) == ("", "")
-
-
-def test_the_command_is_listed() -> None:
-    """As one that needs no app."""
-    assert isinstance(ks_actors.commands["new"], click.Command)
