@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ks_actors._errors import KsActorsError
 from ks_actors.cli._application import FILE
 from ks_actors.cli._logging import set_up_logging
 from ks_actors.cli._output import tell
@@ -26,7 +26,7 @@ from ks_actors.cli.dev._terminal import Terminal
 from ks_actors.log.embedded import EmbeddedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ks_actors.app import App
 
@@ -115,8 +115,9 @@ def dev(
     if page is not None:
         app._early_services = (page_of(app, page),)
     app._start_report.tell = tell
-    with TemporaryDirectory(prefix="ks-actors-dev-") as gone:
-        refused = asyncio.run(_run(app, directory, Path(gone), partitions, tracebacks))
+    with _directory(directory) as kept:
+        log = EmbeddedLog(None if directory is None else kept / "log")
+        refused = asyncio.run(_run(app, log, kept / "state", partitions, tracebacks))
     if refused:
         raise SystemExit(2)
 
@@ -132,10 +133,20 @@ def _in_terminal(
         # One port for all runs, so that an open page finds the next one.
         served = [f"--page={page or _free_port()}"]
     # The log outlives the child, which is a new one after each change.
-    with TemporaryDirectory(prefix="ks-actors-dev-") as gone:
-        kept = f"--directory={Path(gone) if directory is None else directory.absolute()}"
-        command = [sys.executable, "-m", "ks_actors.cli", "dev", *arguments, kept, *served]
+    with _directory(directory) as kept:
+        again = [*arguments, f"--directory={kept.absolute()}", *served]
+        command = [sys.executable, "-m", "ks_actors.cli", "dev", *again]
         return Terminal(command, watched).run()
+
+
+@contextmanager
+def _directory(given: Path | None) -> Iterator[Path]:
+    """Yield the given directory, or one that is gone at the end."""
+    if given is not None:
+        yield given
+        return
+    with TemporaryDirectory(prefix="ks-actors-dev-") as gone:
+        yield Path(gone)
 
 
 def _free_port() -> int:
@@ -158,20 +169,19 @@ def _app_of(target: str, conf: tuple[str, ...], file: Path | None) -> App:
 
 
 async def _run(
-    app: App, directory: Path | None, gone: Path, partitions: int | None, tracebacks: Tracebacks
+    app: App, log: EmbeddedLog, state: Path, partitions: int | None, tracebacks: Tracebacks
 ) -> int:
-    """Run the app on its own log; return the number of refused commands."""
+    """Run the app on this log; return the number of refused commands."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
-    kept = gone if directory is None else directory
     try:
-        async with EmbeddedLog(None if directory is None else kept / "log") as log:
+        async with log:
             app._move(
                 log,
-                state_dir=kept / "state",
+                state_dir=state,
                 commit_interval_ms=min(app.config.commit_interval_ms, _SOON_MS),
                 metadata_max_age_ms=min(app.config.metadata_max_age_ms, _SOON_MS),
                 # Snapshots are those of another log.
@@ -182,7 +192,7 @@ async def _run(
             return session.refused
     except asyncio.CancelledError:
         return 0
-    except (KsActorsError, OSError) as error:
+    except Exception as error:
         if (told := tracebacks.of(error)).startswith("Traceback"):
             tell(told)
         raise click.ClickException(

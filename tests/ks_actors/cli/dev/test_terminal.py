@@ -121,3 +121,19 @@ def test_ctrl_c_and_ctrl_d_close_the_app_cleanly(screen: Screen, typed: str) -> 
     """Each at the prompt, with exit code 0."""
     screen.type(typed)
     assert screen.ended() == 0
+
+
+@pytest.mark.extended
+@pytest.mark.heavy("starts three processes")
+def test_an_app_that_blocks_is_killed_after_a_change(screen: Screen) -> None:
+    """As one in an endless loop would; its record is processed by the next one."""
+    screen.change("return value.upper()", "print('blocked', flush=True); import threading; threading.Event().wait()")
+    screen.until("changed: the app starts again")
+    screen.until("try help")
+    screen.type("send in k=one\n")
+    screen.until("blocked\r\n")
+    screen.change("threading.Event().wait()", "return value")
+    screen.until("the app did not end within 10 s: it is killed")
+    screen.until("\x1b[36mout\x1b[0m\tk\tone")
+    screen.type("quit\n")
+    assert screen.ended() == 0
