@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.app._checks import check_log, check_topics
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         SparkSettings,
     )
     from ks_actors.batch.spark import BridgeMessage
-    from ks_actors.config import Keywords, ResetTo
+    from ks_actors.config import ResetTo
     from ks_actors.log import Log, TopicPartition
     from ks_actors.records import TaskId
     from ks_actors.runtime.snapshots import IfSeeded
@@ -81,9 +81,9 @@ class AppOverHistory:
         """Return the log of the app while it runs."""
         return None
 
-    def _move(self, log: Log, /, **settings: Unpack[Keywords]) -> None:
-        """Take another log and other settings, before the start."""
-        self._given_log, self.config = log, self.config.replace(**settings)
+    def _move(self, log: Log, config: StreamsConfig) -> None:
+        """Take another log and config, before the start."""
+        self._given_log, self.config = log, config
 
     async def _create_topics(self, log: Log) -> None:
         if self._topics:

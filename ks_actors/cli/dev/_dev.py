@@ -179,14 +179,14 @@ async def _run(
         loop.add_signal_handler(number, task.cancel)
     try:
         async with log:
-            app._move(
-                log,
+            config = app.config.replace(
                 state_dir=state,
                 commit_interval_ms=min(app.config.commit_interval_ms, _SOON_MS),
                 metadata_max_age_ms=min(app.config.metadata_max_age_ms, _SOON_MS),
                 # Snapshots are those of another log.
                 snapshot_uri=None,
             )
+            app._move(log, config)
             session = Session(app, log, partitions or max(app._topics.values(), default=1))
             await session.run()
             return session.refused
