@@ -79,6 +79,10 @@ class AppOverHistory:
         """Return the log of the app while it runs."""
         return None
 
+    def _move(self, log: Log, config: StreamsConfig) -> None:
+        """Take another log and config, before the start."""
+        self._given_log, self.config = log, config
+
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
             existing = await log.describe_topics(self._topics)

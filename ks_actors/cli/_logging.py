@@ -14,10 +14,12 @@ _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _COMMON: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def set_up_logging(level: str, form: str) -> None:
-    """Send log records of this level and above to stderr, in one of the FORMATS."""
+def set_up_logging(level: str, form: str | logging.Formatter) -> None:
+    """Send log records of this level and above to stderr, in one of the FORMATS, or a form."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT))
+    if isinstance(form, str):
+        form = JsonFormatter() if form == "json" else TextFormatter(_TEXT)
+    handler.setFormatter(form)
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 

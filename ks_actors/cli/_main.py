@@ -19,6 +19,8 @@ from ks_actors.cli._snapshots import snapshots
 from ks_actors.cli._topics import topics
 from ks_actors.cli._version import VERSION
 from ks_actors.cli._versions import version
+from ks_actors.cli.dev import dev
+from ks_actors.cli.new import new
 from ks_actors.system import heed_signals
 
 
@@ -36,10 +38,12 @@ for _command in (
     backfill,
     check,
     describe,
+    dev,
     dlq,
     export,
     lag,
     members,
+    new,
     pause,
     query,
     reset,

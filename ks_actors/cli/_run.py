@@ -135,7 +135,7 @@ def run(
     app = app_of(target, conf, file)
     if not quiet:
         tell(f"{app.config.application_id} starts with {app.config.processing_guarantee.value}")
-    servers = [] if page is None else [_page(app, page)]
+    servers = [] if page is None else [page_of(app, page)]
     servers += [] if probes is None else [_probes(app, *probes)]
     app._early_services = tuple(servers)
     app._start_report.tell = (lambda _: None) if quiet else tell
@@ -159,7 +159,7 @@ def _ended(app: App, error: Exception, where: str = "") -> click.ClickException:
 
 
 @asynccontextmanager
-async def _page(app: App, port: int) -> AsyncIterator[None]:
+async def page_of(app: App, port: int) -> AsyncIterator[None]:
     """Serve the page, and print its address."""
     try:
         from ks_actors.web import serve_page  # noqa: PLC0415 - needs an extra

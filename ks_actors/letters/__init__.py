@@ -1,6 +1,7 @@
 """Dead letters in their topics: list them, and write them back to their sources."""
 
 from ks_actors.letters._letter import Letter
+from ks_actors.letters._letter import letter_of as letter_of
 from ks_actors.letters._read import newest_letters as newest_letters
 from ks_actors.letters._read import read_letter, read_letters
 from ks_actors.letters._redrive import redrive

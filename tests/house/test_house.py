@@ -184,6 +184,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "testing",
         "web",
     ),
+    ("cli/dev", "cli/new"),
     ("cli",),
 )
 FLOORS = {"actors": FLOORS_OF_ACTORS, "ks_actors": FLOORS_OF_STREAMS}
@@ -278,8 +279,9 @@ def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_pat
         kernel = f"ks_actors/kernel/_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
         (entry_points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt"))
     page = {relative(path) for path in (ROOT / "ks_actors" / "web" / "static").iterdir()}
+    templates = {relative(path) for path in (ROOT / "ks_actors" / "cli" / "new" / "template").iterdir()}
     others = {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi", kernel, "ks_actors/metrics/exporters/grafana.json"}
-    expect_none(names ^ ({*map(relative, sources)} | others | page))
+    expect_none(names ^ ({*map(relative, sources)} | others | page | templates))
     assert "actors = actors.testing.plugin" in entry_points
 
 

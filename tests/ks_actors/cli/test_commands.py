@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 TABLES = {"check", "create", "diff", "lag", "list", "members", "plan", "snapshots", "tasks", "version"}
 ON_KAFKA = "".join((ROOT / "tests" / "kafka" / name).read_text(encoding="utf-8") for name in ("test_cli.py", "test_reset.py", "test_history.py"))
-ELSEWHERE = {"backfill", "version"}
-"""Commands with nothing of a broker, or with tests of their own against logs in directories."""
+ELSEWHERE = {"backfill", "dev", "new", "version"}
+"""Commands with nothing of a broker, or with tests of their own against embedded logs."""
 
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -54,7 +54,7 @@ def test_a_command_that_prints_a_table_prints_json_too(names: tuple[str, ...]) -
 def test_a_command_that_asks_a_log_takes_its_servers_by_an_option(names: tuple[str, ...]) -> None:
     """And the id of the application; those that run an app take settings alone, as their docs say."""
     options = {option for parameter in ALL[names].params for option in parameter.opts}
-    if "--conf" in options and names[0] not in {"backfill", "describe", "export", "run", "topology"}:
+    if "--conf" in options and names[0] not in {"backfill", "describe", "dev", "export", "run", "topology"}:
         assert {"--bootstrap-servers", "--application-id"} <= options
 
 
