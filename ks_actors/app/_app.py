@@ -15,10 +15,11 @@ from ks_actors._errors import NotRunning
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
-from ks_actors.app._orders import ENDS, AppOrders
+from ks_actors.app._orders import ENDS
 from ks_actors.app._signals import kept_handlers, until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
+from ks_actors.app._topics import AppTopics
 from ks_actors.config import open_patiently
 from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import (
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 
 
-class App(AppOrders):
+class App(AppTopics):
     """Run a topology.
 
     `async with App(topology, config) as app:` starts it, and commits and closes it at the end.
@@ -161,6 +162,7 @@ class App(AppOrders):
         )
         self._log_client = LogClient(config.client_id)
         self._ended = asyncio.Event()
+        self._access_known = asyncio.Event()
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
         self._local = LocalStores(
@@ -243,6 +245,7 @@ class App(AppOrders):
                     log,
                     patient(log, self.config.task_timeout_ms, self._closing),
                 )
+                stack.push_async_callback(self._end_topics)
                 stack.push_async_exit(self._services)
                 ref = self._ref = await system.spawn(
                     self._spec(self._log, system), "app-" + self.config.client_id.replace("/", "-")
@@ -254,6 +257,7 @@ class App(AppOrders):
         finally:
             self._starting = None
             over.set()
+            self._access_known.set()
             if self._stack is None:
                 self._note_gone()
 
@@ -274,9 +278,13 @@ class App(AppOrders):
     async def _begin(self, log: PatientLog, ref: Ref[m.InstanceMessage]) -> None:
         try:
             self._check_wanted()
+            await self._create_topics(log)
+            assert self._setup is not None
+            # Before the services, which may send records.
+            self._begin_topics(log.bare, self._setup.wall_time)
+            self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
             self._check_wanted()
-            await self._create_topics(log)
             # Each step has its deadline, but the time to restore stores has no bound.
             await ref.ask(m.Start).within(inf)
             self._check_wanted()
@@ -476,6 +484,7 @@ class App(AppOrders):
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()
+        self._access_known = asyncio.Event()
         await until_signal(self.run(), partial(self._closing.begin, 0.0))
 
     # --- status -----------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import Faults
 from ks_actors.records import Batch
 from ks_actors.records import partition as partition_of
-from ks_actors.serdes import with_default, wraps_key
 from ks_actors.task import is_internal
 from ks_actors.testing._topics import TestRecord
-from ks_actors.topology import SinkNode, SourceNode
+from ks_actors.topics import serdes_in
+from ks_actors.topology import SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -183,30 +183,8 @@ class LogTopics:
         return len(found.partitions)
 
     def _serdes(self, topic: str) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-        """Return the serdes of a topic: those of a node, or the app's defaults.
-
-        There are none for changelogs and dead letters, which are bytes.
-        """
         topology, config = self._version()
-        keys, values = config.default_key_serde, config.default_value_serde
-        for node in topology.nodes.values():
-            if (isinstance(node, SourceNode) and _reads(node, topic)) or (
-                isinstance(node, SinkNode) and node.topic == topic
-            ):
-                return with_default(node.key, keys), with_default(
-                    node.value, keys if wraps_key(node.value) else values
-                )
-        if is_internal(topic, config.application_id) or (
-            topic == config.errors_dead_letter_queue_topic_name
-        ):
-            return None, None
-        return keys, values
-
-
-def _reads(node: SourceNode, topic: str) -> bool:
-    return topic in node.topics or (
-        node.pattern is not None and node.pattern.fullmatch(topic) is not None
-    )
+        return serdes_in(topology, config, topic)
 
 
 def encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:
