@@ -28,7 +28,8 @@ class Publisher(TopicAccess):
     `async with Publisher("localhost:9092") as publisher:` connects, and waits at the end for all
     records that are being sent, at most `close_timeout_ms`. In place of the servers give a
     StreamsConfig, or a dict of settings, such as a login; its `application_id` (default:
-    `publisher`) names the client. `log` is a Log that is open, which stays open, or the URL of one.
+    `publisher`) names the client. `log` is a Log that is open, which stays open, or the URL of one;
+    it replaces that of a config.
 
     A publisher has one idempotent producer, and no transactions. Use it on one event loop, from any
     task. Raises ConfigError, and the errors of the connection at the start.
@@ -41,18 +42,21 @@ class Publisher(TopicAccess):
         *,
         log: Log | str | None = None,
     ) -> None:
-        if (servers is None) == (log is None):
+        if log is None if servers is None else log is not None and isinstance(servers, str):
             raise ConfigError(
                 'Publisher needs its Kafka or its log, and one of both: Publisher("localhost:9092")'
                 ", Publisher(config), or Publisher(log=log)"
             )
+        settings: StreamsConfig | Mapping[str, Any]
         if isinstance(servers, str):
-            servers = {"bootstrap_servers": servers}
-        elif isinstance(log, str):
-            servers = {"log": log}
-        if not isinstance(servers, StreamsConfig):
-            servers = StreamsConfig.of({"application_id": _ID, **(servers or {})})
-        self._config: StreamsConfig = servers
+            settings = {"bootstrap_servers": servers}
+        else:
+            settings = {} if servers is None else servers
+        if not isinstance(settings, StreamsConfig):
+            settings = StreamsConfig.of({"application_id": _ID, **settings})
+        if isinstance(log, str):
+            settings = settings.replace(log=log)
+        self._config: StreamsConfig = settings
         self._given: Log | None = None if isinstance(log, str) else log
         self._stack: AsyncExitStack | None = None
         self._topics: Topics | None = None

@@ -488,9 +488,8 @@ class RecordSender:
                 await waiter
         except TimeoutError as late:
             self._withdraw(waiter, size)
-            raise self.too_late(
-                f"{_MOST >> 20} MiB wait to be written, and none was", "will not"
-            ) from late
+            what = f"{_MOST >> 20} MiB of earlier records were not acknowledged"
+            raise self.too_late(what, "will not") from late
         except BaseException:
             self._withdraw(waiter, size)
             raise
