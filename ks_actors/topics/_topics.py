@@ -319,8 +319,7 @@ def _checked(topic: str, number: int, partitions: Partitioner) -> int:
     """Return the number of an existing partition. Raises UnknownTopicOrPartition."""
     if not 0 <= number < partitions.partitions:
         raise UnknownTopicOrPartition(
-            f"there is no partition {number} of topic {topic}: it has partitions 0 to "
-            f"{partitions.partitions - 1}"
+            f"topic {topic} has partitions 0 to {partitions.partitions - 1}, and no {number}"
         )
     return number
 

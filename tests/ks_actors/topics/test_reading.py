@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, assert_type
 
 import pytest
@@ -197,8 +198,8 @@ async def test_records_that_are_deleted_while_they_are_read_are_told() -> None:
             await anext(reader)
         following = asyncio.ensure_future(anext(reader))
         await asyncio.sleep(1)
-        fetcher = next(iter(publisher._topics._fetchers))  # type: ignore[union-attr]
-        fetcher.seek(PLACE, 0)
+        (follower,) = publisher._topics._fetchers  # type: ignore[union-attr]
+        follower.seek(PLACE, 0)
         with pytest.raises(OffsetOutOfRange):
             await following
 
@@ -258,7 +259,7 @@ def test_sent_records_are_read_in_the_order_of_their_calls() -> None:
             async for record in publisher.records(topic, until="end"):
                 found.setdefault(record.partition, []).append(record.value)
             assert all(sorted(column) == column for column in found.values())
-            assert sorted(sum(found.values(), [])) == list(range(number))
+            assert sorted(chain.from_iterable(found.values())) == list(range(number))
 
     @settings(max_examples=examples(30))
     @given(calls)
