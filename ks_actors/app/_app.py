@@ -15,7 +15,7 @@ from ks_actors._errors import NotRunning
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
-from ks_actors.app._orders import ENDS
+from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import kept_handlers, until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
@@ -64,6 +64,7 @@ from ks_actors.runtime.watch import (
 )
 from ks_actors.system import raise_open_files
 from ks_actors.task import Environment
+from ks_actors.topics import TopicAccess
 from ks_actors.topology import enter_services
 
 if TYPE_CHECKING:
@@ -79,13 +80,14 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
     from ks_actors.runtime.watch import Health, Wait
+    from ks_actors.topics import Topics
     from ks_actors.topology import Topology
     from ks_actors.tracing import Tracing
 
 _log = component_log(__name__)
 
 
-class App(AppTopics):
+class App(AppOrders, TopicAccess):
     """Run a topology.
 
     `async with App(topology, config) as app:` starts it, and commits and closes it at the end.
@@ -161,8 +163,8 @@ class App(AppTopics):
             config.client_id, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._log_client = LogClient(config.client_id)
+        self._app_topics = AppTopics(self._topology, config, self._closing)
         self._ended = asyncio.Event()
-        self._access_known = asyncio.Event()
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
         self._local = LocalStores(
@@ -245,7 +247,7 @@ class App(AppTopics):
                     log,
                     patient(log, self.config.task_timeout_ms, self._closing),
                 )
-                stack.push_async_callback(self._end_topics)
+                stack.push_async_callback(self._app_topics.close)
                 stack.push_async_exit(self._services)
                 ref = self._ref = await system.spawn(
                     self._spec(self._log, system), "app-" + self.config.client_id.replace("/", "-")
@@ -257,7 +259,7 @@ class App(AppTopics):
         finally:
             self._starting = None
             over.set()
-            self._access_known.set()
+            self._app_topics.settle()
             if self._stack is None:
                 self._note_gone()
 
@@ -281,7 +283,7 @@ class App(AppTopics):
             await self._create_topics(log)
             assert self._setup is not None
             # Before the services, which may send records.
-            self._begin_topics(log.bare, self._setup.wall_time)
+            self._app_topics.open(log.bare, self._setup.wall_time)
             self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
             self._check_wanted()
@@ -484,7 +486,7 @@ class App(AppTopics):
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()
-        self._access_known = asyncio.Event()
+        self._app_topics = AppTopics(self._topology, self.config, self._closing)
         await until_signal(self.run(), partial(self._closing.begin, 0.0))
 
     # --- status -----------------------------------------------------------------------------------
@@ -510,6 +512,10 @@ class App(AppTopics):
 
     def _running_log(self) -> Log | None:
         return None if self._stack is None else self._bare_log
+
+    async def _open_topics(self) -> Topics:
+        self._check_loop()
+        return await self._app_topics.opened(begun=self._begun, error=self.error)
 
     def metrics(self) -> MetricValues:
         """Return all metrics of this instance, with their tags, as they are now.

@@ -89,7 +89,7 @@ class TopicAccess:
         order of calls. While 32 MiB are not acknowledged, calls wait.
 
         A record is written once, also when requests are repeated. It is no part of an app's
-        transactions: what a restarted or repeated piece of work sends is sent again. A cancelled
+        transactions: work that is repeated after a failure sends its records again. A cancelled
         call sends nothing if the write has not begun; otherwise the record may be written.
 
         Raises TopologyError for an unknown serde, SerializationError, UnknownTopicOrPartition,

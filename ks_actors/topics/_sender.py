@@ -197,7 +197,7 @@ class _Lane:
                 self.waiting.appendleft(entry)
 
     def _expire(self) -> None:
-        """Fail the records whose time is over; one that is being written may still be written."""
+        """Fail the records that are too late; a write in progress may still succeed."""
         now = self.sender.loop.time()
         for entry in self.in_flight:
             if entry.deadline <= now:
@@ -219,10 +219,10 @@ class _Lane:
 
 @final
 class TopicOutput:
-    """The records for one topic: those whose partition is not known yet, and a lane for each.
+    """The records for one topic: a lane for each partition, and those without a partition so far.
 
-    `portion` is the most bytes of one write: no more than one record batch, whose records have
-    successive offsets.
+    `portion` is the most bytes of one write: no more than one record batch, so that its records
+    have successive offsets.
     """
 
     __slots__ = (
@@ -256,7 +256,7 @@ class TopicOutput:
     def put(self, entry: Entry, place: Callable[[Partitioner], int]) -> None:
         """Send records to the partition that `place` chooses among those of the topic.
 
-        Raises what `place` does, unless the number of partitions is still to be looked up.
+        Raises the error of `place`, unless the number of partitions is still to be looked up.
         """
         partitions = self.partitions
         if partitions is None:
@@ -381,9 +381,9 @@ class TopicOutput:
 class RecordSender:
     """Send records to topics of a log, by an idempotent producer of its own.
 
-    Records of one partition are written in the order of calls, in one write at a time; what comes
-    meanwhile is gathered for the next one. Partitions do not wait for each other. Calls wait while
-    32 MiB of records are not acknowledged.
+    Records of one partition are written in the order of calls, in one write at a time; records of
+    calls meanwhile are gathered for the next one. Partitions do not wait for each other. Calls wait
+    while 32 MiB of records are not acknowledged.
     """
 
     def __init__(
@@ -418,7 +418,7 @@ class RecordSender:
         return self.loop.time() + self._timeout_ms / 1000
 
     def too_late(self, what: str, written: str, cause: BaseException | None = None) -> LogTimeout:
-        """Return the error for records whose time is over."""
+        """Return the error for records that are too late."""
         error = LogTimeout(
             f"{what} within {self._timeout_ms} ms (delivery_timeout_ms): the records {written} be "
             "written"

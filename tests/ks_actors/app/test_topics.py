@@ -145,7 +145,7 @@ async def test_services_send_records_until_they_are_left(harness: AppHarness) ->
 
 @in_app(echo(), topics={"in": 1, "out": 1})
 async def test_the_close_of_an_app_ends_its_reads_and_refuses_records(harness: AppHarness) -> None:
-    """What is sent before it is written, within the time of the close."""
+    """Records of earlier calls are written first, within the time of the close."""
     app = harness.app
     sent = [asyncio.ensure_future(app.send("in", "a", str(number))) for number in range(3)]
 
