@@ -265,7 +265,11 @@ class TopicOutput:
             return
         if self._sender.loop.time() - self._seen > self._sender.max_age_s:
             self._look_up()
-        entry.number = place(partitions)
+        try:
+            entry.number = place(partitions)
+        except BaseException:
+            self._sender.release(entry.size)
+            raise
         self.lane(entry.number).put(entry)
 
     def lane(self, number: int) -> _Lane:
