@@ -450,7 +450,8 @@ class RecordSender:
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run work in a task that `close` waits for."""
-        task = self.loop.create_task(work, name=name, context=self._context)
+        # A copy for each: an eager task may begin inside of another one.
+        task = self.loop.create_task(work, name=name, context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -73,7 +73,6 @@ async def test_a_sent_record_is_in_the_log_when_the_call_returns() -> None:
         await fetcher.close()
 
 
-@in_virtual_time
 async def test_null_is_sent_as_null() -> None:
     """A key, a value, or both; neither needs a serde then."""
     async with publishing() as (publisher, _):
@@ -83,7 +82,6 @@ async def test_null_is_sent_as_null() -> None:
         assert [(each.key, each.value) for each in await all_of(publisher, TEXTS)] == [("a", None), (None, "b"), (None, None)]
 
 
-@in_virtual_time
 async def test_calls_at_the_same_time_share_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """One for each partition: the cost of a request is not that of a record."""
     writes = Writes(monkeypatch)
@@ -112,7 +110,6 @@ async def test_records_that_come_during_a_write_are_the_next_one(monkeypatch: py
         assert [each.value for each in await all_of(publisher, TEXTS)] == ["first", *"bcdefgh"]
 
 
-@in_virtual_time
 async def test_many_records_are_sent_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an iterable, plain or async; Records and read records keep their times and headers."""
     writes = Writes(monkeypatch)
@@ -141,7 +138,6 @@ def chosen(topic: str, key: str, value: str, size: int) -> Any:
     return {"two": [0, 1], "none": [], "default": None, "list": [2]}.get(value, SEVENTEEN)
 
 
-@in_virtual_time
 async def test_the_partition_is_the_given_one_or_that_of_the_partitioner() -> None:
     """By default Kafka's own; a partitioner may leave it to that, but a record has one place."""
     odd = Topic("orders", str, str, partitioner=chosen)
@@ -157,7 +153,6 @@ async def test_the_partition_is_the_given_one_or_that_of_the_partitioner() -> No
         assert len({(await publisher.send(ORDERS, None, Order(1))).partition for _ in range(4)}) == 4
 
 
-@in_virtual_time
 async def test_all_windows_of_a_key_are_in_the_partition_of_the_key() -> None:
     """As a topology writes them."""
     size = TimeWindows.of_size_with_no_grace(10)
