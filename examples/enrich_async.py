@@ -15,8 +15,7 @@ import time
 
 import msgspec
 
-from ks_actors import App, Batch, Consumed, Produced, Retry, StreamsBuilder, StreamsConfig, Topology, partition_of
-from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition, open_log
+from ks_actors import App, Consumed, Produced, Retry, StreamsBuilder, StreamsConfig, Topology
 from ks_actors.serdes import STRING, json
 
 CLICKS, VISITS = "clicks", "visits"
@@ -76,26 +75,12 @@ def topology(service: Service) -> Topology:
 
 async def run(service: Service) -> int:
     """Enrich all clicks; return the number of visits."""
-    log = open_log("memory://")
-    await log.start()
-    await log.create_topics([NewTopic(CLICKS, 2), NewTopic(VISITS, 1)])
-    producer = await log.producer(client_id="web")
-    batches = [Batch([], [], []) for _ in range(2)]
-    for number in range(CLICKS_IN_ALL):
-        visitor = f"visitor-{number % 100}".encode()
-        batch = batches[partition_of(visitor, 2)]
-        batch.keys.append(visitor)
-        batch.values.append(f"page-{number // 100}".encode())
-        batch.timestamps.append(number)
-    await producer.send([Outgoing(TopicPartition(CLICKS, number), batch) for number, batch in enumerate(batches)])
     with tempfile.TemporaryDirectory() as directory:
-        config = StreamsConfig(application_id="enrich", state_dir=directory, commit_interval_ms=1_000)
-        async with App(topology(service), config, log=log) as app:
+        config = StreamsConfig(application_id="enrich", log="memory://", state_dir=directory, commit_interval_ms=1_000)
+        async with App(topology(service), config, topics={CLICKS: 2, VISITS: 1}) as app:
+            await app.send_many(CLICKS, ((f"visitor-{number % 100}", f"page-{number // 100}") for number in range(CLICKS_IN_ALL)))
             await app.wait_until_caught_up()
-    visits = TopicPartition(VISITS, 0)
-    end = (await log.end_offsets([visits], IsolationLevel.READ_COMMITTED))[visits]
-    await log.close()
-    return end
+            return len([record async for record in app.records(VISITS, until="end")])
 
 
 def main() -> None:

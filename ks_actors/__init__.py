@@ -183,6 +183,7 @@ from ks_actors.state import (
     WindowStore,
     WindowStoreWithHeaders,
 )
+from ks_actors.topics import Publisher, SentRecord, TopicRecord
 from ks_actors.topology import (
     FailOnInvalidTimestamp,
     InputRecord,
@@ -280,6 +281,7 @@ __all__ = [
     "ProductionExceptionHandler",
     "ProductionFailed",
     "PublishRefused",
+    "Publisher",
     "PunctuationType",
     "QueryFailed",
     "QueryableStore",
@@ -298,6 +300,7 @@ __all__ = [
     "RestoreListener",
     "RestoreProgress",
     "Retry",
+    "SentRecord",
     "Serde",
     "SerializationError",
     "SessionStore",
@@ -347,6 +350,7 @@ __all__ = [
     "TimestampedWindowStore",
     "Topic",
     "TopicExists",
+    "TopicRecord",
     "Topology",
     "TopologyDescription",
     "TopologyError",

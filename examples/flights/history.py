@@ -69,7 +69,7 @@ async def run_on(log: Log, options: Options, until: int = DECEMBER, spark: Spark
     app = App(topology.build(), configure(options).replace(snapshot_uri=snapshots), log=log)
     with await app.backfill(until=until, allow=ALLOW, engine="local" if spark is None else "spark", spark=spark) as done:
         marks = [perf_counter()]
-        await app.publish(done)
+        await app.publish_backfill(done)
     marks.append(perf_counter())
     await app.seed(snapshots)
     marks.append(perf_counter())

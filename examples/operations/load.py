@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from examples.flights.load import TOPICS, airlines, airports, fill, flights, planes, weather
 from examples.flights.topology import AIRLINES, AIRPORTS, FLIGHTS, PLANES, WEATHER
-from ks_actors import Batch, TopicExists, partition_of
-from ks_actors.log import Outgoing, TopicPartition
+from ks_actors import Publisher, Record, Topic, TopicExists
 
 if TYPE_CHECKING:
     from ks_actors.log import Log
@@ -30,19 +29,11 @@ async def fill_tables(log: Log) -> None:
 
 async def fly(log: Log, rate: int) -> None:
     """Write the flights of the year, so many per second."""
-    producer = await log.producer(client_id="operations-load")
-    size = TOPICS[FLIGHTS].partitions
     rows = flights()
     loop = asyncio.get_running_loop()
     due = loop.time()
-    while some := list(islice(rows, max(1, rate // TURNS_PER_SECOND))):
-        batches = [Batch([], [], []) for _ in range(size)]
-        for key, value, time in some:
-            batch = batches[partition_of(key, size)]
-            batch.keys.append(key)
-            batch.values.append(value)
-            batch.timestamps.append(time)
-        await producer.send([Outgoing(TopicPartition(FLIGHTS, number), batch) for number, batch in enumerate(batches) if len(batch)])
-        due += len(some) / rate
-        await asyncio.sleep(max(0.0, due - loop.time()))
-    await producer.close()
+    async with Publisher(log=log) as publisher:
+        while some := list(islice(rows, max(1, rate // TURNS_PER_SECOND))):
+            await publisher.send_many(Topic(FLIGHTS, bytes, bytes), (Record(*row) for row in some))
+            due += len(some) / rate
+            await asyncio.sleep(max(0.0, due - loop.time()))

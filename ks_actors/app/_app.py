@@ -19,6 +19,7 @@ from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import kept_handlers, until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
+from ks_actors.app._topics import AppTopics
 from ks_actors.config import open_patiently
 from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import (
@@ -63,6 +64,7 @@ from ks_actors.runtime.watch import (
 )
 from ks_actors.system import raise_open_files
 from ks_actors.task import Clocks, StoreRegistry, TaskParts, Telemetry, behind_caches
+from ks_actors.topics import TopicAccess
 from ks_actors.topology import by_name, enter_services
 
 if TYPE_CHECKING:
@@ -78,13 +80,14 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
     from ks_actors.runtime.watch import Health, Wait
+    from ks_actors.topics import Topics
     from ks_actors.topology import ByTopic, Topology
     from ks_actors.tracing import Tracing
 
 _log = component_log(__name__)
 
 
-class App(AppOrders):
+class App(AppOrders, TopicAccess):
     """Run a topology.
 
     `async with App(topology, config) as app:` starts it, and commits and closes it at the end.
@@ -160,6 +163,7 @@ class App(AppOrders):
             config.client_id, uncommitted_bytes=config.statestore_uncommitted_max_bytes
         )
         self._log_client = LogClient(config.client_id)
+        self._app_topics = AppTopics(self._topology, config, self._closing)
         self._ended = asyncio.Event()
         # Set when nothing is left to close, some time after `_ended`.
         self._gone = asyncio.Event()
@@ -252,6 +256,7 @@ class App(AppOrders):
                     log,
                     patient(log, self.config.task_timeout_ms, self._closing),
                 )
+                stack.push_async_callback(self._app_topics.close)
                 stack.push_async_exit(self._services)
                 ref = self._ref = await system.spawn(
                     self._spec(self._log, system), "app-" + self.config.client_id.replace("/", "-")
@@ -263,6 +268,7 @@ class App(AppOrders):
         finally:
             self._starting = None
             over.set()
+            self._app_topics.settle()
             if self._stack is None:
                 self._note_gone()
 
@@ -283,9 +289,13 @@ class App(AppOrders):
     async def _begin(self, log: PatientLog, ref: Ref[m.InstanceMessage]) -> None:
         try:
             self._check_wanted()
+            await self._create_topics(log)
+            assert self._setup is not None
+            # Before the services, which may send records.
+            self._app_topics.open(log.bare, self._setup.wall_time)
+            self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
             self._check_wanted()
-            await self._create_topics(log)
             # Each step has its deadline, but the time to restore stores has no bound.
             await ref.ask(m.Start).within(inf)
             self._check_wanted()
@@ -481,6 +491,7 @@ class App(AppOrders):
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()
+        self._app_topics = AppTopics(self._topology, self.config, self._closing)
         await until_signal(self.run(), partial(self._closing.begin, 0.0))
 
     # --- status -----------------------------------------------------------------------------------
@@ -506,6 +517,10 @@ class App(AppOrders):
 
     def _running_log(self) -> Log | None:
         return None if self._stack is None else self._bare_log
+
+    async def _open_topics(self) -> Topics:
+        self._check_loop()
+        return await self._app_topics.opened(begun=self._begun, error=self.error)
 
     def metrics(self) -> MetricValues:
         """Return all metrics of this instance, with their tags, as they are now.

@@ -37,16 +37,3 @@ def refuse_other_threads(*, of: str, remedy: str) -> None:
         raise RuntimeError(
             f"{of} handles signals, which only the main thread may: in a thread, use {remedy}"
         )
-
-
-def check_loop(loop: asyncio.AbstractEventLoop, of: str) -> None:
-    """Raise RuntimeError unless `loop` runs in this thread: others must not use its objects."""
-    try:
-        found = asyncio.get_running_loop()
-    except RuntimeError:
-        found = None
-    if found is not loop:
-        raise RuntimeError(
-            f"{of} runs on another event loop: call it there, from another thread by "
-            "asyncio.run_coroutine_threadsafe(…, loop).result()"
-        )

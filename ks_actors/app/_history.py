@@ -135,7 +135,7 @@ class AppOverHistory:
             **to,
         )
 
-    async def publish(
+    async def publish_backfill(
         self,
         done: Backfill,
         *,
@@ -144,17 +144,20 @@ class AppOverHistory:
     ) -> dict[str, int]:
         """Write a backfill's output to its topics, once for each job.
 
-        See `ks_actors.batch.publish`. Returns how many records were new. Call it before the app is
-        started: live output comes after history. Raises NotRunning for an app that was started.
+        See `ks_actors.batch.publish_backfill`. Returns how many records were new. Call it before
+        the app is started: live output comes after history. Raises NotRunning for an app that was
+        started.
         """
         if self._begun:
             raise NotRunning(
                 f"app {self.config.application_id} has already been started: import history into "
                 "its topics before the start"
             )
-        from ks_actors.batch import publish  # noqa: PLC0415 - most apps have no use for it
+        from ks_actors.batch import publish_backfill  # noqa: PLC0415 - most apps have no use for it
 
-        return await publish(done, self.config, job=job, log=self._given_log, progress=progress)
+        return await publish_backfill(
+            done, self.config, job=job, log=self._given_log, progress=progress
+        )
 
     async def export(
         self,

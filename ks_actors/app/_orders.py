@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, final
 from actors import ActorsError, AskTimeout
 from ks_actors._errors import KsActorsError, LogError, NotRunning, SnapshotFailed, TaskTimeout
 from ks_actors.app._checks import NOT_STARTED
-from ks_actors.app._event_loop import check_loop
 from ks_actors.app._queries import AppQueries
-from ks_actors.lifecycle import check_timeout
+from ks_actors.lifecycle import check_loop, check_timeout
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.instance import consumer_lag
 from ks_actors.runtime.shared import InstanceState

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ks_actors.batch._backfill import Engine, backfill
 from ks_actors.batch._export_progress import ExportProgress
 from ks_actors.batch._reading import LogAddress
-from ks_actors.batch.backfill import Backfill, BackfillProgress, Choice, TaskDone, publish
+from ks_actors.batch.backfill import Backfill, BackfillProgress, Choice, TaskDone, publish_backfill
 from ks_actors.batch.spark import (
     BatchBridge,
     CancelJob,
@@ -50,6 +50,6 @@ __all__ = [
     "StopQuery",
     "TaskDone",
     "backfill",
-    "publish",
+    "publish_backfill",
     "register",
 ]

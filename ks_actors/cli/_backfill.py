@@ -195,7 +195,7 @@ async def _run(
         )
     with done:
         counts = {} if parquet is None else await in_thread(done.to_parquet, parquet)
-        published = {} if job is None else await app.publish(done, job=job)
+        published = {} if job is None else await app.publish_backfill(done, job=job)
     for line in _summary(done, counts, published):
         click.echo(line)
 

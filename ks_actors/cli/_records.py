@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
 import time
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ks_actors._counted import counted
-from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.cli._application import of_log
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
 from ks_actors.cli._output import json_text, moment, printable
-from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
-from ks_actors.records import Batch, partition
+from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors.topics import Publisher, partitions_of, read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
 
 _CLIENT = "ks-actors-cli"
-_WAIT_MS = 500
-_AT_ONCE = 1_000
+_AT_ONCE = 10_000
+"""The most records that are sent at the same time."""
 _LATEST = (1 << 63) - 1
 _OFFSET = re.compile(r"-?\d+")
 
@@ -103,43 +104,25 @@ def send(
     pairs: Headers = tuple(_header(each) for each in headers)
 
     async def work(log: Log) -> dict[TopicPartition, int]:
-        described = await log.describe_topics([topic], configs=False)
-        if topic not in described:
-            raise UnknownTopicOrPartition(f"topic {topic} does not exist")
-        count = described[topic].partitions
-        if number is not None and number >= count:
-            raise UnknownTopicOrPartition(f"topic {topic} has partitions 0 to {count - 1}")
         at = time.time_ns() // 1_000_000 if timestamp is None else timestamp
-        batches: dict[TopicPartition, list[_Record]] = {}
-        for turn, record in enumerate(records):
-            chosen = (
-                number
-                if number is not None
-                else turn % count
-                if record.key is None
-                else partition(record.key, count)
-            )
-            batches.setdefault(TopicPartition(topic, chosen), []).append(record)
-        # Idempotent, so a retry after a lost answer writes no record twice.
-        producer = await log.producer(client_id=_CLIENT, topics=[topic])
-        try:
-            ends = await producer.send(
-                [
-                    Outgoing(
-                        place,
-                        Batch(
-                            [each.key for each in found],
-                            [each.value for each in found],
-                            [at] * len(found),
-                            headers=[pairs for _ in found] if pairs else None,
-                        ),
+        ends: dict[TopicPartition, int] = {}
+        async with Publisher(application.config, log=log) as publisher:
+            for start in range(0, len(records), _AT_ONCE):
+                calls = (
+                    publisher.send(
+                        topic,
+                        *record,
+                        key_serde=bytes,
+                        value_serde=bytes,
+                        partition=number,
+                        timestamp_ms=at,
+                        headers=pairs,
                     )
-                    for place, found in batches.items()
-                ]
-            )
-        finally:
-            await producer.close()
-        return dict(zip(batches, ends, strict=True))
+                    for record in records[start : start + _AT_ONCE]
+                )
+                for sent in await asyncio.gather(*calls):
+                    ends[TopicPartition(topic, sent.partition)] = sent.offset + 1
+        return ends
 
     ends = application.ask(work, if_missing="create")
     rows = {str(place): end for place, end in sorted(ends.items())}
@@ -212,31 +195,20 @@ def tail(
     isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
     async def work(log: Log) -> None:
-        described = await log.describe_topics([topic], configs=False)
-        if topic not in described:
-            raise UnknownTopicOrPartition(f"topic {topic} does not exist")
-        places = [
-            TopicPartition(topic, each) for each in numbers or range(described[topic].partitions)
-        ]
+        places = await partitions_of(log, topic, numbers)
         begins = await log.begin_offsets(places)
         ends = await log.end_offsets(places, isolation)
         positions = await _positions(log, start, begins, ends)
         fetcher = log.fetcher(client_id=_CLIENT, isolation=isolation)
-        fetcher.assign(positions)
+        batches = read_batches(fetcher, positions, ends=ends if until_end else None)
         shown = 0
-        try:
-            while not until_end or any(fetcher.position(each) < ends[each] for each in places):
-                for fetched in await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=_AT_ONCE):
-                    for line in _shown(fetched, key_format, value_format, as_json=as_json):
-                        # A fetch may return records that were written since the command began.
-                        if until_end and line.offset >= ends[fetched.partition]:
-                            break
-                        click.echo(line.text)
-                        shown += 1
-                        if shown == most:
-                            return
-        finally:
-            await fetcher.close()
+        async with aclosing(batches):
+            async for fetched in batches:
+                for text in _shown(fetched, key_format, value_format, as_json=as_json):
+                    click.echo(text)
+                    shown += 1
+                    if shown == most:
+                        return
 
     try:
         application.ask(work)
@@ -276,14 +248,7 @@ async def _positions(
     return dict(found)
 
 
-class _Line(NamedTuple):
-    offset: int
-    text: str
-
-
-def _shown(
-    fetched: Fetched, key_format: str, value_format: str, *, as_json: bool
-) -> Iterator[_Line]:
+def _shown(fetched: Fetched, key_format: str, value_format: str, *, as_json: bool) -> Iterator[str]:
     topic, number = fetched.partition
     batch = fetched.batch
     offsets = batch.offsets
@@ -311,7 +276,7 @@ def _shown(
             text += "".join(
                 f" {printable(name)}={_plain(from_bytes(each, 'text'))}" for name, each in headers
             )
-        yield _Line(offset, text)
+        yield text
 
 
 def _plain(value: Any) -> str:

@@ -11,6 +11,7 @@ from ks_actors.lifecycle._component_log import (
     component_log,
     name_client,
 )
+from ks_actors.lifecycle._own_loop import check_loop
 from ks_actors.lifecycle._shield import run_in_thread, shielded
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, warn_if_slow, with_names
 from ks_actors.lifecycle._state_machine import Cycle, Transitions
@@ -40,6 +41,7 @@ __all__ = [
     "as_exception",
     "awaited_by_app",
     "called_from_within",
+    "check_loop",
     "check_timeout",
     "closes",
     "component_log",

@@ -284,6 +284,7 @@ class AppHarness:
                 context.kill(child)
             await self.kit.kill(app._ref)
         await app._services.aclose()
+        await app._app_topics.close(at_once=True)
         await connection.reap()
         shutil.rmtree(self.state_dir)
         image.rename(self.state_dir)

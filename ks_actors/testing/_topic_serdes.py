@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.serdes import serde_of, with_default, wraps_key
-from ks_actors.task import is_internal
-from ks_actors.topology import SinkNode, SourceNode, topic_name, with_topic
+from ks_actors.serdes import serde_of
+from ks_actors.topics import serdes_in
+from ks_actors.topology import topic_name, with_topic
 
 if TYPE_CHECKING:
     from ks_actors.config import StreamsConfig
@@ -29,29 +29,5 @@ def topic_serdes(
         key=serde_of(key, role="key", of=of),
         value=serde_of(value, role="value", of=of),
     )
-    known = _known(topology, config, name)
+    known = serdes_in(topology, config, name)
     return given["key"] or known[0], given["value"] or known[1]
-
-
-def _known(
-    topology: Topology, config: StreamsConfig, topic: str
-) -> tuple[Serde[Any] | None, Serde[Any] | None]:
-    keys, values = config.default_key_serde, config.default_value_serde
-    for node in topology.nodes.values():
-        if (isinstance(node, SourceNode) and _reads(node, topic)) or (
-            isinstance(node, SinkNode) and node.topic == topic
-        ):
-            return with_default(node.key, keys), with_default(
-                node.value, keys if wraps_key(node.value) else values
-            )
-    if is_internal(topic, config.application_id) or (
-        topic == config.errors_dead_letter_queue_topic_name
-    ):
-        return None, None
-    return keys, values
-
-
-def _reads(node: SourceNode, topic: str) -> bool:
-    return topic in node.topics or (
-        node.pattern is not None and node.pattern.fullmatch(topic) is not None
-    )

@@ -37,6 +37,7 @@ import ks_actors.serdes
 import ks_actors.snapshots
 import ks_actors.state
 import ks_actors.testing
+import ks_actors.topics
 import ks_actors.topology
 import ks_actors.tracing
 import ks_actors.web
@@ -65,6 +66,7 @@ PACKAGES = (
     ks_actors.snapshots,
     ks_actors.state,
     ks_actors.testing,
+    ks_actors.topics,
     ks_actors.topology,
     ks_actors.tracing,
     ks_actors.web,
@@ -156,6 +158,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "runtime/fetching",
         "runtime/output",
         "runtime/stores",
+        "topics",
     ),
     ("runtime/membership",),
     (

@@ -10,7 +10,7 @@ from ks_actors.batch.backfill._plan import (
     make_plan,
     parts_of,
 )
-from ks_actors.batch.backfill._publish import publish
+from ks_actors.batch.backfill._publish import publish_backfill
 from ks_actors.batch.backfill._result import Backfill, BackfillProgress, TaskDone, tell
 from ks_actors.batch.backfill._rows import RowFiles
 from ks_actors.batch.backfill._snapshot import Target, commit_snapshot, new_snapshot
@@ -37,6 +37,6 @@ __all__ = [
     "new_snapshot",
     "parts_of",
     "probe",
-    "publish",
+    "publish_backfill",
     "tell",
 ]

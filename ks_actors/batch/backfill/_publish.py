@@ -54,7 +54,7 @@ class _Name(msgspec.Struct, frozen=True, array_like=True):
     partition: int
 
 
-async def publish(
+async def publish_backfill(
     done: Backfill,
     config: StreamsConfig,
     *,

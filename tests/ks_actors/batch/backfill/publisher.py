@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from ks_actors import Consumed, Produced, StreamsBuilder, StreamsConfig, Topology, serdes
-from ks_actors.batch import backfill, publish
+from ks_actors.batch import backfill, publish_backfill
 from ks_actors.batch.backfill import _publish
 from ks_actors.log import TopicPartition
 
@@ -31,7 +31,7 @@ async def main(log: str, application_id: str, source: str, sink: str) -> None:
     _publish._AT_ONCE = _publish._SLICE = 100  # type: ignore[misc]  # many transactions of few records
     config = StreamsConfig(application_id=application_id, log=log)
     with await backfill(loud(source, sink), config) as done:
-        counts = await publish(done, config, progress=tell)
+        counts = await publish_backfill(done, config, progress=tell)
     sys.stdout.write(f"new {sum(counts.values())}\n")
 
 

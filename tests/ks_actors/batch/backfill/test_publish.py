@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from ks_actors import App, Batch, BatchError, LogTimeout, NotRunning, PublishRefused, Record, StreamsConfig, Topology, UnknownTopicOrPartition, serdes
-from ks_actors.batch import Backfill, backfill, publish
+from ks_actors.batch import Backfill, backfill, publish_backfill
 from ks_actors.batch.backfill import _publish, _task_run
 from ks_actors.batch.spark._session import SparkSession
 from ks_actors.dsl import Materialized, Produced, StreamsBuilder
@@ -51,13 +51,13 @@ async def test_topics_get_the_output_once() -> None:
     async with EmbeddedLog() as log:
         await filled(log)
         with await backfill(words(), CONFIG, log=log) as done:
-            counts = await publish(done, CONFIG, log=log)
+            counts = await publish_backfill(done, CONFIG, log=log)
             assert counts == {topic: sum(len(rows) for where, rows in of(done).items() if where.topic == topic) for topic in ("counts", "loud")}
             assert await written(log) == of(done)
         with await backfill(words(), CONFIG, log=log) as again:
-            assert await publish(again, CONFIG, log=log) == {"counts": 0, "loud": 0}
+            assert await publish_backfill(again, CONFIG, log=log) == {"counts": 0, "loud": 0}
             assert await written(log) == of(again)
-            assert sum((await publish(again, CONFIG, log=log, job="another")).values()) == sum(counts.values())
+            assert sum((await publish_backfill(again, CONFIG, log=log, job="another")).values()) == sum(counts.values())
 
 
 async def test_history_and_the_live_rest_are_in_the_topic_as_of_a_stream(tmp_path: Path) -> None:
@@ -67,12 +67,12 @@ async def test_history_and_the_live_rest_are_in_the_topic_as_of_a_stream(tmp_pat
         config = CONFIG.replace(state_dir=tmp_path / "state", snapshot_uri=str(tmp_path / "snapshots"))
         app = App(words(), config, log=log)
         with await app.backfill(until=150) as done:
-            await app.publish(done)
+            await app.publish_backfill(done)
         await app.seed(str(tmp_path / "snapshots"))
         async with app:
             await app.wait_until_caught_up()
             with pytest.raises(NotRunning, match="before the start"):
-                await app.publish(done)
+                await app.publish_backfill(done)
         found = await written(log)
     expected, _ = await asyncio.to_thread(streamed, words(), SETTINGS, LINE_TOPICS, LINES)
     loud_ones = {where: rows for where, rows in expected.items() if where.topic == "loud"}
@@ -100,7 +100,7 @@ async def test_a_run_that_has_failed_half_way_is_gone_on_with(operation: str, af
 
             while True:
                 try:
-                    await publish(done, CONFIG, log=log, progress=failing)
+                    await publish_backfill(done, CONFIG, log=log, progress=failing)
                     break
                 except LogTimeout:
                     failures += 1
@@ -155,9 +155,9 @@ async def test_records_without_keys_go_to_the_same_partitions_as_before(session:
             await producer.send([Outgoing(TopicPartition("quiet", number), of_nobody(2_500))])
         topology: Topology = loud("quiet", "loud")
         with await backfill(topology, CONFIG, log=log, engine="spark", spark=SPARK, directory=tmp_path) as done:
-            assert await publish(done, CONFIG, log=log) == {"loud": 5_000}
+            assert await publish_backfill(done, CONFIG, log=log) == {"loud": 5_000}
         with await backfill(topology, CONFIG, log=log) as again:
-            assert await publish(again, CONFIG, log=log) == {"loud": 0}
+            assert await publish_backfill(again, CONFIG, log=log) == {"loud": 0}
             assert [sum(1 for _ in rows_of(again.read(TopicPartition("loud", number)))) for number in range(3)] == [1_668, 1_666, 1_666]
 
 
@@ -166,11 +166,11 @@ async def test_other_records_are_refused() -> None:
     async with EmbeddedLog() as log:
         await filled(log)
         with await backfill(words(), CONFIG, log=log, until=200) as done:
-            await publish(done, CONFIG, log=log)
+            await publish_backfill(done, CONFIG, log=log)
         before = await written(log)
         for topology, until in ((words(), None), (words(), 100), (loud("lines", "counts"), 200)):
             with await backfill(topology, CONFIG, log=log, until=until) as other, pytest.raises(PublishRefused, match="Nothing was written"):
-                await publish(other, CONFIG, log=log)
+                await publish_backfill(other, CONFIG, log=log)
         assert await written(log) == before
 
 
@@ -180,14 +180,14 @@ async def test_more_records_than_a_finished_job_had_are_refused_with_advice_for_
         await log.create_topics([NewTopic("lines", 1), NewTopic("loud", 1)])
         await fill(log, {"lines": 1}, LINES[:5])
         with await backfill(loud("lines", "loud"), CONFIG, log=log) as done:
-            await publish(done, CONFIG, log=log)
+            await publish_backfill(done, CONFIG, log=log)
         await fill(log, {"lines": 1}, LINES[5:7])
         with await backfill(loud("lines", "loud"), CONFIG, log=log) as done:
             with pytest.raises(PublishRefused, match=r"loud-0 has all 5 records .* gives further records .* Give `until`") as refused:
-                await publish(done, CONFIG, log=log)
+                await publish_backfill(done, CONFIG, log=log)
             assert "another job" not in str(refused.value)
         with await backfill(loud("lines", "loud"), CONFIG, log=log, until={"lines": {0: 5}}) as done:
-            assert await publish(done, CONFIG, log=log) == {"loud": 0}
+            assert await publish_backfill(done, CONFIG, log=log) == {"loud": 0}
 
 
 async def test_a_closed_backfill_is_refused() -> None:
@@ -198,7 +198,7 @@ async def test_a_closed_backfill_is_refused() -> None:
         where = done.partitions[0]
         done.close()
         with pytest.raises(BatchError, match="this backfill is closed, and its output is deleted: use it within its `with` block"):
-            await publish(done, CONFIG, log=log)
+            await publish_backfill(done, CONFIG, log=log)
         with pytest.raises(BatchError, match="is closed"):
             done.read(where)
         assert done.records > 0
@@ -209,14 +209,14 @@ async def test_a_topic_that_was_deleted_is_no_topic_that_has_it_all() -> None:
     async with EmbeddedLog() as log:
         await filled(log)
         with await backfill(words(), CONFIG, log=log) as done:
-            await publish(done, CONFIG, log=log)
+            await publish_backfill(done, CONFIG, log=log)
             await log.delete_topics(["loud"])
             with pytest.raises(UnknownTopicOrPartition, match="the topics loud to publish to do not exist"):
-                await publish(done, CONFIG, log=log)
+                await publish_backfill(done, CONFIG, log=log)
             await log.create_topics([NewTopic("loud", 3)])
             with pytest.raises(PublishRefused, match="the topic was deleted meanwhile"):
-                await publish(done, CONFIG, log=log)
-            assert (await publish(done, CONFIG, log=log, job="once-more"))["loud"] == 400
+                await publish_backfill(done, CONFIG, log=log)
+            assert (await publish_backfill(done, CONFIG, log=log, job="once-more"))["loud"] == 400
 
 
 async def begun(log: Log, topic: str) -> None:
@@ -236,7 +236,7 @@ async def published_behind(log: Log, done: Backfill, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr(_publish._Publisher, "_check", checked)
-        await publish(done, CONFIG, log=log)
+        await publish_backfill(done, CONFIG, log=log)
 
 
 async def test_markers_behind_an_open_transaction_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ async def test_markers_behind_an_open_transaction_are_waited_for(monkeypatch: py
                 return make(**options)
 
             monkeypatch.setattr(log, "fetcher", fetcher)
-            again = asyncio.create_task(publish(done, CONFIG, log=log))
+            again = asyncio.create_task(publish_backfill(done, CONFIG, log=log))
             await reads.wait()
             # What the other job's next run does first, or the log when the transaction has been open for too long.
             await log.transactional_producer("app-other-publish", client_id="test", timeout_ms=60_000)
@@ -269,7 +269,7 @@ async def test_an_open_transaction_is_not_waited_for_without_end(monkeypatch: py
         with await backfill(words(), CONFIG, log=log) as done:
             await published_behind(log, done, monkeypatch)
             with pytest.raises(LogTimeout, match=r"a transaction is open in app-backfill-markers-0 at offset 0, of \d+. Nothing was written"):
-                await publish(done, CONFIG, log=log)
+                await publish_backfill(done, CONFIG, log=log)
 
 
 async def test_somebody_elses_open_transaction_in_a_topic_is_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,8 +278,8 @@ async def test_somebody_elses_open_transaction_in_a_topic_is_no_deletion(monkeyp
         await filled(log)
         await begun(log, "loud")
         with await backfill(words(), CONFIG, log=log) as done:
-            assert (await publish(done, CONFIG, log=log))["loud"] == 400
-            assert await publish(done, CONFIG, log=log) == {"counts": 0, "loud": 0}
+            assert (await publish_backfill(done, CONFIG, log=log))["loud"] == 400
+            assert await publish_backfill(done, CONFIG, log=log) == {"counts": 0, "loud": 0}
 
 
 def taking_its_time(seed: int) -> Topology:
@@ -321,7 +321,7 @@ async def test_other_durations_give_the_same_records(monkeypatch: pytest.MonkeyP
             monkeypatch.setattr(_task_run, "_SLICE_SECONDS", seconds)
             monkeypatch.setattr(_task_run, "_COMMIT_RECORDS", records)
             with await backfill(taking_its_time(seed), config, log=log) as done:
-                new = await publish(done, config, log=log)
+                new = await publish_backfill(done, config, log=log)
                 assert (sum(new.values()) == 0) == (seed > 0)
                 found.append(of(done))
     assert found[0] == found[1] == found[2]
