@@ -108,19 +108,29 @@ class StreamsConfig:
     Example, of Confluent Cloud: `logicalCluster=lkc-1,identityPoolId=pool-1`.
     """
     ssl_truststore_location: Path | None
-    """The trusted certificates, a PEM file. Default: the system's.
+    """The trusted certificates, a file in PEM or PKCS#12. Default: the system's.
 
-    `ssl_ca_location` is another name for it.
+    `ssl_ca_location` is another name for it. PKCS#12 needs the package cryptography.
     """
-    ssl_truststore_type: Literal["PEM"]
-    """Only `PEM`, which is the default (Kafka's: JKS)."""
+    ssl_truststore_type: Literal["PEM", "PKCS12"] | None
+    """`PEM` or `PKCS12`. Default: the file's content tells (Kafka's: JKS)."""
+    ssl_truststore_password: str | None
+    """The password of a PKCS#12 truststore. Never shown."""
+    ssl_truststore_certificates: str | None
+    """The trusted certificates themselves, as PEM, in place of a file. Never shown."""
     ssl_keystore_location: Path | None
-    """The client's certificate, and optionally its key, a PEM file. Default: none.
+    """The client's certificate, and optionally its key, in PEM or PKCS#12. Default: none.
 
-    `ssl_certificate_location` is another name for it.
+    `ssl_certificate_location` is another name for it. PKCS#12 needs the package cryptography.
     """
-    ssl_keystore_type: Literal["PEM"]
-    """Only `PEM`, which is the default (Kafka's: JKS)."""
+    ssl_keystore_type: Literal["PEM", "PKCS12"] | None
+    """`PEM` or `PKCS12`. Default: the file's content tells (Kafka's: JKS)."""
+    ssl_keystore_password: str | None
+    """The password of a PKCS#12 keystore. Never shown."""
+    ssl_keystore_certificate_chain: str | None
+    """The client's certificate itself, as PEM, in place of a file. Never shown."""
+    ssl_keystore_key: str | None
+    """The key of that certificate, as PEM, perhaps encrypted by `ssl_key_password`. Never shown."""
     ssl_key_location: Path | None
     """The client's key, if it has a file of its own."""
     ssl_key_password: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.config._keys import KEYS, key_contradictions
 from ks_actors.log import check_token_endpoint
 
 if TYPE_CHECKING:
@@ -31,12 +32,7 @@ CONNECTION = (
     "sasl_oauthbearer_client_credentials_client_secret",
     "sasl_oauthbearer_scope",
     "sasl_oauthbearer_extensions",
-    "ssl_truststore_location",
-    "ssl_truststore_type",
-    "ssl_keystore_location",
-    "ssl_keystore_type",
-    "ssl_key_location",
-    "ssl_key_password",
+    *KEYS,
     "ssl_endpoint_identification_algorithm",
     "request_timeout_ms",
     "retry_backoff_ms",
@@ -102,15 +98,6 @@ def servers(value: Any) -> str:
     return ",".join(found)
 
 
-def pem(value: Any) -> str:
-    """Accept PEM, the only type of key files that Python reads."""
-    if not isinstance(value, str) or value.upper() != "PEM":
-        raise ValueError(
-            "is not PEM, the only supported type: convert the store with keytool and openssl"
-        )
-    return "PEM"
-
-
 def host_check(value: Any) -> str:
     """Accept `https`, or an empty text for certificates of any host."""
     if not isinstance(value, str) or value.lower() not in {"https", ""}:
@@ -158,12 +145,7 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
         for each in LEVELS
         if f"compression_{each}_level" in given and each != compression
     ]
-    if "ssl_keystore_location" not in given:
-        wrong += [
-            f"{name}: needs ssl_keystore_location"
-            for name in ("ssl_key_location", "ssl_key_password")
-            if name in given
-        ]
+    wrong += key_contradictions(values, given)
     return wrong
 
 

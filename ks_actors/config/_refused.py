@@ -139,7 +139,7 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "schema_registry_": _REGISTRY,
     "confluent_": "Java's clients have it of Confluent",
     "share_": "there are no share groups: a task reads its partitions alone",
-    "ssl_": "TLS is Python's own: its settings here are those of PEM files",
+    "ssl_": "TLS is Python's own: its settings here are those of keys and certificates",
 }
 """Beginnings of names that are refused, with the reason."""
 

@@ -16,10 +16,10 @@ from ks_actors.config._kafka import (
     extensions,
     host_check,
     kafka_contradictions,
-    pem,
     servers,
     token_endpoint,
 )
+from ks_actors.config._keys import certificates, key, store_kind
 from ks_actors.config._parsers import (
     INT16,
     INT32,
@@ -92,9 +92,14 @@ class Options(TypedDict, total=False):
     ssl_truststore_location: str | Path
     ssl_ca_location: str | Path
     ssl_truststore_type: str
+    ssl_truststore_password: str
+    ssl_truststore_certificates: str
     ssl_keystore_location: str | Path
     ssl_certificate_location: str | Path
     ssl_keystore_type: str
+    ssl_keystore_password: str
+    ssl_keystore_certificate_chain: str
+    ssl_keystore_key: str
     ssl_key_location: str | Path
     ssl_key_password: str
     ssl_endpoint_identification_algorithm: str
@@ -229,9 +234,14 @@ SETTINGS: dict[str, Setting] = {
     "sasl_oauthbearer_scope": Setting(text, _is(None)),
     "sasl_oauthbearer_extensions": Setting(extensions, _is(())),
     "ssl_truststore_location": Setting(directory, _is(None)),
-    "ssl_truststore_type": Setting(pem, _is("PEM")),
+    "ssl_truststore_type": Setting(store_kind, _is(None)),
+    "ssl_truststore_password": Setting(text, _is(None)),
+    "ssl_truststore_certificates": Setting(certificates, _is(None)),
     "ssl_keystore_location": Setting(directory, _is(None)),
-    "ssl_keystore_type": Setting(pem, _is("PEM")),
+    "ssl_keystore_type": Setting(store_kind, _is(None)),
+    "ssl_keystore_password": Setting(text, _is(None)),
+    "ssl_keystore_certificate_chain": Setting(certificates, _is(None)),
+    "ssl_keystore_key": Setting(key, _is(None)),
     "ssl_key_location": Setting(directory, _is(None)),
     "ssl_key_password": Setting(text, _is(None)),
     "ssl_endpoint_identification_algorithm": Setting(host_check, _is("https")),

@@ -80,7 +80,8 @@ def test_all_settings_reach_the_log() -> None:
             ssl_certificate_location="me.pem",
             ssl_key_location="me.key",
             ssl_key_password="hunter3",  # noqa: S106 - likewise
-            ssl_truststore_type="PEM",
+            ssl_truststore_type="PKCS12",
+            ssl_truststore_password="hunter4",  # noqa: S106 - likewise
             ssl_keystore_type="pem",
             ssl_endpoint_identification_algorithm="",
             request_timeout_ms=1,
@@ -106,7 +107,10 @@ def test_all_settings_reach_the_log() -> None:
     assert made == KafkaOptions(
         tls=True,
         tls_ca_file=Path("ca.pem"),
+        tls_ca_type="PKCS12",
+        tls_ca_password="hunter4",  # noqa: S106 - likewise
         tls_cert_file=Path("me.pem"),
+        tls_cert_type="PEM",
         tls_key_file=Path("me.key"),
         tls_key_password="hunter3",  # noqa: S106 - likewise
         tls_check_hostname=False,
@@ -233,7 +237,11 @@ def test_other_logins_are_refused(line: Any) -> None:
             {"bootstrap.servers": "a:1", "compression.type": "lz4", "compression.zstd.level": 3},
             "compression_zstd_level: needs compression_type=zstd, and that is lz4",
         ),
-        ({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"}, "'JKS' is not PEM, the only supported type"),
+        (
+            {"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"},
+            "'JKS' is Java's own type: convert the store with keytool -importkeystore -srckeystore store.jks",
+        ),
+        ({"bootstrap.servers": "a:1", "ssl.truststore.type": "DER"}, "'DER' is neither PEM nor PKCS12"),
         ({"bootstrap.servers": "a:1", "ssl.endpoint.identification.algorithm": "ldaps"}, "'ldaps' is neither https nor empty"),
     ],
 )
@@ -252,7 +260,10 @@ VALUES = {
     "sasl_oauthbearer_token_endpoint_url": "https://issuer/token",
     "sasl_oauthbearer_extensions": "logicalCluster=lkc-1",
     "ssl_truststore_type": "PEM",
+    "ssl_truststore_certificates": "-----BEGIN CERTIFICATE----- MIIB -----END CERTIFICATE-----",
     "ssl_keystore_type": "PEM",
+    "ssl_keystore_certificate_chain": "-----BEGIN CERTIFICATE----- MIIB -----END CERTIFICATE-----",
+    "ssl_keystore_key": "-----BEGIN PRIVATE KEY----- MIIB -----END PRIVATE KEY-----",
     "ssl_endpoint_identification_algorithm": "https",
     "producer_compression_type": "lz4",
     "compression_type": "lz4",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from ks_actors._errors import ConfigError
 from ks_actors.log._token_endpoint import check_token_endpoint
+from ks_actors.log.kafka.login import StoreType, load_identity, load_trusted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +19,31 @@ Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 # The names in errors: users set the fields here, or the settings of an app that have Kafka's names.
 TLS: Final = "tls (security_protocol)"
 CA_FILE: Final = "tls_ca_file (ssl_truststore_location)"
+_CA_PEM: Final = "tls_ca_pem (ssl_truststore_certificates)"
 CERT_FILE: Final = "tls_cert_file (ssl_keystore_location)"
 KEY_FILE: Final = "tls_key_file (ssl_key_location)"
 KEY_PASSWORD: Final = "tls_key_password (ssl_key_password)"  # noqa: S105 - a name
+_CERT_PEM: Final = "tls_cert_pem (ssl_keystore_certificate_chain)"
+_CERT_PASSWORD: Final = "tls_cert_password (ssl_keystore_password)"  # noqa: S105 - a name
+_KEY_PEM: Final = "tls_key_pem (ssl_keystore_key)"
 CHECK_HOSTNAME: Final = "tls_check_hostname (ssl_endpoint_identification_algorithm)"
+
+
+# The fields with keys and certificates, each with those of which it needs one.
+_TLS_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tls_ca_file": (),
+    "tls_ca_type": ("tls_ca_file", "tls_ca_pem"),
+    "tls_ca_password": ("tls_ca_file",),
+    "tls_ca_pem": (),
+    "tls_cert_file": (),
+    "tls_cert_type": ("tls_cert_file", "tls_cert_pem"),
+    "tls_cert_password": ("tls_cert_file",),
+    "tls_cert_pem": (),
+    "tls_key_file": ("tls_cert_file",),
+    "tls_key_pem": ("tls_cert_pem",),
+    "tls_key_password": ("tls_cert_file", "tls_cert_pem"),
+}
+_TLS_PAIRS: Final = (("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +71,11 @@ class KafkaOptions:
 
     `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of your own.
     `tls_ca_file` names the certificates to trust instead; `tls_cert_file` and `tls_key_file`
-    (`tls_key_password`) authenticate the client. When one of these files changes, new connections
-    use its new content. `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
+    (`tls_key_password`) authenticate the client. They are PEM, or PKCS#12 stores with
+    `tls_ca_password` and `tls_cert_password`: the content tells, unless `tls_ca_type` and
+    `tls_cert_type` do. When one of these files changes, new connections use its new content.
+    `tls_ca_pem`, `tls_cert_pem` and `tls_key_pem` are texts in their place.
+    `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
 
     OAUTHBEARER logs in with tokens instead. `sasl_token_provider`, a function, plain or async,
     returns one; it is called in a thread, again when a token has used up 80 % of its life. Or
@@ -80,8 +105,15 @@ class KafkaOptions:
 
     tls: bool | ssl.SSLContext = False
     tls_ca_file: str | Path | None = None
+    tls_ca_type: StoreType | None = None
+    tls_ca_password: str | None = field(default=None, repr=False)
+    tls_ca_pem: str | None = field(default=None, repr=False)
     tls_cert_file: str | Path | None = None
+    tls_cert_type: StoreType | None = None
+    tls_cert_password: str | None = field(default=None, repr=False)
+    tls_cert_pem: str | None = field(default=None, repr=False)
     tls_key_file: str | Path | None = None
+    tls_key_pem: str | None = field(default=None, repr=False)
     tls_key_password: str | None = field(default=None, repr=False)
     tls_check_hostname: bool = True
     sasl_mechanism: Mechanism | None = None
@@ -126,15 +158,7 @@ class KafkaOptions:
                 f"compression is {self.compression!r}: use one of "
                 f"{', '.join(get_args(Compression))}"
             )
-        if not self.tls and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
-            raise ConfigError("TLS files are set, but tls is off: set tls=True")
-        if isinstance(self.tls, ssl.SSLContext) and (
-            self.tls_ca_file or self.tls_cert_file or self.tls_key_file
-        ):
-            raise ConfigError(
-                "tls is an SSLContext: load the files into it, and do not set tls_ca_file, "
-                "tls_cert_file and tls_key_file"
-            )
+        self._check_tls()
         if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last 5 batches
             raise ConfigError(f"max_in_flight is {self.max_in_flight}: give 1 to 5")
         for name in (
@@ -195,6 +219,26 @@ class KafkaOptions:
                 "set both with it, and none without"
             )
 
+    def _check_tls(self) -> None:
+        given = [name for name in _TLS_KEYS if getattr(self, name) is not None]
+        if not self.tls and given:
+            raise ConfigError(f"{', '.join(given)} set, but tls is off: set tls=True")
+        if isinstance(self.tls, ssl.SSLContext) and given:
+            raise ConfigError(
+                f"tls is an SSLContext: load keys and certificates into it, and do not set "
+                f"{', '.join(given)}"
+            )
+        for name, needed in _TLS_KEYS.items():
+            if name in given and needed and not any(each in given for each in needed):
+                raise ConfigError(f"{name} needs {' or '.join(needed)}")
+        for one, other in _TLS_PAIRS:
+            if one in given and other in given:
+                raise ConfigError(f"{one} and {other} are both set: set one of them")
+        if (self.tls_ca_pem is not None and self.tls_ca_type == "PKCS12") or (
+            self.tls_cert_pem is not None and self.tls_cert_type == "PKCS12"
+        ):
+            raise ConfigError("tls_ca_pem and tls_cert_pem are PEM, and their type is PKCS12")
+
     @property
     def takes_token(self) -> bool:
         """Whether the login is by tokens."""
@@ -222,30 +266,39 @@ class KafkaOptions:
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
         try:
-            context = ssl.create_default_context(
-                cafile=None if self.tls_ca_file is None else str(self.tls_ca_file)
+            context = load_trusted(
+                self.tls_ca_file, self.tls_ca_pem, self.tls_ca_password, self.tls_ca_type
             )
-        except OSError as error:
-            raise _not_loaded(error, f"{CA_FILE}, which is {self.tls_ca_file}") from error
-        if self.tls_cert_file is not None:
+        except (OSError, ValueError) as error:
+            where = (
+                _CA_PEM if self.tls_ca_file is None else f"{CA_FILE}, which is {self.tls_ca_file}"
+            )
+            raise _not_loaded(error, where) from error
+        if self.tls_cert_file is not None or self.tls_cert_pem is not None:
             try:
-                context.load_cert_chain(
+                load_identity(
+                    context,
                     self.tls_cert_file,
-                    self.tls_key_file,
-                    # Without a password OpenSSL asks the terminal for the password of an encrypted
-                    # key.
-                    self.tls_key_password or "",
+                    self.tls_cert_pem,
+                    self.tls_cert_password,
+                    self.tls_cert_type,
+                    (self.tls_key_file, self.tls_key_pem, self.tls_key_password),
                 )
-            except OSError as error:
-                key = "in it" if self.tls_key_file is None else str(self.tls_key_file)
-                raise _not_loaded(
-                    error,
-                    f"{CERT_FILE}, which is {self.tls_cert_file}, {KEY_FILE}, which is {key}, and "
-                    f"{KEY_PASSWORD}",
-                ) from error
+            except (OSError, ValueError) as error:
+                if self.tls_cert_file is None:
+                    where = f"{_CERT_PEM}, {_KEY_PEM} and {KEY_PASSWORD}"
+                elif self.tls_cert_password is not None:
+                    where = f"{CERT_FILE}, which is {self.tls_cert_file}, and {_CERT_PASSWORD}"
+                else:
+                    key = "in it" if self.tls_key_file is None else str(self.tls_key_file)
+                    where = (
+                        f"{CERT_FILE}, which is {self.tls_cert_file}, {KEY_FILE}, which is {key}, "
+                        f"and {KEY_PASSWORD}"
+                    )
+                raise _not_loaded(error, where) from error
         context.check_hostname = self.tls_check_hostname
         return context
 
 
-def _not_loaded(error: OSError, settings: str) -> ConfigError:
-    return ConfigError(f"the TLS files cannot be loaded: {error}; check {settings}")
+def _not_loaded(error: Exception, settings: str) -> ConfigError:
+    return ConfigError(f"the TLS keys and certificates cannot be loaded: {error}; check {settings}")

@@ -126,7 +126,7 @@ class TlsFiles:
 
 def _files(options: KafkaOptions) -> tuple[str, ...]:
     trusted = options.tls_ca_file
-    if trusted is None:
+    if trusted is None and options.tls_ca_pem is None:
         trusted = ssl.get_default_verify_paths().cafile
     files = (trusted, options.tls_cert_file, options.tls_key_file)
     return tuple(str(file) for file in files if file is not None)

@@ -385,7 +385,7 @@ def test_a_context_of_ones_own_leaves_no_room_for_files(tmp_path: Path) -> None:
     assert KafkaOptions(tls=context).ssl_context() is context
     with pytest.raises(ConfigError, match="SSLContext"):
         KafkaOptions(tls=context, tls_ca_file="x")
-    with pytest.raises(ConfigError, match="TLS files"):
+    with pytest.raises(ConfigError, match="TLS keys"):
         KafkaOptions(tls=True, tls_ca_file=tmp_path / "nothing").ssl_context()
     assert KafkaOptions().ssl_context() is None
 
