@@ -103,6 +103,9 @@ ACCEPTED: Final[dict[str, frozenset[str]]] = {
     "metadata_recovery_strategy": frozenset({"rebootstrap"}),
     "receive_buffer_bytes": frozenset({"-1"}),
     "retries": frozenset({"2147483647"}),
+    "sasl_client_callback_handler_class": frozenset(
+        {"software.amazon.msk.auth.iam.iamclientcallbackhandler"}
+    ),
     "send_buffer_bytes": frozenset({"-1"}),
 }
 """Settings that cannot be chosen, with the values that say what holds anyway."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ProcessingExceptionHandler,
         ProductionExceptionHandler,
     )
+    from ks_actors.config._jaas import IamLogin
     from ks_actors.config._settings import Keywords, Options, Settings
     from ks_actors.log import IsolationLevel
     from ks_actors.processors.api import ProcessorWrapper
@@ -70,20 +71,24 @@ class StreamsConfig:
     """
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """The protocol of connections to Kafka. Default: `PLAINTEXT`."""
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
+    sasl_mechanism: (
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] | None
+    )
     """The login mechanism.
 
     Required for SASL: with `sasl_username` and `sasl_password`, or `sasl_jaas_config`. OAUTHBEARER
-    takes a token endpoint or a callback.
+    takes a token endpoint or a callback. AWS_MSK_IAM is that of Amazon MSK, by AWS's signer, which
+    the extra `msk` has.
     """
     sasl_username: str | None
     """The user name for SASL."""
     sasl_password: str | None
     """The password for SASL. Never shown."""
-    sasl_jaas_config: tuple[str, str] | None
+    sasl_jaas_config: tuple[str, str] | IamLogin | None
     """User name and password, from a line as Kafka's Java clients have it. Never shown.
 
-    Example: `…PlainLoginModule required username="alice" password="…";`.
+    Example: `…PlainLoginModule required username="alice" password="…";`. For AWS_MSK_IAM, the
+    profile or the role: `…IAMLoginModule required awsProfileName="orders";`.
     """
     sasl_login_callback_handler: Callable[[], Any] | None
     """A function, plain or async, that returns a token for OAUTHBEARER, or its name.

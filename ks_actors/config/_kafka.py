@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.config._jaas import IamLogin
 from ks_actors.config._keys import KEYS, key_contradictions
 from ks_actors.log import check_token_endpoint
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 
 SCHEME = "kafka://"
+MSK = "AWS_MSK_IAM"
 # Consoles of managed Kafka show addresses with the protocol, which clients of Kafka ignore.
 _SERVER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?)"
@@ -66,6 +68,8 @@ _CLIENTS = (
     "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret",
 )
+# The settings that do not belong to a mechanism; of the others it is those of tokens.
+_OTHERS = {"OAUTHBEARER": _USERS, MSK: (*_TOKENS, "sasl_username", "sasl_password")}
 _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 
 
@@ -152,15 +156,26 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
 def _login(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     mechanism = values["sasl_mechanism"]
     if mechanism is None:
-        known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+        known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM"
         return [f"sasl_mechanism: is required for SASL: {known}"]
-    others = _USERS if mechanism == "OAUTHBEARER" else _TOKENS
+    others = _OTHERS.get(mechanism, _TOKENS)
     if wrong := [
         f"{name}: does not belong to sasl_mechanism {mechanism}" for name in others if name in given
     ]:
         return wrong
     if mechanism == "OAUTHBEARER":
         return _tokens(values, given)
+    return _identity(values, given)
+
+
+def _identity(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
+    """Return the contradictions of a login by a user's name, or as one of Amazon's."""
+    mechanism, line = values["sasl_mechanism"], values["sasl_jaas_config"]
+    if line is not None and isinstance(line, IamLogin) != (mechanism == MSK):
+        return [f"sasl_jaas_config: is a login by another mechanism than {mechanism}"]
+    if mechanism == MSK:
+        protocol = values["security_protocol"]
+        return [] if protocol == "SASL_SSL" else [f"security_protocol: {MSK} needs SASL_SSL"]
     pair = {"sasl_username", "sasl_password"} & set(given)
     if "sasl_jaas_config" in given:
         return [

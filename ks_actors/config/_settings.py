@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreType, TimestampExtractor
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
 # Longer than a task waits for the log: writes are retried as long as its other requests.
 _DELIVERY_MS = 300_000
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -18,8 +18,9 @@ from ks_actors.log.kafka._aiokafka import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ks_actors.log.kafka.client._options import KafkaOptions, Token
+    from ks_actors.log.kafka.client._options import KafkaOptions
     from ks_actors.log.kafka.client._tokens import Tokens
+    from ks_actors.log.kafka.login import Token
 
 _log = component_log(__name__)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from ks_actors._errors import ConfigError
 from ks_actors.log._token_endpoint import check_token_endpoint
-from ks_actors.log.kafka.login import StoreType, load_identity, load_trusted
+from ks_actors.log.kafka.login import StoreType, TokenProvider, load_identity, load_trusted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -44,23 +44,6 @@ _TLS_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "tls_key_password": ("tls_cert_file", "tls_cert_pem"),
 }
 _TLS_PAIRS: Final = (("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"))
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """An access token; its repr does not show it.
-
-    `expires_at` is in seconds since 1970; None: that of the token, if it is a JWT with `exp`, or
-    not known. `extensions` are sent along, as some clouds ask for (`logicalCluster`).
-    """
-
-    value: str = field(repr=False)
-    expires_at: float | None = None
-    extensions: Mapping[str, str] = field(default_factory=dict)
-
-
-TokenProvider: TypeAlias = Callable[[], "str | Token | Awaitable[str | Token]"]
-"""Returns a token. It is called in a thread, an async one on a loop of that thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
