@@ -25,21 +25,36 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 
 
-async def log_in(
-    send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions, tokens: Tokens | None
+async def choose_mechanism(
+    send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions
 ) -> None:
-    """Log in by the options' mechanism; `send` sends a request on the connection.
+    """Ask for the options' mechanism; `send` sends a request on the connection.
 
-    `tokens` are for OAUTHBEARER. Raises the broker's error, such as SaslAuthenticationFailed, and
-    UnsupportedSaslMechanismError.
+    Raises UnsupportedSaslMechanismError, and the broker's other errors.
     """
     mechanism = options.sasl_mechanism
     answer = await send(SaslHandShakeRequest(mechanism))
-    if mechanism not in answer.enabled_mechanisms:
+    if mechanism in answer.enabled_mechanisms:
+        _raise_for(answer.error_code)
+    elif answer.enabled_mechanisms:
         raise UnsupportedSaslMechanismError(
-            f"it takes {', '.join(answer.enabled_mechanisms) or 'none'} only"
+            f"it does not take {mechanism}, but {', '.join(answer.enabled_mechanisms)}"
         )
-    _raise_for(answer.error_code)
+    else:
+        raise UnsupportedSaslMechanismError(
+            f"its listener takes no login: use the port of one that does, or set security_protocol "
+            f"to {'SSL' if options.tls else 'PLAINTEXT'}"
+        )
+
+
+async def log_in(
+    send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions, tokens: Tokens | None
+) -> None:
+    """Log in by the chosen mechanism. `tokens` are for OAUTHBEARER.
+
+    Raises the broker's error, such as SaslAuthenticationFailed.
+    """
+    mechanism = options.sasl_mechanism
     if mechanism == "PLAIN" and not options.tls:
         _warn_of_the_clear()
     steps = _steps(options) if tokens is None else _token_steps(await tokens.current())

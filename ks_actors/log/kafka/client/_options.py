@@ -16,19 +16,6 @@ if TYPE_CHECKING:
 
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-# The names in errors: users set the fields here, or the settings of an app that have Kafka's names.
-TLS: Final = "tls (security_protocol)"
-CA_FILE: Final = "tls_ca_file (ssl_truststore_location)"
-_CA_PEM: Final = "tls_ca_pem (ssl_truststore_certificates)"
-CERT_FILE: Final = "tls_cert_file (ssl_keystore_location)"
-KEY_FILE: Final = "tls_key_file (ssl_key_location)"
-KEY_PASSWORD: Final = "tls_key_password (ssl_key_password)"  # noqa: S105 - a name
-_CERT_PEM: Final = "tls_cert_pem (ssl_keystore_certificate_chain)"
-_CERT_PASSWORD: Final = "tls_cert_password (ssl_keystore_password)"  # noqa: S105 - a name
-_KEY_PEM: Final = "tls_key_pem (ssl_keystore_key)"
-CHECK_HOSTNAME: Final = "tls_check_hostname (ssl_endpoint_identification_algorithm)"
-
-
 # The fields with keys and certificates, each with those of which it needs one.
 _TLS_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "tls_ca_file": (),
@@ -248,40 +235,17 @@ class KafkaOptions:
             return None
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
-        try:
-            context = load_trusted(
-                self.tls_ca_file, self.tls_ca_pem, self.tls_ca_password, self.tls_ca_type
-            )
-        except (OSError, ValueError) as error:
-            where = (
-                _CA_PEM if self.tls_ca_file is None else f"{CA_FILE}, which is {self.tls_ca_file}"
-            )
-            raise _not_loaded(error, where) from error
+        context = load_trusted(
+            self.tls_ca_file, self.tls_ca_pem, self.tls_ca_password, self.tls_ca_type
+        )
         if self.tls_cert_file is not None or self.tls_cert_pem is not None:
-            try:
-                load_identity(
-                    context,
-                    self.tls_cert_file,
-                    self.tls_cert_pem,
-                    self.tls_cert_password,
-                    self.tls_cert_type,
-                    (self.tls_key_file, self.tls_key_pem, self.tls_key_password),
-                )
-            except (OSError, ValueError) as error:
-                if self.tls_cert_file is None:
-                    where = f"{_CERT_PEM}, {_KEY_PEM} and {KEY_PASSWORD}"
-                elif self.tls_cert_password is not None:
-                    where = f"{CERT_FILE}, which is {self.tls_cert_file}, and {_CERT_PASSWORD}"
-                else:
-                    key = "in it" if self.tls_key_file is None else str(self.tls_key_file)
-                    where = (
-                        f"{CERT_FILE}, which is {self.tls_cert_file}, {KEY_FILE}, which is {key}, "
-                        f"and {KEY_PASSWORD}"
-                    )
-                raise _not_loaded(error, where) from error
+            load_identity(
+                context,
+                self.tls_cert_file,
+                self.tls_cert_pem,
+                self.tls_cert_password,
+                self.tls_cert_type,
+                (self.tls_key_file, self.tls_key_pem, self.tls_key_password),
+            )
         context.check_hostname = self.tls_check_hostname
         return context
-
-
-def _not_loaded(error: Exception, settings: str) -> ConfigError:
-    return ConfigError(f"the TLS keys and certificates cannot be loaded: {error}; check {settings}")

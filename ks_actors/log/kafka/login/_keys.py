@@ -10,6 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ks_actors._errors import ConfigError
+from ks_actors.log.kafka.login._names import (
+    CA_FILE,
+    CA_PEM,
+    CERT_FILE,
+    CERT_PASSWORD,
+    CERT_PEM,
+    KEY_FILE,
+    KEY_PASSWORD,
+    KEY_PEM,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +35,15 @@ def load_trusted(
 ) -> ssl.SSLContext:
     """Return a context that trusts the certificates of a file or a text, else the system's.
 
-    Raises OSError, ValueError, and ConfigError without the package cryptography.
+    Raises ConfigError, which names the setting.
     """
+    with _named(CA_PEM if file is None else f"{CA_FILE}, which is {file}"):
+        return _trusted(file, pem, password, kind)
+
+
+def _trusted(
+    file: str | Path | None, pem: str | None, password: str | None, kind: StoreType | None
+) -> ssl.SSLContext:
     if pem is not None:
         if not pem.strip():
             # Which would be the system's.
@@ -59,9 +76,30 @@ def load_identity(
 ) -> None:
     """Have a context show the client's certificate of a file or a text.
 
-    `key` is the key's file, text and password, if it is not beside the certificate. Raises OSError,
-    ValueError, and ConfigError without the package cryptography.
+    `key` is the key's file, text and password, if it is not beside the certificate. Raises
+    ConfigError, which names the settings.
     """
+    if file is None:
+        where = f"{CERT_PEM}, {KEY_PEM} and {KEY_PASSWORD}"
+    elif password is not None:
+        where = f"{CERT_FILE}, which is {file}, and {CERT_PASSWORD}"
+    else:
+        where = (
+            f"{CERT_FILE}, which is {file}, {KEY_FILE}, which is {key[0] or 'in it'}, and "
+            f"{KEY_PASSWORD}"
+        )
+    with _named(where):
+        _identify(context, file, pem, password, kind, key)
+
+
+def _identify(
+    context: ssl.SSLContext,
+    file: str | Path | None,
+    pem: str | None,
+    password: str | None,
+    kind: StoreType | None,
+    key: tuple[str | Path | None, str | None, str | None],
+) -> None:
     key_file, key_pem, key_password = key
     # Without a password OpenSSL asks the terminal for the password of an encrypted key.
     key_password = key_password or ""
@@ -79,6 +117,16 @@ def load_identity(
     else:
         with _as_file(_pem_of(*_open_pkcs12(file, password))) as name:
             context.load_cert_chain(name, None, "")
+
+
+@contextmanager
+def _named(settings: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the TLS keys and certificates cannot be loaded: {error}; check {settings}"
+        ) from error
 
 
 def _kind_of(file: str | Path, kind: StoreType | None) -> StoreType:
