@@ -48,6 +48,8 @@ USERS: Final[dict[str, frozenset[Client]]] = {
     "sasl_oauthbearer_client_credentials_client_secret": _EVERY,
     "sasl_oauthbearer_scope": _EVERY,
     "sasl_oauthbearer_extensions": _EVERY,
+    "sasl_kerberos_service_name": _EVERY,
+    "sasl_kerberos_domain_name": _EVERY,
     "ssl_truststore_location": _EVERY,
     "ssl_truststore_type": _EVERY,
     "ssl_truststore_password": _EVERY,

@@ -72,13 +72,15 @@ class StreamsConfig:
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """The protocol of connections to Kafka. Default: `PLAINTEXT`."""
     sasl_mechanism: (
-        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] | None
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
+        | None
     )
     """The login mechanism.
 
     Required for SASL: with `sasl_username` and `sasl_password`, or `sasl_jaas_config`. OAUTHBEARER
     takes a token endpoint or a callback. AWS_MSK_IAM is that of Amazon MSK, by AWS's signer, which
-    the extra `msk` has.
+    the extra `msk` has. GSSAPI takes the Kerberos ticket of the process; it needs the extra
+    `gssapi`.
     """
     sasl_username: str | None
     """The user name for SASL."""
@@ -112,6 +114,10 @@ class StreamsConfig:
 
     Example, of Confluent Cloud: `logicalCluster=lkc-1,identityPoolId=pool-1`.
     """
+    sasl_kerberos_service_name: str
+    """The service in the brokers' Kerberos principals. Default: `kafka`."""
+    sasl_kerberos_domain_name: str | None
+    """The host in the brokers' Kerberos principals. Default: that of the address."""
     ssl_truststore_location: Path | None
     """The trusted certificates, a file in PEM or PKCS#12. Default: the system's.
 

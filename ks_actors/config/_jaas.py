@@ -14,10 +14,16 @@ _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _EXPECTED: Final = (
     f'is not a known login: expected {" or ".join(LOGINS)} required username="…" password="…";'
 )
-_OTHER_SETTINGS: Final = (
-    "is a login by OAUTHBEARER: set sasl_oauthbearer_client_credentials_client_id and "
-    "…_client_secret, sasl_oauthbearer_scope and sasl_oauthbearer_extensions in its place"
-)
+_ELSEWHERE: Final = {
+    "OAuthBearerLoginModule": (
+        "is a login by OAUTHBEARER: set sasl_oauthbearer_client_credentials_client_id and "
+        "…_client_secret, sasl_oauthbearer_scope and sasl_oauthbearer_extensions in its place"
+    ),
+    "Krb5LoginModule": (
+        "is a login by GSSAPI: run kinit in its place, or name the keytab by the environment "
+        "variable KRB5_CLIENT_KTNAME"
+    ),
+}
 # Java reads the line by its StreamTokenizer: both quotes, both kinds of comments.
 _TOKEN: Final = re.compile(
     r"(?P<blank>[\x00-\x20]+|//[^\r\n]*|/\*.*?\*/)"
@@ -62,8 +68,8 @@ def jaas(value: Any) -> tuple[str, str] | IamLogin:
         tokens.pop()
     head, options = tokens[:2], [tokens[at : at + 3] for at in range(2, len(tokens), 3)]
     module = head[0].text.rpartition(".")[2] if head else ""
-    if module == "OAuthBearerLoginModule":
-        raise ValueError(_OTHER_SETTINGS)
+    if module in _ELSEWHERE:
+        raise ValueError(_ELSEWHERE[module])
     if (
         [token.sign for token in head] != [False, False]
         or module not in (*LOGINS, _IAM)

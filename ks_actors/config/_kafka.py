@@ -22,6 +22,7 @@ _SERVER = re.compile(
 _LAST_PORT = 65_535
 # RFC 7628, 3.1.
 _EXTENSION = re.compile(r"[A-Za-z]+")
+_KERBEROS = ("sasl_kerberos_service_name", "sasl_kerberos_domain_name")
 CONNECTION = (
     "security_protocol",
     "sasl_mechanism",
@@ -34,6 +35,7 @@ CONNECTION = (
     "sasl_oauthbearer_client_credentials_client_secret",
     "sasl_oauthbearer_scope",
     "sasl_oauthbearer_extensions",
+    *_KERBEROS,
     *KEYS,
     "ssl_endpoint_identification_algorithm",
     "request_timeout_ms",
@@ -63,13 +65,18 @@ LEVELS = ("gzip", "lz4", "zstd")
 
 _SASL = tuple(name for name in CONNECTION if name.startswith("sasl_"))
 _USERS = ("sasl_username", "sasl_password", "sasl_jaas_config")
-_TOKENS = tuple(name for name in _SASL if name not in {"sasl_mechanism", *_USERS})
+_TOKENS = tuple(name for name in _SASL if name not in {"sasl_mechanism", *_USERS, *_KERBEROS})
 _CLIENTS = (
     "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret",
 )
-# The settings that do not belong to a mechanism; of the others it is those of tokens.
-_OTHERS = {"OAUTHBEARER": _USERS, MSK: (*_TOKENS, "sasl_username", "sasl_password")}
+# The settings that do not belong to a mechanism; of PLAIN and SCRAM it is the last row.
+_OTHERS = {
+    "OAUTHBEARER": (*_USERS, *_KERBEROS),
+    MSK: (*_TOKENS, *_KERBEROS, "sasl_username", "sasl_password"),
+    "GSSAPI": (*_TOKENS, *_USERS),
+    None: (*_TOKENS, *_KERBEROS),
+}
 _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 
 
@@ -156,15 +163,17 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
 def _login(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     mechanism = values["sasl_mechanism"]
     if mechanism is None:
-        known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM"
+        known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI"
         return [f"sasl_mechanism: is required for SASL: {known}"]
-    others = _OTHERS.get(mechanism, _TOKENS)
+    others = _OTHERS.get(mechanism, _OTHERS[None])
     if wrong := [
         f"{name}: does not belong to sasl_mechanism {mechanism}" for name in others if name in given
     ]:
         return wrong
     if mechanism == "OAUTHBEARER":
         return _tokens(values, given)
+    if mechanism == "GSSAPI":
+        return []
     return _identity(values, given)
 
 

@@ -75,6 +75,8 @@ def kafka_options(config: StreamsConfig) -> dict[str, Any]:
         "sasl_oauthbearer_client_secret": config.sasl_oauthbearer_client_credentials_client_secret,
         "sasl_oauthbearer_scope": config.sasl_oauthbearer_scope,
         "sasl_oauthbearer_extensions": dict(config.sasl_oauthbearer_extensions),
+        "sasl_kerberos_service_name": config.sasl_kerberos_service_name,
+        "sasl_kerberos_domain_name": config.sasl_kerberos_domain_name,
         "request_timeout_ms": config.request_timeout_ms,
         "api_timeout_ms": config.default_api_timeout_ms,
         "connect_timeout_ms": config.socket_connection_setup_timeout_ms,

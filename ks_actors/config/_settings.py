@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreType, TimestampExtractor
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
 # Longer than a task waits for the log: writes are retried as long as its other requests.
 _DELIVERY_MS = 300_000
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -89,6 +89,8 @@ class Options(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_secret: str
     sasl_oauthbearer_scope: str
     sasl_oauthbearer_extensions: Mapping[str, str] | str
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str
     ssl_truststore_location: str | Path
     ssl_ca_location: str | Path
     ssl_truststore_type: str
@@ -233,6 +235,8 @@ SETTINGS: dict[str, Setting] = {
     "sasl_oauthbearer_client_credentials_client_secret": Setting(text, _is(None)),
     "sasl_oauthbearer_scope": Setting(text, _is(None)),
     "sasl_oauthbearer_extensions": Setting(extensions, _is(())),
+    "sasl_kerberos_service_name": Setting(text, _is("kafka")),
+    "sasl_kerberos_domain_name": Setting(text, _is(None)),
     "ssl_truststore_location": Setting(directory, _is(None)),
     "ssl_truststore_type": Setting(store_kind, _is(None)),
     "ssl_truststore_password": Setting(text, _is(None)),

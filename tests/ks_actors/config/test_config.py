@@ -69,6 +69,8 @@ def test_omitted_options_have_defaults() -> None:
         "sasl_oauthbearer_client_credentials_client_secret": None,
         "sasl_oauthbearer_scope": None,
         "sasl_oauthbearer_extensions": (),
+        "sasl_kerberos_service_name": "kafka",
+        "sasl_kerberos_domain_name": None,
         "ssl_truststore_location": None,
         "ssl_truststore_type": None,
         "ssl_truststore_password": None,

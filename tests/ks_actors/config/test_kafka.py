@@ -169,7 +169,7 @@ def test_the_line_of_a_java_client_is_understood() -> None:
         "",
         5,
         "hunter2",
-        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",
+        "com.sun.security.auth.module.UnixLoginModule required useKeyTab=true;",
         'org.apache.kafka.common.security.plain.PlainLoginModule required password="hunter2";',
         'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="hunter2" tokenauth=true;',
     ],
@@ -232,7 +232,19 @@ def test_other_logins_are_refused(line: Any) -> None:
             "is a login by OAUTHBEARER: set sasl_oauthbearer_client_credentials_client_id",
         ),
         ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is not one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
-        ({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not one of plain, scram-sha-256, scram-sha-512"),
+        ({"bootstrap.servers": "a:1", "sasl.mechanism": "NTLM"}, "'NTLM' is not one of plain, scram-sha-256, scram-sha-512"),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.mechanism": "GSSAPI", "sasl.username": "a"},
+            "sasl_username: does not belong to sasl_mechanism GSSAPI",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.kerberos.service.name": "a"},
+            "sasl_kerberos_service_name: does not belong to sasl_mechanism PLAIN",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required keyTab='a';"},
+            "is a login by GSSAPI: run kinit in its place, or name the keytab by the environment variable KRB5_CLIENT_KTNAME",
+        ),
         (
             {"bootstrap.servers": "a:1", "compression.type": "lz4", "compression.zstd.level": 3},
             "compression_zstd_level: needs compression_type=zstd, and that is lz4",

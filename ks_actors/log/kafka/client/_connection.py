@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
                 self.step = Step.MECHANISM
                 await choose_mechanism(self.send, self._options)
                 self.step = Step.LOGIN
-                await log_in(self.send, self._options, self._tokens)
+                await log_in(self.send, self._options, self._tokens, self.host)
             self.step = Step.IDENTITY
             if cluster:
                 await self._check_broker(cluster, node)

@@ -21,7 +21,7 @@ from ks_actors.log.kafka.client._throttles import Throttles
 from ks_actors.log.kafka.client._tls import TlsFiles
 from ks_actors.log.kafka.client._tokens import NoToken, Tokens
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
-from ks_actors.log.kafka.login import Step, told, why_failed
+from ks_actors.log.kafka.login import Step, check_kerberos, told, why_failed
 
 if TYPE_CHECKING:
     import socket
@@ -113,8 +113,10 @@ class Connections:
         self._closed = False
 
     async def start(self) -> None:
-        """Load the TLS files, if any. Raises ConfigError."""
+        """Load the TLS files and Kerberos's library, if any. Raises ConfigError."""
         await self.tls.context()
+        if self._options.sasl_mechanism == "GSSAPI":
+            check_kerberos()
 
     def name(self, client_id: str) -> None:
         """Use this client id from now on, also on open sockets without a name of their own."""
@@ -317,13 +319,14 @@ class Connections:
                         unwanted=lambda late: late.close(),
                     )
         except SaslAuthenticationFailed as error:
-            whom = repr(options.sasl_username) if self.tokens is None else self.tokens.name
-            raise NotAuthorized(
-                failed(
-                    f"it refuses to authenticate {whom} by {options.sasl_mechanism}: {told(error)}"
-                )
-            ) from error
-        except (UnsupportedSaslMechanismError, ssl.SSLCertVerificationError) as error:
+            who, how = self._login_name(), options.sasl_mechanism
+            reason = f"it refuses to authenticate {who} by {how}: {told(error)}"
+            raise NotAuthorized(failed(reason)) from error
+        except (
+            UnsupportedSaslMechanismError,
+            ssl.SSLCertVerificationError,
+            NotAuthorized,
+        ) as error:
             raise NotAuthorized(failed(error)) from error
         except TimeoutError:
             silent = f"it did not end within {options.connect_timeout_ms} ms"
@@ -337,6 +340,11 @@ class Connections:
             raise self._report_outage(line, reason, away=True) from error
         except (OSError, KafkaError) as error:
             raise self._report_outage(line, failed(error), away=True) from error
+
+    def _login_name(self) -> str:
+        if self._options.sasl_mechanism == "GSSAPI":
+            return "the Kerberos ticket of this process"
+        return repr(self._options.sasl_username) if self.tokens is None else self.tokens.name
 
     def _drop(self, key: tuple[int, str]) -> None:
         """Close the socket to a broker, also one that is being opened."""

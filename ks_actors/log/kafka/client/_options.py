@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 # The fields with keys and certificates, each with those of which it needs one.
 _TLS_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -53,6 +53,10 @@ class KafkaOptions:
     `sasl_oauthbearer_client_id` with `sasl_oauthbearer_client_secret` (OpenID Connect, client
     credentials; https, unless on this machine), or a file with one, `file:///path`.
     `sasl_oauthbearer_extensions` are sent along.
+
+    GSSAPI logs in with Kerberos, at the service `sasl_kerberos_service_name` of the broker's host,
+    or of `sasl_kerberos_domain_name`. The ticket is that of the process: `kinit`, or a keytab that
+    the environment variable KRB5_CLIENT_KTNAME names. Needs the package gssapi.
 
     `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
     `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
@@ -95,6 +99,8 @@ class KafkaOptions:
     sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
     sasl_oauthbearer_scope: str | None = None
     sasl_oauthbearer_extensions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    sasl_kerberos_service_name: str = "kafka"
+    sasl_kerberos_domain_name: str | None = None
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
     delivery_timeout_ms: int = 300_000
@@ -158,7 +164,13 @@ class KafkaOptions:
         url = self.sasl_oauthbearer_token_endpoint_url
         named = None not in of_users
         if not self.takes_token:
-            if named != (self.sasl_mechanism is not None) or named != any(of_users):
+            if self.sasl_mechanism == "GSSAPI":
+                if any(of_users):
+                    raise ConfigError(
+                        "sasl_username and sasl_password are for PLAIN and SCRAM; GSSAPI takes the "
+                        "Kerberos ticket of the process"
+                    )
+            elif named != (self.sasl_mechanism is not None) or named != any(of_users):
                 raise ConfigError(
                     "sasl_mechanism, sasl_username and sasl_password belong together: set all of "
                     "them, or none"

@@ -364,7 +364,8 @@ async def test_forbidden_actions_are_named(secure_broker: Broker) -> None:
     [
         ({"sasl_mechanism": "PLAIN"}, "belong together"),
         ({"sasl_password": "x"}, "belong together"),
-        ({"sasl_mechanism": "GSSAPI", "sasl_username": "a", "sasl_password": "b"}, "GSSAPI"),
+        ({"sasl_mechanism": "GSSAPI", "sasl_username": "a", "sasl_password": "b"}, "GSSAPI takes the Kerberos ticket"),
+        ({"sasl_mechanism": "NTLM", "sasl_username": "a", "sasl_password": "b"}, "NTLM"),
         ({"compression": "rar"}, "rar"),
         ({"tls_ca_file": "x"}, "tls=True"),
         ({"max_in_flight": 6}, "1 to 5"),
