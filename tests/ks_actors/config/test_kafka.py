@@ -264,6 +264,25 @@ def test_contradictions_are_told(settings: dict[str, Any], message: str) -> None
     assert message in str(caught.value)
 
 
+def test_extensions_of_a_token_come_in_all_forms(tmp_path: Path) -> None:
+    """As text, as a mapping, and as a table of TOML."""
+    text, mapping = "logicalCluster=lkc-1, identityPoolId=pool", {"identityPoolId": "pool", "logicalCluster": "lkc-1"}
+    file = tmp_path / "app.toml"
+    file.write_text('[sasl.oauthbearer.extensions]\nidentityPoolId = "pool"\nlogicalCluster = "lkc-1"\n')
+    base: dict[str, Any] = {"application.id": "app", "bootstrap.servers": "a:1", **TOKENS, "sasl.login.callback.handler": Path.cwd}
+    for made in (
+        StreamsConfig.of({**base, "sasl.oauthbearer.extensions": text}),
+        StreamsConfig.of({**base, "sasl.oauthbearer.extensions": mapping}),
+        StreamsConfig.of({**base, "sasl": {"oauthbearer": {"extensions": mapping}}}),
+        StreamsConfig.load(
+            file, application_id="app", bootstrap_servers="a:1", security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER",
+            sasl_login_callback_handler=Path.cwd,
+        ),
+        StreamsConfig.of(base).replace(sasl_oauthbearer_extensions=mapping),
+    ):  # fmt: skip
+        assert options(made).sasl_oauthbearer_extensions == mapping
+
+
 VALUES = {
     "security_protocol": "SSL",
     "sasl_mechanism": "PLAIN",
