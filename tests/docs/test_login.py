@@ -18,7 +18,7 @@ from tests.ks_actors.log.kafka.client.certificates import Authority
 PAGE = Path(__file__).parents[2] / "docs" / "login.md"
 BLOCK = re.compile(r"^## (?P<heading>[^\n]+)$|^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 # The configurations of each section: mechanism, a CA of its own, a certificate of the client.
-EXPECTED = {
+EXPECTED: dict[str, list[tuple[str | None, bool, bool]]] = {
     "Keys and certificates": [(None, True, True)],
     "Tokens": [("OAUTHBEARER", False, False)] * 2,
     "Kerberos": [("GSSAPI", False, False)],
@@ -71,7 +71,7 @@ def test_the_configurations_of_a_login_make_its_connection(heading: str, authori
         assert made.takes_token == (mechanism in {"OAUTHBEARER", "AWS_MSK_IAM"})
         assert (made.tls_ca_file or made.tls_ca_pem) is not None if trusts else made.tls_ca_file is made.tls_ca_pem is None
         assert ((made.tls_cert_file or made.tls_cert_pem) is not None) == shows
-        real = {name: value for name, value in {**files, **texts}.items() if getattr(made, name) is not None}
+        real: dict[str, Any] = {name: value for name, value in {**files, **texts}.items() if getattr(made, name) is not None}
         context = dataclasses.replace(made, **real).ssl_context()
         assert context is not None
         assert context.check_hostname
