@@ -231,6 +231,14 @@ def test_other_logins_are_refused(line: Any) -> None:
             {"bootstrap.servers": "a:1", **TOKENS, "sasl.jaas.config": "a.OAuthBearerLoginModule required clientId='a';"},
             "is a login by OAUTHBEARER: set sasl_oauthbearer_client_credentials_client_id",
         ),
+        (
+            {
+                "bootstrap.servers": "a:1",
+                **TOKENS,
+                "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+            },
+            "is a class of Java: remove it if sasl_oauthbearer_token_endpoint_url is set",
+        ),
         ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is not one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
         ({"bootstrap.servers": "a:1", "sasl.mechanism": "NTLM"}, "'NTLM' is not one of plain, scram-sha-256, scram-sha-512"),
         (
