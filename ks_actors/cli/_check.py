@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ks_actors.app import TopicPlan
     from ks_actors.cli._application import Application
+    from ks_actors.config import StreamsConfig
     from ks_actors.log import Log
 
 
@@ -93,7 +94,7 @@ class _Checks:
                     async with EmbeddedLog() as log:
                         await self._look(log)
                     return self._found
-                async with opened(config, given_log) as log:
+                async with opened(_hurried(config, timeout_ms), given_log) as log:
                     where = config.log if given_log is None else repr(given_log)
                     self._note("broker", "ok", f"{where} answers")
                     await self._look(log)
@@ -194,6 +195,14 @@ class _Checks:
         else:
             ids = ", group and transactional ids" if transactions else " and group"
             self._note("permissions", "ok", f"topics{ids} are permitted")
+
+
+def _hurried(config: StreamsConfig, timeout_ms: int) -> StreamsConfig:
+    """Return a config whose log gives up before the check does, as its error has the reason."""
+    limit_ms = max(1, timeout_ms * 9 // 10)
+    if not config.log.startswith("kafka://") or config.default_api_timeout_ms <= limit_ms:
+        return config
+    return config.replace(default_api_timeout_ms=limit_ms)
 
 
 def _unwritable(path: Path) -> str | None:

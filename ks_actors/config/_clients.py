@@ -48,10 +48,17 @@ USERS: Final[dict[str, frozenset[Client]]] = {
     "sasl_oauthbearer_client_credentials_client_secret": _EVERY,
     "sasl_oauthbearer_scope": _EVERY,
     "sasl_oauthbearer_extensions": _EVERY,
+    "sasl_kerberos_service_name": _EVERY,
+    "sasl_kerberos_domain_name": _EVERY,
     "ssl_truststore_location": _EVERY,
     "ssl_truststore_type": _EVERY,
+    "ssl_truststore_password": _EVERY,
+    "ssl_truststore_certificates": _EVERY,
     "ssl_keystore_location": _EVERY,
     "ssl_keystore_type": _EVERY,
+    "ssl_keystore_password": _EVERY,
+    "ssl_keystore_certificate_chain": _EVERY,
+    "ssl_keystore_key": _EVERY,
     "ssl_key_location": _EVERY,
     "ssl_key_password": _EVERY,
     "ssl_endpoint_identification_algorithm": _EVERY,
@@ -98,6 +105,9 @@ ACCEPTED: Final[dict[str, frozenset[str]]] = {
     "metadata_recovery_strategy": frozenset({"rebootstrap"}),
     "receive_buffer_bytes": frozenset({"-1"}),
     "retries": frozenset({"2147483647"}),
+    "sasl_client_callback_handler_class": frozenset(
+        {"software.amazon.msk.auth.iam.iamclientcallbackhandler"}
+    ),
     "send_buffer_bytes": frozenset({"-1"}),
 }
 """Settings that cannot be chosen, with the values that say what holds anyway."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ProcessingExceptionHandler,
         ProductionExceptionHandler,
     )
+    from ks_actors.config._jaas import IamLogin
     from ks_actors.config._settings import Keywords, Options, Settings
     from ks_actors.log import IsolationLevel
     from ks_actors.processors.api import ProcessorWrapper
@@ -70,20 +71,26 @@ class StreamsConfig:
     """
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """The protocol of connections to Kafka. Default: `PLAINTEXT`."""
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
+    sasl_mechanism: (
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
+        | None
+    )
     """The login mechanism.
 
     Required for SASL: with `sasl_username` and `sasl_password`, or `sasl_jaas_config`. OAUTHBEARER
-    takes a token endpoint or a callback.
+    takes a token endpoint or a callback. AWS_MSK_IAM is that of Amazon MSK, by AWS's signer, which
+    the extra `msk` has. GSSAPI takes the Kerberos ticket of the process; it needs the extra
+    `gssapi`.
     """
     sasl_username: str | None
     """The user name for SASL."""
     sasl_password: str | None
     """The password for SASL. Never shown."""
-    sasl_jaas_config: tuple[str, str] | None
+    sasl_jaas_config: tuple[str, str] | IamLogin | None
     """User name and password, from a line as Kafka's Java clients have it. Never shown.
 
-    Example: `…PlainLoginModule required username="alice" password="…";`.
+    Example: `…PlainLoginModule required username="alice" password="…";`. For AWS_MSK_IAM, the
+    profile or the role: `…IAMLoginModule required awsProfileName="orders";`.
     """
     sasl_login_callback_handler: Callable[[], Any] | None
     """A function, plain or async, that returns a token for OAUTHBEARER, or its name.
@@ -107,20 +114,34 @@ class StreamsConfig:
 
     Example, of Confluent Cloud: `logicalCluster=lkc-1,identityPoolId=pool-1`.
     """
+    sasl_kerberos_service_name: str
+    """The service in the brokers' Kerberos principals. Default: `kafka`."""
+    sasl_kerberos_domain_name: str | None
+    """The host in the brokers' Kerberos principals. Default: that of the address."""
     ssl_truststore_location: Path | None
-    """The trusted certificates, a PEM file. Default: the system's.
+    """The trusted certificates, a file in PEM or PKCS#12. Default: the system's.
 
-    `ssl_ca_location` is another name for it.
+    `ssl_ca_location` is another name for it. PKCS#12 needs the package cryptography.
     """
-    ssl_truststore_type: Literal["PEM"]
-    """Only `PEM`, which is the default (Kafka's: JKS)."""
+    ssl_truststore_type: Literal["PEM", "PKCS12"] | None
+    """`PEM` or `PKCS12`. Default: the file's content tells (Kafka's: JKS)."""
+    ssl_truststore_password: str | None
+    """The password of a PKCS#12 truststore. Never shown."""
+    ssl_truststore_certificates: str | None
+    """The trusted certificates themselves, as PEM, in place of a file. Never shown."""
     ssl_keystore_location: Path | None
-    """The client's certificate, and optionally its key, a PEM file. Default: none.
+    """The client's certificate, and optionally its key, in PEM or PKCS#12. Default: none.
 
-    `ssl_certificate_location` is another name for it.
+    `ssl_certificate_location` is another name for it. PKCS#12 needs the package cryptography.
     """
-    ssl_keystore_type: Literal["PEM"]
-    """Only `PEM`, which is the default (Kafka's: JKS)."""
+    ssl_keystore_type: Literal["PEM", "PKCS12"] | None
+    """`PEM` or `PKCS12`. Default: the file's content tells (Kafka's: JKS)."""
+    ssl_keystore_password: str | None
+    """The password of a PKCS#12 keystore. Never shown."""
+    ssl_keystore_certificate_chain: str | None
+    """The client's certificate itself, as PEM, in place of a file. Never shown."""
+    ssl_keystore_key: str | None
+    """The key of that certificate, as PEM, perhaps encrypted by `ssl_key_password`. Never shown."""
     ssl_key_location: Path | None
     """The client's key, if it has a file of its own."""
     ssl_key_password: str | None

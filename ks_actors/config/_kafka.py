@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ks_actors.config._jaas import IamLogin
+from ks_actors.config._keys import KEYS, key_contradictions
 from ks_actors.log import check_token_endpoint
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 
 SCHEME = "kafka://"
+MSK = "AWS_MSK_IAM"
 # Consoles of managed Kafka show addresses with the protocol, which clients of Kafka ignore.
 _SERVER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?)"
@@ -19,6 +22,7 @@ _SERVER = re.compile(
 _LAST_PORT = 65_535
 # RFC 7628, 3.1.
 _EXTENSION = re.compile(r"[A-Za-z]+")
+_KERBEROS = ("sasl_kerberos_service_name", "sasl_kerberos_domain_name")
 CONNECTION = (
     "security_protocol",
     "sasl_mechanism",
@@ -31,12 +35,8 @@ CONNECTION = (
     "sasl_oauthbearer_client_credentials_client_secret",
     "sasl_oauthbearer_scope",
     "sasl_oauthbearer_extensions",
-    "ssl_truststore_location",
-    "ssl_truststore_type",
-    "ssl_keystore_location",
-    "ssl_keystore_type",
-    "ssl_key_location",
-    "ssl_key_password",
+    *_KERBEROS,
+    *KEYS,
     "ssl_endpoint_identification_algorithm",
     "request_timeout_ms",
     "retry_backoff_ms",
@@ -65,11 +65,18 @@ LEVELS = ("gzip", "lz4", "zstd")
 
 _SASL = tuple(name for name in CONNECTION if name.startswith("sasl_"))
 _USERS = ("sasl_username", "sasl_password", "sasl_jaas_config")
-_TOKENS = tuple(name for name in _SASL if name not in {"sasl_mechanism", *_USERS})
+_TOKENS = tuple(name for name in _SASL if name not in {"sasl_mechanism", *_USERS, *_KERBEROS})
 _CLIENTS = (
     "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret",
 )
+# The settings that do not belong to a mechanism; of PLAIN and SCRAM it is the last row.
+_OTHERS = {
+    "OAUTHBEARER": (*_USERS, *_KERBEROS),
+    MSK: (*_TOKENS, *_KERBEROS, "sasl_username", "sasl_password"),
+    "GSSAPI": (*_TOKENS, *_USERS),
+    None: (*_TOKENS, *_KERBEROS),
+}
 _SSL = tuple(name for name in CONNECTION if name.startswith("ssl_"))
 
 
@@ -100,15 +107,6 @@ def servers(value: Any) -> str:
     if not found:
         raise ValueError("is not a list of servers: expected host:port,host:port")
     return ",".join(found)
-
-
-def pem(value: Any) -> str:
-    """Accept PEM, the only type of key files that Python reads."""
-    if not isinstance(value, str) or value.upper() != "PEM":
-        raise ValueError(
-            "is not PEM, the only supported type: convert the store with keytool and openssl"
-        )
-    return "PEM"
 
 
 def host_check(value: Any) -> str:
@@ -158,27 +156,35 @@ def kafka_contradictions(values: Mapping[str, Any], given: Collection[str]) -> l
         for each in LEVELS
         if f"compression_{each}_level" in given and each != compression
     ]
-    if "ssl_keystore_location" not in given:
-        wrong += [
-            f"{name}: needs ssl_keystore_location"
-            for name in ("ssl_key_location", "ssl_key_password")
-            if name in given
-        ]
+    wrong += key_contradictions(values, given)
     return wrong
 
 
 def _login(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     mechanism = values["sasl_mechanism"]
     if mechanism is None:
-        known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+        known = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI"
         return [f"sasl_mechanism: is required for SASL: {known}"]
-    others = _USERS if mechanism == "OAUTHBEARER" else _TOKENS
+    others = _OTHERS.get(mechanism, _OTHERS[None])
     if wrong := [
         f"{name}: does not belong to sasl_mechanism {mechanism}" for name in others if name in given
     ]:
         return wrong
     if mechanism == "OAUTHBEARER":
         return _tokens(values, given)
+    if mechanism == "GSSAPI":
+        return []
+    return _identity(values, given)
+
+
+def _identity(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
+    """Return the contradictions of a login by a user's name, or as one of Amazon's."""
+    mechanism, line = values["sasl_mechanism"], values["sasl_jaas_config"]
+    if line is not None and isinstance(line, IamLogin) != (mechanism == MSK):
+        return [f"sasl_jaas_config: is a login by another mechanism than {mechanism}"]
+    if mechanism == MSK:
+        protocol = values["security_protocol"]
+        return [] if protocol == "SASL_SSL" else [f"security_protocol: {MSK} needs SASL_SSL"]
     pair = {"sasl_username", "sasl_password"} & set(given)
     if "sasl_jaas_config" in given:
         return [

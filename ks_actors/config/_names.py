@@ -23,7 +23,17 @@ ALIASES: dict[str, str] = {
 
 # The beginning of a list of servers, as repr shows it, up to the last login in it.
 _SERVERS = re.compile(r"([\[(]?['\"](?:kafka://)?)(?!\w+:///).*@", re.DOTALL)
-SECRET = ("password", "secret", "token", "jaas", "user_info", "keystore_key")
+# Users paste a key among its certificates.
+SECRET = (
+    "password",
+    "secret",
+    "token",
+    "jaas",
+    "user_info",
+    "keystore_key",
+    "keystore_certificate_chain",
+    "truststore_certificates",
+)
 
 
 def canonical(name: str) -> str:

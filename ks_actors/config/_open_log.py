@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import ConfigError, LogTimeout
-from ks_actors.config._kafka import LEVELS, SCHEME
+from ks_actors.config._jaas import IamLogin
+from ks_actors.config._kafka import LEVELS, MSK, SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -38,25 +39,44 @@ def open_configured(config: StreamsConfig) -> Log:
 
 
 def kafka_options(config: StreamsConfig) -> dict[str, Any]:
-    """Return a config's connection and login as the fields of KafkaOptions."""
-    name, password = config.sasl_jaas_config or (config.sasl_username, config.sasl_password)
+    """Return a config's connection and login as the fields of KafkaOptions. Raises ConfigError."""
+    line = config.sasl_jaas_config
+    mechanism, provider = config.sasl_mechanism, config.sasl_login_callback_handler
+    if mechanism == MSK:
+        from ks_actors.log.kafka import MskTokens  # noqa: PLC0415 - optional package
+
+        mechanism = "OAUTHBEARER"
+        identity = line._asdict() if isinstance(line, IamLogin) else {}
+        provider = MskTokens.for_servers(config.log, **identity)
+    name, password = config.sasl_username, config.sasl_password
+    if line is not None and not isinstance(line, IamLogin):
+        name, password = line
     compression = config.producer_compression_type
     return {
         "tls": config.security_protocol.endswith("SSL"),
         "tls_ca_file": config.ssl_truststore_location,
+        "tls_ca_type": config.ssl_truststore_type,
+        "tls_ca_password": config.ssl_truststore_password,
+        "tls_ca_pem": config.ssl_truststore_certificates,
         "tls_cert_file": config.ssl_keystore_location,
+        "tls_cert_type": config.ssl_keystore_type,
+        "tls_cert_password": config.ssl_keystore_password,
+        "tls_cert_pem": config.ssl_keystore_certificate_chain,
+        "tls_key_pem": config.ssl_keystore_key,
         "tls_key_file": config.ssl_key_location,
         "tls_key_password": config.ssl_key_password,
         "tls_check_hostname": config.ssl_endpoint_identification_algorithm == "https",
-        "sasl_mechanism": config.sasl_mechanism,
+        "sasl_mechanism": mechanism,
         "sasl_username": name,
         "sasl_password": password,
-        "sasl_token_provider": config.sasl_login_callback_handler,
+        "sasl_token_provider": provider,
         "sasl_oauthbearer_token_endpoint_url": config.sasl_oauthbearer_token_endpoint_url,
         "sasl_oauthbearer_client_id": config.sasl_oauthbearer_client_credentials_client_id,
         "sasl_oauthbearer_client_secret": config.sasl_oauthbearer_client_credentials_client_secret,
         "sasl_oauthbearer_scope": config.sasl_oauthbearer_scope,
         "sasl_oauthbearer_extensions": dict(config.sasl_oauthbearer_extensions),
+        "sasl_kerberos_service_name": config.sasl_kerberos_service_name,
+        "sasl_kerberos_domain_name": config.sasl_kerberos_domain_name,
         "request_timeout_ms": config.request_timeout_ms,
         "api_timeout_ms": config.default_api_timeout_ms,
         "connect_timeout_ms": config.socket_connection_setup_timeout_ms,

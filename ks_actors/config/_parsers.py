@@ -256,6 +256,16 @@ def function(value: Any) -> Any:
     return _callable(_named(value))
 
 
+def token_callback(value: Any) -> Any:
+    """Accept a function that returns tokens, or its name; no class of Java's."""
+    if isinstance(value, str) and value.endswith("CallbackHandler"):
+        raise ValueError(
+            "is a class of Java: remove it if sasl_oauthbearer_token_endpoint_url is set, or name "
+            "a function here that returns tokens"
+        )
+    return function(value)
+
+
 def _callable(found: Any) -> Any:
     if not callable(found):
         raise ValueError("is not callable")  # noqa: TRY004 - likewise

@@ -104,6 +104,7 @@ REFUSED: Final[dict[str, str]] = {
     "rocksdb_config_setter": (
         "statestore_memory_max_bytes sizes RocksDB, and its other options are fixed"
     ),
+    "sasl_client_callback_handler_class": "each mechanism answers brokers by itself",
     "security_providers": "TLS is Python's own",
     "send_buffer_bytes": _SOCKETS,
     "socket_connection_setup_timeout_max_ms": (
@@ -134,12 +135,12 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "producer_": _CLIENTS,
     "admin_": _CLIENTS,
     "client_tag_": _RACKS,
-    "sasl_": "the logins are PLAIN, SCRAM and OAUTHBEARER, with the settings that are listed",
+    "sasl_": "a login has the settings that are listed with sasl_mechanism",
     "basic_auth_": _REGISTRY,
     "schema_registry_": _REGISTRY,
     "confluent_": "Java's clients have it of Confluent",
     "share_": "there are no share groups: a task reads its partitions alone",
-    "ssl_": "TLS is Python's own: its settings here are those of PEM files",
+    "ssl_": "TLS is Python's own: its settings here are those of keys and certificates",
 }
 """Beginnings of names that are refused, with the reason."""
 

@@ -16,10 +16,10 @@ from ks_actors.config._kafka import (
     extensions,
     host_check,
     kafka_contradictions,
-    pem,
     servers,
     token_endpoint,
 )
+from ks_actors.config._keys import certificates, key, store_kind
 from ks_actors.config._parsers import (
     INT16,
     INT32,
@@ -27,7 +27,6 @@ from ks_actors.config._parsers import (
     always,
     directory,
     extractor,
-    function,
     handler,
     log_url,
     names,
@@ -38,6 +37,7 @@ from ks_actors.config._parsers import (
     store_type,
     switch,
     text,
+    token_callback,
     topic_configs,
     topic_name,
     whole_number,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreType, TimestampExtractor
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
 # Longer than a task waits for the log: writes are retried as long as its other requests.
 _DELIVERY_MS = 300_000
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -89,12 +89,19 @@ class Options(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_secret: str
     sasl_oauthbearer_scope: str
     sasl_oauthbearer_extensions: Mapping[str, str] | str
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str
     ssl_truststore_location: str | Path
     ssl_ca_location: str | Path
     ssl_truststore_type: str
+    ssl_truststore_password: str
+    ssl_truststore_certificates: str
     ssl_keystore_location: str | Path
     ssl_certificate_location: str | Path
     ssl_keystore_type: str
+    ssl_keystore_password: str
+    ssl_keystore_certificate_chain: str
+    ssl_keystore_key: str
     ssl_key_location: str | Path
     ssl_key_password: str
     ssl_endpoint_identification_algorithm: str
@@ -222,16 +229,23 @@ SETTINGS: dict[str, Setting] = {
     "sasl_username": Setting(text, _is(None)),
     "sasl_password": Setting(text, _is(None)),
     "sasl_jaas_config": Setting(jaas, _is(None)),
-    "sasl_login_callback_handler": Setting(function, _is(None)),
+    "sasl_login_callback_handler": Setting(token_callback, _is(None)),
     "sasl_oauthbearer_token_endpoint_url": Setting(token_endpoint, _is(None)),
     "sasl_oauthbearer_client_credentials_client_id": Setting(text, _is(None)),
     "sasl_oauthbearer_client_credentials_client_secret": Setting(text, _is(None)),
     "sasl_oauthbearer_scope": Setting(text, _is(None)),
     "sasl_oauthbearer_extensions": Setting(extensions, _is(())),
+    "sasl_kerberos_service_name": Setting(text, _is("kafka")),
+    "sasl_kerberos_domain_name": Setting(text, _is(None)),
     "ssl_truststore_location": Setting(directory, _is(None)),
-    "ssl_truststore_type": Setting(pem, _is("PEM")),
+    "ssl_truststore_type": Setting(store_kind, _is(None)),
+    "ssl_truststore_password": Setting(text, _is(None)),
+    "ssl_truststore_certificates": Setting(certificates, _is(None)),
     "ssl_keystore_location": Setting(directory, _is(None)),
-    "ssl_keystore_type": Setting(pem, _is("PEM")),
+    "ssl_keystore_type": Setting(store_kind, _is(None)),
+    "ssl_keystore_password": Setting(text, _is(None)),
+    "ssl_keystore_certificate_chain": Setting(certificates, _is(None)),
+    "ssl_keystore_key": Setting(key, _is(None)),
     "ssl_key_location": Setting(directory, _is(None)),
     "ssl_key_password": Setting(text, _is(None)),
     "ssl_endpoint_identification_algorithm": Setting(host_check, _is("https")),

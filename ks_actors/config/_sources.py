@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLES = ("ks-actors", "ks_actors")
+# Settings whose values are mappings.
+_MAPPINGS = ("topic_configs", "sasl_oauthbearer_extensions")
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 BLANKS = " \t\f"
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -113,7 +115,8 @@ def from_file(path: Path) -> tuple[Given, ...]:
     return from_mapping(table, path.name)
 
 
-def _flat(settings: Any) -> Iterator[tuple[str, Any]]:
+def _flat(settings: Any, within: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield names and values; nested mappings, but for values that are mappings, are names."""
     if not isinstance(settings, Mapping):
         raise ConfigError(
             f"settings are a {type(settings).__name__}: give a mapping of names to values"
@@ -123,10 +126,11 @@ def _flat(settings: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
             continue
         # The names of topic configs have dots of their own, which TOML reads as tables.
-        if isinstance(value, dict) and canonical(name) == "topic_configs":
+        if isinstance(value, dict) and canonical(within + name) in _MAPPINGS:
             yield name, dict(_flat(value))
         elif isinstance(value, dict):
-            yield from ((f"{name}.{part}", inner) for part, inner in _flat(value))
+            parts = _flat(value, f"{within}{name}.")
+            yield from ((f"{name}.{part}", inner) for part, inner in parts)
         else:
             yield name, value
 

@@ -91,6 +91,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     ("records",),
     (
         "log/embedded",
+        "log/kafka/login",
         "log/kafka/wire",
         "metrics/families",
         "serdes",

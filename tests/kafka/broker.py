@@ -43,6 +43,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
+UNTESTED_KERBEROS = "KERBEROS WAS NOT TESTED"
 USER, PASSWORD = "alice", "alice's own secret"
 STRANGER, STRANGERS_PASSWORD = "mallory", "mallory-secret"
 
@@ -372,6 +373,12 @@ def require_kafka() -> None:
 def require_openssl() -> None:
     """Skip the test when no certificates can be made; on CI that is a failure."""
     _require(None if shutil.which("openssl") else "no openssl on this machine", "CERTIFICATES ARE")
+
+
+def require_kerberos(missing: str | None) -> None:
+    """Skip the test when there can be no Kerberos, on CI as well: the summary of the run tells."""
+    if missing is not None:
+        pytest.skip(f"{UNTESTED_KERBEROS}: {missing}: apt-get install krb5-kdc krb5-admin-server libkrb5-dev, then pip install gssapi")
 
 
 def _require(missing: str | None, tested: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafka.broker import fresh_broker, jars, kafka_broker, missing_tools, own_broker, secure_broker
+from tests.kafka.broker import UNTESTED_KERBEROS, fresh_broker, jars, kafka_broker, missing_tools, own_broker, secure_broker
 from tests.kafka.tampering import Tampering
 
 OWN = {"own_broker", "fresh_broker", "secure_broker", "two_brokers", "cluster"}
@@ -48,3 +48,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     missing = missing_tools()
     if missing is not None:
         terminalreporter.write_line(f"KAFKA WAS NOT TESTED: {missing}", red=True, bold=True)
+    skipped = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ()) if isinstance(report.longrepr, tuple)}
+    for reason in sorted(reason for reason in skipped if UNTESTED_KERBEROS in reason):
+        terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)

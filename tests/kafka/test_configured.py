@@ -60,9 +60,11 @@ async def test_an_app_logs_in_by_config(secure_broker: Broker, tmp_path: Path, m
         "sasl_password": PASSWORD,
         "ssl_truststore_location": str(secure_broker.certificate),
     }
-    assert await shout(secure_broker, tmp_path, **settings) == [b"A", b"B", b"C"]
+    # A store that Java's keytool has made.
+    store = {"ssl_truststore_location": str(secure_broker.directory / "keys.p12"), "ssl_truststore_password": "changeit"}
+    assert await shout(secure_broker, tmp_path, **{**settings, **store}) == [b"A", b"B", b"C"]
     with pytest.raises(NotAuthorized) as caught:
         await shout(secure_broker, tmp_path, **{**settings, "sasl_password": "of somebody else"})
     assert PASSWORD not in str(caught.value)
-    with pytest.raises(ConfigError, match="the TLS files cannot be loaded"):
+    with pytest.raises(ConfigError, match="the TLS keys and certificates cannot be loaded"):
         await shout(secure_broker, tmp_path, **{**settings, "ssl_truststore_location": str(tmp_path / "none")})

@@ -2,7 +2,8 @@
 
 try:
     from ks_actors.log.kafka._log import KafkaLog
-    from ks_actors.log.kafka.client import KafkaOptions, Token, TokenProvider
+    from ks_actors.log.kafka.client import KafkaOptions
+    from ks_actors.log.kafka.login import MskTokens, Token, TokenProvider
 except ModuleNotFoundError as _missing:
     if _missing.name != "aiokafka":
         raise
@@ -10,4 +11,4 @@ except ModuleNotFoundError as _missing:
         "ks_actors.log.kafka needs aiokafka: pip install 'ks-actors[kafka]'", name="aiokafka"
     ) from _missing
 
-__all__ = ["KafkaLog", "KafkaOptions", "Token", "TokenProvider"]
+__all__ = ["KafkaLog", "KafkaOptions", "MskTokens", "Token", "TokenProvider"]

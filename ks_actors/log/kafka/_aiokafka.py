@@ -23,6 +23,7 @@ _REMEDY: Final = "install a version that is known to have it: pip install 'aioka
 try:
     from aiokafka import codec
     from aiokafka.conn import (  # type: ignore[import-untyped]
+        SaslGSSAPIAuthenticator,
         ScramAuthenticator,
         collect_hosts,
     )
@@ -154,6 +155,7 @@ __all__ = [
     "ResponseHeader_v0",
     "SaslAuthenticateRequest",
     "SaslAuthenticationFailed",
+    "SaslGSSAPIAuthenticator",
     "SaslHandShakeRequest",
     "Schema",
     "ScramAuthenticator",
@@ -174,6 +176,8 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
         "loop", "sasl_plain_username", "sasl_plain_password", "sasl_mechanism",
     ),
     "aiokafka.conn:ScramAuthenticator.step": ("payload",),
+    "aiokafka.conn:SaslGSSAPIAuthenticator": ("loop", "principal"),
+    "aiokafka.conn:SaslGSSAPIAuthenticator.step": ("payload",),
     "aiokafka.conn:collect_hosts": ("hosts",),
     "aiokafka.protocol.api:RequestStruct.build_request_header": ("correlation_id", "client_id"),
     "aiokafka.protocol.api:RequestStruct.parse_response_header": ("read_buffer",),

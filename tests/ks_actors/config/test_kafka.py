@@ -80,7 +80,8 @@ def test_all_settings_reach_the_log() -> None:
             ssl_certificate_location="me.pem",
             ssl_key_location="me.key",
             ssl_key_password="hunter3",  # noqa: S106 - likewise
-            ssl_truststore_type="PEM",
+            ssl_truststore_type="PKCS12",
+            ssl_truststore_password="hunter4",  # noqa: S106 - likewise
             ssl_keystore_type="pem",
             ssl_endpoint_identification_algorithm="",
             request_timeout_ms=1,
@@ -106,7 +107,10 @@ def test_all_settings_reach_the_log() -> None:
     assert made == KafkaOptions(
         tls=True,
         tls_ca_file=Path("ca.pem"),
+        tls_ca_type="PKCS12",
+        tls_ca_password="hunter4",  # noqa: S106 - likewise
         tls_cert_file=Path("me.pem"),
+        tls_cert_type="PEM",
         tls_key_file=Path("me.key"),
         tls_key_password="hunter3",  # noqa: S106 - likewise
         tls_check_hostname=False,
@@ -165,7 +169,7 @@ def test_the_line_of_a_java_client_is_understood() -> None:
         "",
         5,
         "hunter2",
-        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",
+        "com.sun.security.auth.module.UnixLoginModule required useKeyTab=true;",
         'org.apache.kafka.common.security.plain.PlainLoginModule required password="hunter2";',
         'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="hunter2" tokenauth=true;',
     ],
@@ -227,13 +231,37 @@ def test_other_logins_are_refused(line: Any) -> None:
             {"bootstrap.servers": "a:1", **TOKENS, "sasl.jaas.config": "a.OAuthBearerLoginModule required clientId='a';"},
             "is a login by OAUTHBEARER: set sasl_oauthbearer_client_credentials_client_id",
         ),
+        (
+            {
+                "bootstrap.servers": "a:1",
+                **TOKENS,
+                "sasl.login.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+            },
+            "is a class of Java: remove it if sasl_oauthbearer_token_endpoint_url is set",
+        ),
         ({"bootstrap.servers": "a:1", "security.protocol": "TLS"}, "'TLS' is not one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
-        ({"bootstrap.servers": "a:1", "sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not one of plain, scram-sha-256, scram-sha-512"),
+        ({"bootstrap.servers": "a:1", "sasl.mechanism": "NTLM"}, "'NTLM' is not one of plain, scram-sha-256, scram-sha-512"),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.mechanism": "GSSAPI", "sasl.username": "a"},
+            "sasl_username: does not belong to sasl_mechanism GSSAPI",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.kerberos.service.name": "a"},
+            "sasl_kerberos_service_name: does not belong to sasl_mechanism PLAIN",
+        ),
+        (
+            {"bootstrap.servers": "a:1", **LOGIN, "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required keyTab='a';"},
+            "is a login by GSSAPI: run kinit in its place, or name the keytab by the environment variable KRB5_CLIENT_KTNAME",
+        ),
         (
             {"bootstrap.servers": "a:1", "compression.type": "lz4", "compression.zstd.level": 3},
             "compression_zstd_level: needs compression_type=zstd, and that is lz4",
         ),
-        ({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"}, "'JKS' is not PEM, the only supported type"),
+        (
+            {"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"},
+            "'JKS' is Java's own type: convert the store with keytool -importkeystore -srckeystore store.jks",
+        ),
+        ({"bootstrap.servers": "a:1", "ssl.truststore.type": "DER"}, "'DER' is neither PEM nor PKCS12"),
         ({"bootstrap.servers": "a:1", "ssl.endpoint.identification.algorithm": "ldaps"}, "'ldaps' is neither https nor empty"),
     ],
 )
@@ -244,6 +272,25 @@ def test_contradictions_are_told(settings: dict[str, Any], message: str) -> None
     assert message in str(caught.value)
 
 
+def test_extensions_of_a_token_come_in_all_forms(tmp_path: Path) -> None:
+    """As text, as a mapping, and as a table of TOML."""
+    text, mapping = "logicalCluster=lkc-1, identityPoolId=pool", {"identityPoolId": "pool", "logicalCluster": "lkc-1"}
+    file = tmp_path / "app.toml"
+    file.write_text('[sasl.oauthbearer.extensions]\nidentityPoolId = "pool"\nlogicalCluster = "lkc-1"\n')
+    base: dict[str, Any] = {"application.id": "app", "bootstrap.servers": "a:1", **TOKENS, "sasl.login.callback.handler": Path.cwd}
+    for made in (
+        StreamsConfig.of({**base, "sasl.oauthbearer.extensions": text}),
+        StreamsConfig.of({**base, "sasl.oauthbearer.extensions": mapping}),
+        StreamsConfig.of({**base, "sasl": {"oauthbearer": {"extensions": mapping}}}),
+        StreamsConfig.load(
+            file, application_id="app", bootstrap_servers="a:1", security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER",
+            sasl_login_callback_handler=Path.cwd,
+        ),
+        StreamsConfig.of(base).replace(sasl_oauthbearer_extensions=mapping),
+    ):  # fmt: skip
+        assert options(made).sasl_oauthbearer_extensions == mapping
+
+
 VALUES = {
     "security_protocol": "SSL",
     "sasl_mechanism": "PLAIN",
@@ -252,7 +299,10 @@ VALUES = {
     "sasl_oauthbearer_token_endpoint_url": "https://issuer/token",
     "sasl_oauthbearer_extensions": "logicalCluster=lkc-1",
     "ssl_truststore_type": "PEM",
+    "ssl_truststore_certificates": "-----BEGIN CERTIFICATE----- MIIB -----END CERTIFICATE-----",
     "ssl_keystore_type": "PEM",
+    "ssl_keystore_certificate_chain": "-----BEGIN CERTIFICATE----- MIIB -----END CERTIFICATE-----",
+    "ssl_keystore_key": "-----BEGIN PRIVATE KEY----- MIIB -----END PRIVATE KEY-----",
     "ssl_endpoint_identification_algorithm": "https",
     "producer_compression_type": "lz4",
     "compression_type": "lz4",

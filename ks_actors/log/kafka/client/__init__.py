@@ -8,7 +8,7 @@ from ks_actors.log.kafka.client._coordinators import GROUP, TRANSACTION
 from ks_actors.log.kafka.client._known_topics import TopicMetadata
 from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH, EpochHistory, LeaderEpochs
 from ks_actors.log.kafka.client._loop_thread import LoopThread
-from ks_actors.log.kafka.client._options import KafkaOptions, Token, TokenProvider
+from ks_actors.log.kafka.client._options import KafkaOptions
 from ks_actors.log.kafka.client._shared_lookups import Lookups
 from ks_actors.log.kafka.client._unknown_topics import UnknownTopics
 
@@ -25,8 +25,6 @@ __all__ = [
     "LeaderEpochs",
     "Lookups",
     "LoopThread",
-    "Token",
-    "TokenProvider",
     "TopicMetadata",
     "Unavailable",
     "UnknownTopics",

@@ -15,7 +15,8 @@ from ks_actors.log.kafka._aiokafka import (
     KafkaConnectionError,
     SaslAuthenticateRequest,
 )
-from ks_actors.log.kafka.client._login import log_in
+from ks_actors.log.kafka.client._login import choose_mechanism, log_in
+from ks_actors.log.kafka.login import Step, is_alert
 from ks_actors.log.kafka.wire import (
     REBOOTSTRAP_REQUIRED,
     WIRE_LOG,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 # The part of a login's session after which a new connection is used, as in Kafka's clients.
 _RENEW: Final = 0.85
+# The requests of a connection until the second one, the first to which a listener may say no.
+_YOUNG: Final = 2
 _LENGTH: Final = struct.Struct(">i")
 _CORRELATION_IDS: Final = 2**31
 
@@ -68,6 +71,8 @@ class Connection(asyncio.Protocol):
         tokens: Tokens | None = None,
     ) -> None:
         self.host, self.port = address
+        # On the way to the broker; of a failure it is the failed one.
+        self.step: Step = Step.TLS
         self._closing = closing
         self._client_id = client_id
         self._options = options
@@ -94,6 +99,7 @@ class Connection(asyncio.Protocol):
         Raises WrongBroker if the address leads to another cluster (empty: not known yet), or to a
         broker with another id than `node` (negative: any).
         """
+        self.step = Step.VERSIONS if context is None else Step.TLS
         await self._loop.create_connection(
             lambda: self,
             sock=connected,
@@ -102,9 +108,14 @@ class Connection(asyncio.Protocol):
         )
         self._watch_idleness()
         try:
+            self.step = Step.VERSIONS
             await self._ask_versions()
             if self._options.sasl_mechanism is not None:
-                await log_in(self.send, self._options, self._tokens)
+                self.step = Step.MECHANISM
+                await choose_mechanism(self.send, self._options)
+                self.step = Step.LOGIN
+                await log_in(self.send, self._options, self._tokens, self.host)
+            self.step = Step.IDENTITY
             if cluster:
                 await self._check_broker(cluster, node)
         except BaseException:
@@ -145,6 +156,11 @@ class Connection(asyncio.Protocol):
     def outlived(self) -> bool:
         """Whether the login's session ends soon, so that a new connection is needed."""
         return self._loop.time() >= self._renew_at
+
+    @property
+    def young(self) -> bool:
+        """Whether no request was answered yet but that for the versions."""
+        return self._number <= _YOUNG
 
     async def until_answered(self) -> None:
         """Wait until no request is without an answer."""
@@ -239,6 +255,8 @@ class Connection(asyncio.Protocol):
             self._renew_at = self._loop.time() + _RENEW * lifetime_ms / 1000
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._versions and is_alert(b"".join(self._pieces)):
+            exc = ConnectionError("its listener has TLS: set security_protocol to SSL or SASL_SSL")
         self.close("the broker closed it", exc)
         if not self._closed.done():
             self._closed.set_result(None)

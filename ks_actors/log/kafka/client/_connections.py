@@ -14,18 +14,14 @@ from ks_actors.log.kafka._aiokafka import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
-from ks_actors.log.kafka.client._addresses import NoAddress, connect_to_any, listed
+from ks_actors.log.kafka.client._addresses import connect_to_any, listed
 from ks_actors.log.kafka.client._connection import Connection, WrongBroker
 from ks_actors.log.kafka.client._outages import Line
 from ks_actors.log.kafka.client._throttles import Throttles
-from ks_actors.log.kafka.client._tls import (
-    TlsFiles,
-    certificate_remedy,
-    client_certificate_remedy,
-    tls_remedy,
-)
+from ks_actors.log.kafka.client._tls import TlsFiles
 from ks_actors.log.kafka.client._tokens import NoToken, Tokens
 from ks_actors.log.kafka.client._unanswered_requests import Unanswered
+from ks_actors.log.kafka.login import Step, check_kerberos, told, why_failed
 
 if TYPE_CHECKING:
     import socket
@@ -117,8 +113,10 @@ class Connections:
         self._closed = False
 
     async def start(self) -> None:
-        """Load the TLS files, if any. Raises ConfigError."""
+        """Load the TLS files and Kerberos's library, if any. Raises ConfigError."""
         await self.tls.context()
+        if self._options.sasl_mechanism == "GSSAPI":
+            check_kerberos()
 
     def name(self, client_id: str) -> None:
         """Use this client id from now on, also on open sockets without a name of their own."""
@@ -190,6 +188,10 @@ class Connections:
             if self._closed:
                 raise LogClosed("the connection to Kafka was closed meanwhile") from error
             reason = f"the connection to {where} broke: {error}"
+            if connection is not None and connection.young and not self._options.sasl_mechanism:
+                tls = bool(self._options.tls)
+                why = why_failed(Step.IDENTITY, error, tls=tls, known=node >= 0)
+                reason = f"{where} cannot be reached: {why}"
             raise (self._report_outage(line, reason) if broke else Unavailable(reason)) from error
         except KafkaError as error:
             self.lost += 1
@@ -289,13 +291,21 @@ class Connections:
             try:
                 await self.tokens.current()
             except NoToken as error:
-                raise Unavailable(f"no login at {where}: {error}", away=True) from error
+                reason = f"{where} cannot be reached: {Step.TOKEN} failed: {error}"
+                raise Unavailable(reason, away=True) from error
         tried: dict[str, str] = {}
+        begun: list[Connection] = []
 
         async def begin(connected: socket.socket) -> Connection:
             name = self._named.get(channel, self._client_id)
             connection = Connection(self._note_closing, address, name, options, self.tokens)
+            begun.append(connection)
             return await connection.take(connected, context, self.cluster.id, node)
+
+        def failed(error: BaseException | str) -> str:
+            step = begun[-1].step if begun else Step.CONNECT if tried else Step.RESOLVE
+            reason = why_failed(step, error, tls=context is not None, known=node >= 0)
+            return f"{where} cannot be reached: {reason}"
 
         try:
             async with asyncio.timeout(options.connect_timeout_ms / 1000):
@@ -308,45 +318,33 @@ class Connections:
                         others_may=_others_may,
                         unwanted=lambda late: late.close(),
                     )
-        except _REFUSED as error:
-            whom = repr(options.sasl_username) if self.tokens is None else self.tokens.name
-            raise NotAuthorized(
-                f"{where} refuses to authenticate {whom} by {options.sasl_mechanism}: {error}; "
-                "check the credentials"
-            ) from error
-        except ssl.SSLCertVerificationError as error:
-            raise NotAuthorized(
-                f"the certificate of {where} is not trusted: {error.verify_message}; "
-                f"{certificate_remedy(error.verify_code)}"
-            ) from error
+        except SaslAuthenticationFailed as error:
+            who, how = self._login_name(), options.sasl_mechanism
+            reason = f"it refuses to authenticate {who} by {how}: {told(error)}"
+            raise NotAuthorized(failed(reason)) from error
+        except (
+            UnsupportedSaslMechanismError,
+            ssl.SSLCertVerificationError,
+            NotAuthorized,
+        ) as error:
+            raise NotAuthorized(failed(error)) from error
         except TimeoutError:
-            reason = (
-                f"{where} did not accept a connection within {options.connect_timeout_ms} ms"
-                + ("" if tried.keys() <= {host} else f"; its addresses: {listed(tried)}")
-                if tried
-                else f"the name of {where} was not looked up within {options.connect_timeout_ms} ms"
-            )
-            raise self._report_outage(line, reason, away=True) from None
+            silent = f"it did not end within {options.connect_timeout_ms} ms"
+            if not tried.keys() <= {host}:
+                silent += f"; its addresses: {listed(tried)}"
+            raise self._report_outage(line, failed(silent), away=True) from None
         except ssl.SSLError as error:
-            raise self._report_outage(
-                line,
-                f"{where} cannot be reached by TLS: {error}; {tls_remedy(error)}",
-            ) from error
+            raise self._report_outage(line, failed(error)) from error
         except WrongBroker as error:
             reason = f"{where} is refused, and nothing is read or written there: {error.args[0]}"
             raise self._report_outage(line, reason, away=True) from error
         except (OSError, KafkaError) as error:
-            reason = (
-                f"{where} cannot be reached by {options.security_protocol}: "
-                f"{str(error) or type(error).__name__}"
-            )
-            failures = error.failures if isinstance(error, NoAddress) else (error,)
-            if options.tls and any(
-                isinstance(each, KafkaError | ConnectionResetError) for each in failures
-            ):
-                # With TLS 1.3 a broker refuses a client's certificate by closing the connection.
-                reason += f"; {client_certificate_remedy()}"
-            raise self._report_outage(line, reason, away=True) from error
+            raise self._report_outage(line, failed(error), away=True) from error
+
+    def _login_name(self) -> str:
+        if self._options.sasl_mechanism == "GSSAPI":
+            return "the Kerberos ticket of this process"
+        return repr(self._options.sasl_username) if self.tokens is None else self.tokens.name
 
     def _drop(self, key: tuple[int, str]) -> None:
         """Close the socket to a broker, also one that is being opened."""

@@ -14,40 +14,67 @@ from ks_actors.log.kafka._aiokafka import (
     UnsupportedSaslMechanismError,
     for_code,
 )
+from ks_actors.log.kafka.login import kerberos_steps
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ks_actors.log.kafka.client._options import KafkaOptions, Token
+    from ks_actors.log.kafka.client._options import KafkaOptions
     from ks_actors.log.kafka.client._tokens import Tokens
+    from ks_actors.log.kafka.login import Token
 
 _log = component_log(__name__)
 
 
-async def log_in(
-    send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions, tokens: Tokens | None
+async def choose_mechanism(
+    send: Callable[[Any], asyncio.Future[Any]], options: KafkaOptions
 ) -> None:
-    """Log in by the options' mechanism; `send` sends a request on the connection.
+    """Ask for the options' mechanism; `send` sends a request on the connection.
 
-    `tokens` are for OAUTHBEARER. Raises the broker's error, such as SaslAuthenticationFailed, and
-    UnsupportedSaslMechanismError.
+    Raises UnsupportedSaslMechanismError, and the broker's other errors.
     """
     mechanism = options.sasl_mechanism
     answer = await send(SaslHandShakeRequest(mechanism))
-    if mechanism not in answer.enabled_mechanisms:
+    if mechanism in answer.enabled_mechanisms:
+        _raise_for(answer.error_code)
+    elif answer.enabled_mechanisms:
         raise UnsupportedSaslMechanismError(
-            f"it takes {', '.join(answer.enabled_mechanisms) or 'none'} only"
+            f"it does not take {mechanism}, but {', '.join(answer.enabled_mechanisms)}"
         )
-    _raise_for(answer.error_code)
+    else:
+        raise UnsupportedSaslMechanismError(
+            f"its listener takes no login: use the port of one that does, or set security_protocol "
+            f"to {'SSL' if options.tls else 'PLAINTEXT'}"
+        )
+
+
+async def log_in(
+    send: Callable[[Any], asyncio.Future[Any]],
+    options: KafkaOptions,
+    tokens: Tokens | None,
+    host: str,
+) -> None:
+    """Log in by the chosen mechanism. `tokens` are for OAUTHBEARER, `host` for GSSAPI.
+
+    Raises the broker's error, such as SaslAuthenticationFailed; NotAuthorized without a Kerberos
+    ticket, and OSError without an answer of its key distribution center.
+    """
+    mechanism = options.sasl_mechanism
     if mechanism == "PLAIN" and not options.tls:
         _warn_of_the_clear()
-    steps = _steps(options) if tokens is None else _token_steps(await tokens.current())
+    if tokens is not None:
+        steps = _token_steps(await tokens.current())
+    elif mechanism == "GSSAPI":
+        domain = options.sasl_kerberos_domain_name or host
+        steps = kerberos_steps(f"{options.sasl_kerberos_service_name}@{domain}")
+    else:
+        steps = _steps(options)
     challenge: bytes | None = None
     while (step := await steps(challenge)) is not None:
         answer = await send(SaslAuthenticateRequest(step))
         _raise_for(answer.error_code, answer.error_message)
         challenge = answer.sasl_auth_bytes
-    _log.debug("logged in as %s by %s", options.sasl_username, mechanism)
+    _log.debug("logged in as %s by %s", options.sasl_username or "itself", mechanism)
 
 
 def _steps(options: KafkaOptions) -> Callable[[bytes | None], Awaitable[bytes | None]]:

@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from ks_actors._errors import ConfigError
 from ks_actors.log._token_endpoint import check_token_endpoint
+from ks_actors.log.kafka.login import StoreType, TokenProvider, load_identity, load_trusted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-# The names in errors: users set the fields here, or the settings of an app that have Kafka's names.
-TLS: Final = "tls (security_protocol)"
-CA_FILE: Final = "tls_ca_file (ssl_truststore_location)"
-CERT_FILE: Final = "tls_cert_file (ssl_keystore_location)"
-KEY_FILE: Final = "tls_key_file (ssl_key_location)"
-KEY_PASSWORD: Final = "tls_key_password (ssl_key_password)"  # noqa: S105 - a name
-CHECK_HOSTNAME: Final = "tls_check_hostname (ssl_endpoint_identification_algorithm)"
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """An access token; its repr does not show it.
-
-    `expires_at` is in seconds since 1970; None: that of the token, if it is a JWT with `exp`, or
-    not known. `extensions` are sent along, as some clouds ask for (`logicalCluster`).
-    """
-
-    value: str = field(repr=False)
-    expires_at: float | None = None
-    extensions: Mapping[str, str] = field(default_factory=dict)
-
-
-TokenProvider: TypeAlias = Callable[[], "str | Token | Awaitable[str | Token]"]
-"""Returns a token. It is called in a thread, an async one on a loop of that thread."""
+# The fields with keys and certificates, each with those of which it needs one.
+_TLS_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tls_ca_file": (),
+    "tls_ca_type": ("tls_ca_file", "tls_ca_pem"),
+    "tls_ca_password": ("tls_ca_file",),
+    "tls_ca_pem": (),
+    "tls_cert_file": (),
+    "tls_cert_type": ("tls_cert_file", "tls_cert_pem"),
+    "tls_cert_password": ("tls_cert_file",),
+    "tls_cert_pem": (),
+    "tls_key_file": ("tls_cert_file",),
+    "tls_key_pem": ("tls_cert_pem",),
+    "tls_key_password": ("tls_cert_file", "tls_cert_pem"),
+}
+_TLS_PAIRS: Final = (("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +41,11 @@ class KafkaOptions:
 
     `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of your own.
     `tls_ca_file` names the certificates to trust instead; `tls_cert_file` and `tls_key_file`
-    (`tls_key_password`) authenticate the client. When one of these files changes, new connections
-    use its new content. `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
+    (`tls_key_password`) authenticate the client. They are PEM, or PKCS#12 stores with
+    `tls_ca_password` and `tls_cert_password`: the content tells, unless `tls_ca_type` and
+    `tls_cert_type` do. When one of these files changes, new connections use its new content.
+    `tls_ca_pem`, `tls_cert_pem` and `tls_key_pem` are texts in their place.
+    `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
 
     OAUTHBEARER logs in with tokens instead. `sasl_token_provider`, a function, plain or async,
     returns one; it is called in a thread, again when a token has used up 80 % of its life. Or
@@ -58,6 +53,10 @@ class KafkaOptions:
     `sasl_oauthbearer_client_id` with `sasl_oauthbearer_client_secret` (OpenID Connect, client
     credentials; https, unless on this machine), or a file with one, `file:///path`.
     `sasl_oauthbearer_extensions` are sent along.
+
+    GSSAPI logs in with Kerberos, at the service `sasl_kerberos_service_name` of the broker's host,
+    or of `sasl_kerberos_domain_name`. The ticket is that of the process: `kinit`, or a keytab that
+    the environment variable KRB5_CLIENT_KTNAME names. Needs the package gssapi.
 
     `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
     `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
@@ -80,8 +79,15 @@ class KafkaOptions:
 
     tls: bool | ssl.SSLContext = False
     tls_ca_file: str | Path | None = None
+    tls_ca_type: StoreType | None = None
+    tls_ca_password: str | None = field(default=None, repr=False)
+    tls_ca_pem: str | None = field(default=None, repr=False)
     tls_cert_file: str | Path | None = None
+    tls_cert_type: StoreType | None = None
+    tls_cert_password: str | None = field(default=None, repr=False)
+    tls_cert_pem: str | None = field(default=None, repr=False)
     tls_key_file: str | Path | None = None
+    tls_key_pem: str | None = field(default=None, repr=False)
     tls_key_password: str | None = field(default=None, repr=False)
     tls_check_hostname: bool = True
     sasl_mechanism: Mechanism | None = None
@@ -93,6 +99,8 @@ class KafkaOptions:
     sasl_oauthbearer_client_secret: str | None = field(default=None, repr=False)
     sasl_oauthbearer_scope: str | None = None
     sasl_oauthbearer_extensions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    sasl_kerberos_service_name: str = "kafka"
+    sasl_kerberos_domain_name: str | None = None
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
     delivery_timeout_ms: int = 300_000
@@ -126,15 +134,7 @@ class KafkaOptions:
                 f"compression is {self.compression!r}: use one of "
                 f"{', '.join(get_args(Compression))}"
             )
-        if not self.tls and (self.tls_ca_file or self.tls_cert_file or self.tls_key_file):
-            raise ConfigError("TLS files are set, but tls is off: set tls=True")
-        if isinstance(self.tls, ssl.SSLContext) and (
-            self.tls_ca_file or self.tls_cert_file or self.tls_key_file
-        ):
-            raise ConfigError(
-                "tls is an SSLContext: load the files into it, and do not set tls_ca_file, "
-                "tls_cert_file and tls_key_file"
-            )
+        self._check_tls()
         if not 1 <= self.max_in_flight <= 5:  # noqa: PLR2004 - brokers remember the last 5 batches
             raise ConfigError(f"max_in_flight is {self.max_in_flight}: give 1 to 5")
         for name in (
@@ -164,7 +164,13 @@ class KafkaOptions:
         url = self.sasl_oauthbearer_token_endpoint_url
         named = None not in of_users
         if not self.takes_token:
-            if named != (self.sasl_mechanism is not None) or named != any(of_users):
+            if self.sasl_mechanism == "GSSAPI":
+                if any(of_users):
+                    raise ConfigError(
+                        "sasl_username and sasl_password are for PLAIN and SCRAM; GSSAPI takes the "
+                        "Kerberos ticket of the process"
+                    )
+            elif named != (self.sasl_mechanism is not None) or named != any(of_users):
                 raise ConfigError(
                     "sasl_mechanism, sasl_username and sasl_password belong together: set all of "
                     "them, or none"
@@ -195,6 +201,26 @@ class KafkaOptions:
                 "set both with it, and none without"
             )
 
+    def _check_tls(self) -> None:
+        given = [name for name in _TLS_KEYS if getattr(self, name) is not None]
+        if not self.tls and given:
+            raise ConfigError(f"{', '.join(given)} set, but tls is off: set tls=True")
+        if isinstance(self.tls, ssl.SSLContext) and given:
+            raise ConfigError(
+                f"tls is an SSLContext: load keys and certificates into it, and do not set "
+                f"{', '.join(given)}"
+            )
+        for name, needed in _TLS_KEYS.items():
+            if name in given and needed and not any(each in given for each in needed):
+                raise ConfigError(f"{name} needs {' or '.join(needed)}")
+        for one, other in _TLS_PAIRS:
+            if one in given and other in given:
+                raise ConfigError(f"{one} and {other} are both set: set one of them")
+        if (self.tls_ca_pem is not None and self.tls_ca_type == "PKCS12") or (
+            self.tls_cert_pem is not None and self.tls_cert_type == "PKCS12"
+        ):
+            raise ConfigError("tls_ca_pem and tls_cert_pem are PEM, and their type is PKCS12")
+
     @property
     def takes_token(self) -> bool:
         """Whether the login is by tokens."""
@@ -221,31 +247,17 @@ class KafkaOptions:
             return None
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
-        try:
-            context = ssl.create_default_context(
-                cafile=None if self.tls_ca_file is None else str(self.tls_ca_file)
+        context = load_trusted(
+            self.tls_ca_file, self.tls_ca_pem, self.tls_ca_password, self.tls_ca_type
+        )
+        if self.tls_cert_file is not None or self.tls_cert_pem is not None:
+            load_identity(
+                context,
+                self.tls_cert_file,
+                self.tls_cert_pem,
+                self.tls_cert_password,
+                self.tls_cert_type,
+                (self.tls_key_file, self.tls_key_pem, self.tls_key_password),
             )
-        except OSError as error:
-            raise _not_loaded(error, f"{CA_FILE}, which is {self.tls_ca_file}") from error
-        if self.tls_cert_file is not None:
-            try:
-                context.load_cert_chain(
-                    self.tls_cert_file,
-                    self.tls_key_file,
-                    # Without a password OpenSSL asks the terminal for the password of an encrypted
-                    # key.
-                    self.tls_key_password or "",
-                )
-            except OSError as error:
-                key = "in it" if self.tls_key_file is None else str(self.tls_key_file)
-                raise _not_loaded(
-                    error,
-                    f"{CERT_FILE}, which is {self.tls_cert_file}, {KEY_FILE}, which is {key}, and "
-                    f"{KEY_PASSWORD}",
-                ) from error
         context.check_hostname = self.tls_check_hostname
         return context
-
-
-def _not_loaded(error: OSError, settings: str) -> ConfigError:
-    return ConfigError(f"the TLS files cannot be loaded: {error}; check {settings}")

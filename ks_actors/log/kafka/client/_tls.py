@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from ks_actors._errors import ConfigError
 from ks_actors.lifecycle import component_log, in_thread
-from ks_actors.log.kafka.client._options import CA_FILE, CERT_FILE, CHECK_HOSTNAME, TLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,9 +23,6 @@ _log = component_log(__name__)
 _LOOK_EACH_S: Final = 1.0
 # Seconds that a connection waits for such a check, as a file system may hang.
 _PATIENCE_S: Final = 1.0
-# Codes of OpenSSL: not valid yet, expired; another host name, another address.
-_EXPIRED: Final = frozenset({9, 10})
-_OTHER_NAME: Final = frozenset({62, 64})
 
 
 class _Identity(NamedTuple):
@@ -126,29 +122,7 @@ class TlsFiles:
 
 def _files(options: KafkaOptions) -> tuple[str, ...]:
     trusted = options.tls_ca_file
-    if trusted is None:
+    if trusted is None and options.tls_ca_pem is None:
         trusted = ssl.get_default_verify_paths().cafile
     files = (trusted, options.tls_cert_file, options.tls_key_file)
     return tuple(str(file) for file in files if file is not None)
-
-
-def certificate_remedy(verify_code: int) -> str:
-    """Return the remedy for a server's certificate, by OpenSSL's code."""
-    if verify_code in _EXPIRED:
-        return "it has to be renewed, or a clock is wrong"
-    if verify_code in _OTHER_NAME:
-        return f"use a name or an address that is in it, or turn {CHECK_HOSTNAME} off"
-    return f"set {CA_FILE} to the certificates of its authority"
-
-
-def tls_remedy(error: ssl.SSLError) -> str:
-    """Return the remedy for a failed handshake."""
-    reason = error.reason or ""
-    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
-        return client_certificate_remedy()
-    return f"it may not speak TLS as this client does: check its listener, and {TLS}"
-
-
-def client_certificate_remedy() -> str:
-    """Return the remedy for a broker that may have refused the client's certificate."""
-    return f"the broker may want a client certificate: check {CERT_FILE} and its dates"

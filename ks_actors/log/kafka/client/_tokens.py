@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors._errors import NotAuthorized
 from ks_actors.lifecycle import component_log, in_thread
-from ks_actors.log.kafka.client._options import Token
+from ks_actors.log.kafka.login import Token
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from ks_actors.log.kafka.client._options import KafkaOptions, TokenProvider
+    from ks_actors.log.kafka.client._options import KafkaOptions
+    from ks_actors.log.kafka.login import TokenProvider
 
 _log = component_log(__name__)
 # The part of a token's life after which the next one is fetched, as in Kafka's clients.

@@ -297,7 +297,7 @@ class Brokers:
 class Socket:
     """Take the place of a connection: answers come in the order of requests."""
 
-    outlived = False
+    outlived = young = False
 
     def __init__(self, brokers: Brokers, broker: Broker, host: str) -> None:
         self.host, self.port = host, broker.number

@@ -194,7 +194,7 @@ async def test_the_error_of_a_start_names_all_servers(mute: socket.socket) -> No
     (port,) = free_ports(1)
     options = KafkaOptions(connect_timeout_ms=600_000, api_timeout_ms=1_500)
     log = KafkaLog(f"127.0.0.1:{port_of(mute)},127.0.0.1:{port}", options=options)
-    expected = rf"server at 127.0.0.1:{port} cannot be reached .*; bootstrap server at 127.0.0.1:{port_of(mute)} has not accepted a connection yet"
+    expected = rf":{port} cannot be reached: TCP connect failed: .*; bootstrap server at 127.0.0.1:{port_of(mute)} has not accepted a connection yet"
     with pytest.raises(LogTimeout, match=expected):
         await log.start()
     await log.close()

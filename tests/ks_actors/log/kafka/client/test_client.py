@@ -24,7 +24,7 @@ from ks_actors.log.kafka.client import TRANSACTION
 from ks_actors.log.kafka.client._client import KafkaClient
 from ks_actors.log.kafka.client._connections import Unavailable
 from ks_actors.log.kafka.client._login import _warn_of_the_clear
-from ks_actors.log.kafka.client._tls import certificate_remedy, tls_remedy
+from ks_actors.log.kafka.login._failures import certificate_remedy, tls_remedy
 from ks_actors.log.kafka.wire import MetadataRequest
 from ks_actors.log.kafka.wire._error_codes import error_of, name_of
 from ks_actors.log.kafka.wire._requests import Pinned, init_producer_id
@@ -57,7 +57,7 @@ async def test_a_server_that_says_nothing_is_given_up() -> None:
     """A socket that takes connections and never answers holds nobody for ever."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = KafkaClient(f"127.0.0.1:{server.getsockname()[1]}", QUICK, client_id="test")
-        with pytest.raises(LogTimeout, match=r"bootstrap server at 127\.0\.0\.1:\d+ did not accept a connection within 200 ms"):
+        with pytest.raises(LogTimeout, match=r"bootstrap server at 127\.0\.0\.1:\d+ .*version handshake failed: it did not end within 200 ms"):
             await client.start()
         await client.close()
 
@@ -364,7 +364,8 @@ async def test_forbidden_actions_are_named(secure_broker: Broker) -> None:
     [
         ({"sasl_mechanism": "PLAIN"}, "belong together"),
         ({"sasl_password": "x"}, "belong together"),
-        ({"sasl_mechanism": "GSSAPI", "sasl_username": "a", "sasl_password": "b"}, "GSSAPI"),
+        ({"sasl_mechanism": "GSSAPI", "sasl_username": "a", "sasl_password": "b"}, "GSSAPI takes the Kerberos ticket"),
+        ({"sasl_mechanism": "NTLM", "sasl_username": "a", "sasl_password": "b"}, "NTLM"),
         ({"compression": "rar"}, "rar"),
         ({"tls_ca_file": "x"}, "tls=True"),
         ({"max_in_flight": 6}, "1 to 5"),
@@ -385,7 +386,7 @@ def test_a_context_of_ones_own_leaves_no_room_for_files(tmp_path: Path) -> None:
     assert KafkaOptions(tls=context).ssl_context() is context
     with pytest.raises(ConfigError, match="SSLContext"):
         KafkaOptions(tls=context, tls_ca_file="x")
-    with pytest.raises(ConfigError, match="TLS files"):
+    with pytest.raises(ConfigError, match="TLS keys"):
         KafkaOptions(tls=True, tls_ca_file=tmp_path / "nothing").ssl_context()
     assert KafkaOptions().ssl_context() is None
 
@@ -395,7 +396,8 @@ def test_errors_have_the_answer_of_kafka() -> None:
     error = error_of(29, "failed to read topic a", "no ACL")
     assert isinstance(error, NotAuthorized)
     assert str(error) == (
-        "failed to read topic a: Kafka answered TOPIC_AUTHORIZATION_FAILED (29): no ACL; grant this principal the right to the topic"
+        "failed to read topic a: Kafka answered TOPIC_AUTHORIZATION_FAILED (29): no ACL; grant this principal the right to the topic "
+        "(ACLs: Describe, Read, Write, Create)"
     )
     assert name_of(-1) == "UNKNOWN_SERVER_ERROR"
     assert name_of(120) == "TRANSACTION_ABORTABLE"
@@ -442,7 +444,8 @@ async def test_a_refused_client_certificate_is_told_by_both_names_of_its_setting
         options = KafkaOptions(tls=True, tls_ca_file=authority.certificate, tls_cert_file=certificate, api_timeout_ms=2_000)
         log = KafkaLog(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", options=options)
         with pytest.raises(
-            LogTimeout, match=r"by SSL: \w+.*; the broker may want a client certificate: check tls_cert_file \(ssl_keystore_location\)"
+            LogTimeout,
+            match=r"(TLS|version) handshake failed: .*; .*the broker may want a client certificate: check tls_cert_file \(ssl_keystore_location\)",
         ):
             await log.start()
         await log.close()
@@ -454,7 +457,7 @@ async def test_a_refused_client_certificate_is_told_by_both_names_of_its_setting
     [
         ("SSLV3_ALERT_BAD_CERTIFICATE", "check tls_cert_file (ssl_keystore_location)"),
         ("TLSV1_ALERT_UNKNOWN_CA", "check tls_cert_file (ssl_keystore_location)"),
-        ("WRONG_VERSION_NUMBER", "check its listener, and tls (security_protocol)"),
+        ("WRONG_VERSION_NUMBER", "use the port of its TLS listener, or check tls (security_protocol)"),
     ],
 )
 def test_an_error_of_tls_names_the_remedy(reason: str, remedy: str) -> None:

@@ -43,7 +43,7 @@ class Cluster3:
 class Socket:
     """Take the place of a connection."""
 
-    outlived = False
+    outlived = young = False
 
     def __init__(self, connections: Connections, cluster: Cluster3, node: int, channel: str) -> None:
         self._connections = connections

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,27 @@ async def test_files_behind_a_link_are_renewed_with_it(tmp_path: Path, files: Fi
     assert await tls.context() is not context
 
 
+async def test_a_pkcs12_store_is_renewed_as_pem_is(tmp_path: Path, files: Files) -> None:
+    """A text beside it has no file to look at."""
+    store = tmp_path / "client.p12"
+
+    def put() -> None:
+        files.put(files.authority.issue())
+        command = ["openssl", "pkcs12", "-export", "-in", str(files.certificate), "-inkey", str(files.key), "-out", str(store), "-passout", "pass:x"]
+        subprocess.run(command, check=True)  # noqa: S603 - our own
+
+    put()
+    text = files.ca.read_text()
+    tls = TlsFiles(KafkaOptions(tls=True, tls_ca_pem=text, tls_cert_file=store, tls_cert_password="x"), files.clock)  # noqa: S106 - nobody's
+    context = await tls.context()
+    assert context is not None
+    files.clock.now += 1.0
+    assert await tls.context() is context
+    put()
+    files.clock.now += 1.0
+    assert await tls.context() is not context
+
+
 async def test_a_context_of_ones_own_stays(files: Files) -> None:
     """The client does not know its files."""
     context = ssl.create_default_context(cafile=str(files.ca))
@@ -204,7 +226,7 @@ async def test_files_that_cannot_be_loaded_at_the_start_are_an_error(files: File
     key = files.key.read_bytes()
     files.key.unlink()
     for _ in range(2):
-        with pytest.raises(ConfigError, match="the TLS files cannot be loaded"):
+        with pytest.raises(ConfigError, match="the TLS keys and certificates cannot be loaded"):
             await files.context()
     files.key.write_bytes(key)
     assert await files.context() is not None
