@@ -290,9 +290,8 @@ class App(AppOrders, TopicAccess):
         try:
             self._check_wanted()
             await self._create_topics(log)
-            assert self._setup is not None
             # Before the services, which may send records.
-            self._app_topics.open(log.bare, self._setup.wall_time)
+            self._app_topics.open(log.bare, self._shared_parts().clocks.wall_time)
             self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
             self._check_wanted()

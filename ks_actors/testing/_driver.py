@@ -184,7 +184,7 @@ class _Driver:
     def _serdes(self, topic: TopicOrName, key: Any, value: Any) -> tuple[str, Any, Any]:
         """Return the name and the serdes of a topic. Raises TopologyError for an unknown serde."""
         name = topic_name(topic)
-        found = topic_serdes(self._topology, self._setup.config, topic, key, value)
+        found = topic_serdes(self._topology, self._topics.config, topic, key, value)
         if None in found:
             raise TopologyError(
                 f"the {'key' if found[0] is None else 'value'} serde of topic {name!r} is unknown: "

@@ -352,11 +352,11 @@ def test_default_serdes_come_before_inferred_ones(name: str) -> None:
     topology = built(make)[0].build(StreamsConfig(application_id="app", default_key_serde=serdes.VOID, default_value_serde=serdes.VOID))
     known = {repr(serde) for serde in (serdes.STRING, serdes.LONG, serdes.VOID, serdes.BYTES)}
     with TopologyTestDriver(topology, {"default_key_serde": serdes.VOID, "default_value_serde": serdes.VOID}) as driver:
-        setup = driver._setup
+        parts = driver._parts
         found: list[Any] = [*topology.nodes.values(), *topology.stores.values()]
         for each in found:
             if hasattr(each, "key"):
-                key, value = setup.serdes(each.key, each.value, of=name)
+                key, value = parts.serdes.pair(each.key, each.value, of=name)
                 assert repr(ORDER) not in repr(key) + repr(value)
                 assert "json" not in repr(key) + repr(value)
                 assert {repr(key), repr(value)} & known or "(" in repr(key) + repr(value)
