@@ -134,9 +134,9 @@ class TopicAccess:
         records that were read, which keep their timestamps and headers. It is read no faster than
         records can be written. Serdes, partitions and errors are those of `send`.
 
-        After an error some records may be written: of each partition at least those before the
-        block of 1,000 in which the error is. A cancellation drops records whose write has not
-        begun.
+        An error concerns a block of up to 1,000 records: those before it are written, and some of
+        it and of later ones may be. A cancellation drops the records that are not being written
+        yet.
         """
         topics = await self._open_topics()
         return await topics.send_many(topic, records, key_serde=key_serde, value_serde=value_serde)

@@ -142,12 +142,13 @@ class Topics:
                     total += len(block)
                     while pending and pending[0].done():
                         pending.popleft().result()
-            if pending:
-                await asyncio.wait(pending)
-            for written in pending:
-                written.result()
+            await _all_written(pending)
+        except Exception:
+            # The records before the one at fault are sent, and an error of theirs comes first.
+            await _all_written(pending)
+            raise
         finally:
-            # After an error or a cancellation: records that are not being written are dropped.
+            # After a cancellation: records that are not being written are dropped.
             for written in pending:
                 if not written.cancel():
                     written.exception()
@@ -271,6 +272,14 @@ class Topics:
         await self._sender.close(until)
         for fetcher in tuple(self._fetchers):
             await fetcher.close()
+
+
+async def _all_written(pending: Collection[asyncio.Future[int]]) -> None:
+    """Wait for the outcomes of records; raise the first error."""
+    if pending:
+        await asyncio.wait(pending)
+    for written in pending:
+        written.result()
 
 
 _Item: TypeAlias = "tuple[Any, Any, int | None, Headers]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -130,6 +130,30 @@ async def test_many_records_are_sent_in_their_order(monkeypatch: pytest.MonkeyPa
         assert [each.value for each in found] == ["2499", "0", "1", "2"]
         assert [each.timestamp_ms for each in found[1:]] == [0, 1, 2]
         assert [each.headers for each in found] == [(), *[(("h", b"1"),)] * 3]
+
+
+async def test_an_error_of_many_records_comes_after_those_before_it() -> None:
+    """They are written; the first error is the one that is raised, also that of the iterable."""
+
+    def records(last: Exception | None = None) -> Iterator[tuple[Any, Any]]:
+        yield from (("k", str(number)) for number in range(1_000))
+        if last is not None:
+            raise last
+        yield "k", 17
+
+    async with publishing() as (publisher, log):
+        with pytest.raises(SerializationError, match="its value, of type int"):
+            await publisher.send_many(TEXTS, records())
+        assert len(await all_of(publisher, TEXTS)) == 1_000
+        with pytest.raises(ValueError, match="no more"):
+            await publisher.send_many(TEXTS, records(ValueError("no more")))
+        assert len(await all_of(publisher, TEXTS)) == 2_000
+        log.inject("send", ProduceFailed({TopicPartition("texts", 0): NotAuthorized("denied")}))
+        with pytest.raises(NotAuthorized, match="texts-0: denied"):
+            await publisher.send_many(TEXTS, records())
+        for wrong in (["text"], [("a", "b", "c")], [17]):
+            with pytest.raises(TypeError, match=r"send_many got .*: give pairs of key and value, or Records"):
+                await publisher.send_many(TEXTS, wrong)  # type: ignore[arg-type]
 
 
 def chosen(topic: str, key: str, value: str, size: int) -> Any:
