@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,10 +144,14 @@ def test_a_serde_that_is_missing_fails_the_making() -> None:
     config = StreamsConfig(application_id="app")
     with pytest.raises(TopologyError) as missing:
         App(builder.build(), config)
-    assert str(missing.value) == (
-        "serdes are missing: key and value of source KSTREAM-SOURCE-0000000000, which reads in; key of sink KSTREAM-SINK-0000000003, which writes "
-        "to out; key of store counts, which KSTREAM-AGGREGATE-0000000001 uses. Give them where the topic or store is named (Consumed, Produced, "
-        "Grouped, Joined, Materialized), or set default_key_serde and default_value_serde for the app"
+    place = "at test_app.py:[0-9]+"
+    assert re.fullmatch(
+        rf"serdes are missing: key and value of source KSTREAM-SOURCE-0000000000, which reads in, {place}: write Consumed\(str, Order\); "
+        rf"key of sink KSTREAM-SINK-0000000003, which writes to out, {place}: write Produced\(key=str\); "
+        rf'key of store counts, which KSTREAM-AGGREGATE-0000000001 uses, {place}: write Materialized\("name", key=str\)\. '
+        "Give the types of keys and values there, or annotate the functions whose results they are, .*, "
+        "or set default_key_serde and default_value_serde for the app",
+        str(missing.value),
     )
     with pytest.raises(TopologyError, match="key and value of source KSTREAM-SOURCE-0000000000"):
         builder.build(config)
