@@ -34,7 +34,7 @@ from ks_actors.processors.stateless import (
     Print,
     SelectKey,
 )
-from ks_actors.serdes import chosen, inferred, is_same
+from ks_actors.serdes import chosen, common, inferred
 from ks_actors.topology import valid_name, valid_topic, with_topic
 
 if TYPE_CHECKING:
@@ -323,8 +323,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             self.graph,
             node,
             self.sources | other.sources,
-            key=inferred(self.key) if is_same(self.key, other.key) else None,
-            value=inferred(self.value) if is_same(self.value, other.value) else None,
+            key=common(self.key, other.key),
+            value=common(self.value, other.value),
             repartition_required=required,
         )
 

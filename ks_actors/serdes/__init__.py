@@ -18,6 +18,7 @@ from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._defaults import wraps_key as wraps_key
 from ks_actors.serdes._inferred import InferredSerde as InferredSerde
 from ks_actors.serdes._inferred import chosen as chosen
+from ks_actors.serdes._inferred import common as common
 from ks_actors.serdes._inferred import inferred as inferred
 from ks_actors.serdes._inferred import is_known as is_known
 from ks_actors.serdes._lists import list_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from ks_actors.serdes._serde import Serde
+from ks_actors.serdes._defaults import with_default
+from ks_actors.serdes._serde import Serde, is_same
 from ks_actors.serdes._windowed import WindowedKeySerde
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ def inferred(serde: Serde[Any] | None) -> Serde[Any] | None:
     if serde is None or isinstance(serde, InferredSerde):
         return serde
     return None if isinstance(serde, WindowedKeySerde) else InferredSerde(serde)
+
+
+def common(one: Serde[Any] | None, other: Serde[Any] | None) -> Serde[Any] | None:
+    """Return the serde of two merged streams, which gives way to the default; None if they differ.
+
+    Kafka Streams knows none after a merge.
+    """
+    return inferred(one) if is_same(with_default(one, None), with_default(other, None)) else None
 
 
 def chosen(*serdes: Serde[Any] | None) -> Serde[Any] | None:

@@ -132,7 +132,7 @@ class FunctionSerde(Serde[T]):
         """Return whether the functions are the same, or the names if no user gave them."""
         if self.given or other.given:
             return (self._serialize, self._deserialize) == (other._serialize, other._deserialize)
-        return self._name == other._name
+        return (self._name, self.form) == (other._name, other.form)
 
     def __repr__(self) -> str:
         return f"<Serde {self._name}>"

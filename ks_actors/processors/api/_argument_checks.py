@@ -112,8 +112,13 @@ def check_options(value: T | None, kind: type[T], *, of: str) -> T:
     """
     if value is None:
         return kind()
-    wrapped = f"{kind.__name__}(value={value!r}) or {kind.__name__}(key={value!r})"
-    hint = wrapped if isinstance(value, Serde) else f"an object of {kind.__name__}, or None"
+    shown = value.__name__ if isinstance(value, type) else repr(value)
+    wrapped = f"{kind.__name__}(value={shown}) or {kind.__name__}(key={shown})"
+    hint = (
+        wrapped
+        if isinstance(value, Serde | type) and value is not kind
+        else f"an object of {kind.__name__}, or None"
+    )
     return check_kind(
         value, kind, role=f"argument {kind.__name__.lower()!r}", of=of, remedy=f"give {hint}"
     )

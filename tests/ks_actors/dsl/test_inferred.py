@@ -297,6 +297,7 @@ OPERATIONS: dict[str, tuple[Callable[[StreamsBuilder], Any], tuple[Any, Any]]] =
     "process_values": (lambda b: b.stream(TEXT).process_values(lambda: Revalued()), (str, Order)),
     "batch": (lambda b: b.stream(TEXT).batch(records_later), (int, Order)),
     "merge": (lambda b: b.stream(TEXT).merge(b.stream(OTHER)), (str, str)),
+    "merge of an inferred and a known one": (lambda b: b.stream(TEXT).map_values(str.upper).merge(b.stream(OTHER)), (str, str)),
     "group_by": (lambda b: b.stream(TEXT).map_values(order_of).group_by(customer).count(), (str, int)),
     "named group_by": (lambda b: b.stream(TEXT).group_by(size, Grouped(name="g")).reduce(lambda a, _: a), (int, str)),
     "named group_by_key": (lambda b: b.stream(TEXT).group_by_key(Grouped(name="g")).reduce(lambda a, _: a), (str, str)),
@@ -385,6 +386,23 @@ def test_a_program_names_its_types_once() -> None:
         lines.pipe_key_value_list([("a", "ann 1"), ("b", "bob 2"), ("c", "ann 3")])
         assert out.read_key_values_to_list() == [("ann", {"amount": 1}), ("bob", {"amount": 2}), ("ann", {"amount": 4})]
         assert driver.get_key_value_store("totals").get("ann") == {"amount": 4}
+
+
+def test_a_join_by_a_foreign_key_writes_inferred_values() -> None:
+    """Its subscriptions and responses are written by the serdes that follow from annotations."""
+    b = StreamsBuilder()
+    left = b.table(TEXT).map_values(order_of)
+    right = b.table(OTHER).map_values(len)
+    joined = left.join(right, added, foreign_key=lambda order: order.customer, joined=TableJoined("j"))
+    joined.to_stream().to("out")
+    with TopologyTestDriver(b.build()) as driver:
+        driver.create_input_topic(OTHER).pipe_input("ann", "four")
+        driver.create_input_topic(TEXT).pipe_input("k", "ann 3")
+        assert driver.create_output_topic("out").read_key_values_to_list() == [("k", Order("ann", 7))]
+
+
+def added(order: Order, more: int) -> Order:
+    return Order(order.customer, order.amount + more)
 
 
 def test_keys_of_a_join_are_written_as_those_of_the_other_side() -> None:

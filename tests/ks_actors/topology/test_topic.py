@@ -266,6 +266,19 @@ def test_two_topics_of_one_name_have_equal_serdes(use: Callable[[StreamsBuilder,
     b.build()
 
 
+def test_classes_of_one_name_are_two_types() -> None:
+    """Their serdes look alike, and are not the same."""
+
+    @dataclass
+    class Order:
+        text: str
+
+    b = StreamsBuilder()
+    b.stream(ORDERS).map_values(lambda order: Order(str(order.number))).to(Topic("orders", str, Order))
+    with pytest.raises(TopologyError, match="two Topics 'orders' have different serdes"):
+        b.build()
+
+
 def pass_on() -> Topology:
     """Return the program of the tests of drivers."""
     b = StreamsBuilder()
