@@ -1,7 +1,8 @@
 """Serdes: conversion of keys and values to bytes and back.
 
 Serdes with names in capitals use the formats of the Java serdes with these names; `json` and
-`msgpack` are typed; `Serde.of` makes one from two functions.
+`msgpack` are typed; `Serde.of` makes one from two functions. A `HeaderSerde` takes the record's
+headers, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from ks_actors.serdes._compatible import reads as reads
 from ks_actors.serdes._defaults import is_complete as is_complete
 from ks_actors.serdes._defaults import with_default as with_default
 from ks_actors.serdes._defaults import wraps_key as wraps_key
+from ks_actors.serdes._headers import HeaderSerde, MutableHeaders
+from ks_actors.serdes._headers import reader as reader
+from ks_actors.serdes._headers import rows_of_topic as rows_of_topic
+from ks_actors.serdes._headers import writer as writer
 from ks_actors.serdes._lists import list_of
 from ks_actors.serdes._scalars import (
     BOOLEAN,
@@ -51,6 +56,8 @@ __all__ = [
     "STRING",
     "UUID",
     "VOID",
+    "HeaderSerde",
+    "MutableHeaders",
     "Serde",
     "json",
     "list_of",

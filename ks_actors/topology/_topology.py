@@ -20,6 +20,7 @@ from ks_actors.processors.api import (
     check_offset_reset,
     check_serde,
     check_whole,
+    takes_headers,
 )
 from ks_actors.topology._description import TopologyDescription
 from ks_actors.topology._names import checked_topics, valid_topic
@@ -231,8 +232,7 @@ class Topology:
             check_function(topic, 3, role="topic", of=of)
         else:
             valid_topic(topic, of)
-        if partitioner is not None:
-            check_function(partitioner, 4, role="partitioner", of=of, iterated=True)
+        takes_headers(partitioner, of)
         self._nodes[name] = SinkNode(
             name=name, topic=topic, key=key, value=value, partitioner=partitioner, parents=parents
         )
