@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from ks_actors.serdes._as_read import AsRead as AsRead
 from ks_actors.serdes._as_read import of_serde as of_serde
+from ks_actors.serdes._awaited import Needs as Needs
+from ks_actors.serdes._awaited import collected as collected
+from ks_actors.serdes._awaited import collecting as collecting
 from ks_actors.serdes._checked import checked_serializer as checked_serializer
 from ks_actors.serdes._checked import tell_of_varying as tell_of_varying
 from ks_actors.serdes._columns import for_column as for_column
@@ -38,6 +41,7 @@ from ks_actors.serdes._serde import Serde
 from ks_actors.serdes._serde import alike_writer as alike_writer
 from ks_actors.serdes._serde import is_same as is_same
 from ks_actors.serdes._serde import may_be_same as may_be_same
+from ks_actors.serdes._structured import is_immutable as is_immutable
 from ks_actors.serdes._structured import json, msgpack
 from ks_actors.serdes._windowed import CustomWindowedSerde as CustomWindowedSerde
 from ks_actors.serdes._windowed import SessionWindowedSerde as SessionWindowedSerde

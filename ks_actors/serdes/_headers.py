@@ -34,6 +34,9 @@ class HeaderSerde(Serde[T]):
     without any header are read by `deserializer`, too.
     """
 
+    adds_headers: bool = True
+    """Whether serializers add headers to records that have none: if not, these go in batches."""
+
     @abstractmethod
     def serializer_with_headers(
         self, topic: str, *, is_key: bool = False

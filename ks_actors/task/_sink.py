@@ -162,9 +162,9 @@ class _TopicWriter:
         self._encode_key = checked_serializer(key, topic, is_key=True, null=True, headers=headers)
         self._encode_value = checked_serializer(value, topic, null=True, headers=headers)
         # The headers of the record that is being written, if a serde takes them.
-        self._headers: MutableHeaders | None = (
-            headers if isinstance(key, HeaderSerde) or isinstance(value, HeaderSerde) else None
-        )
+        headed = [serde for serde in (key, value) if isinstance(serde, HeaderSerde)]
+        self._headers: MutableHeaders | None = headers if headed else None
+        self._adds_headers: bool = any(serde.adds_headers for serde in headed)
         self._encode_keys = for_column(self._encode_key)
         self._encode_values = for_column(self._encode_value)
         self._custom: Callable[..., Any] | None = sink._node.partitioner
@@ -244,11 +244,13 @@ class _TopicWriter:
         """Write many records."""
         if self.stale:
             self._resize()
-        if self._headers is not None or (
-            self._custom is not None and (self._part is None or not self._count)
+        if (self._custom is not None and (self._part is None or not self._count)) or (
+            self._headers is not None and (self._adds_headers or records.headers is not None)
         ):
             self._one_by_one(records)
             return
+        if self._headers:
+            self._headers.clear()
         try:
             keys = self._encode_keys(records.keys)
             values = self._encode_values(records.values)

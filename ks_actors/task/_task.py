@@ -497,7 +497,7 @@ class Task:
             emissions=self.sinks.emissions,
             key_serde=setup.key_serde,
             value_serde=setup.value_serde,
-            caches=Caches(setup.cache, setup.cached_stores, self._current)
+            caches=Caches(setup.cache, setup.cached_stores, setup.changelog, self._current)
             if setup.cached_stores
             else None,
             kafka_streams_faults=setup.config.kafka_streams_faults,
