@@ -20,6 +20,7 @@ from ks_actors.serdes import is_immutable
 
 with extra("fastavro"):
     from fastavro import parse_schema, schemaless_reader, schemaless_writer
+    from fastavro.read import SchemaResolutionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,17 +97,22 @@ class AvroSerde(RegistrySerde[T]):
         own = None if self._schema is None else await self._parsed(self._schema)
         if own == written:
             own = None  # nothing to convert
-        type_ = self._type
+        type_, name = self._type, self._name
         if _is_bytes(written):
             return lambda data, at: _converted(data[at:], type_)
 
         def read(data: bytes, at: int) -> T:
             source = BytesIO(data)
             source.seek(at)
-            found = schemaless_reader(source, written, own)
+            try:
+                found = schemaless_reader(source, written, own)
+            except SchemaResolutionError as error:
+                raise SerializationError(
+                    f"{name} cannot read what was written by the schema {schema.text:.200}"
+                ) from error
             if source.tell() != len(data):
                 raise SerializationError(
-                    f"{self._name}: {len(data) - source.tell()} bytes follow the record"
+                    f"{name}: {len(data) - source.tell()} bytes follow the record"
                 )
             return found if type_ is None else _converted(found, type_)  # type: ignore[return-value]
 

@@ -98,8 +98,8 @@ class _Types:
 
     def _field(self, field: inspect.Field) -> dict[str, Any]:
         self._check_names([field.encode_name])
-        if not field.required and field.default is inspect.NODEFAULT:
-            raw = None if field.default_factory is inspect.NODEFAULT else field.default_factory()
+        if not field.required and field.default is msgspec.NODEFAULT:
+            raw = None if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         else:
             raw = field.default
         made = self.of(field.type)

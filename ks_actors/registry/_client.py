@@ -175,9 +175,7 @@ class SchemaRegistry:
         """
         path = f"compatibility/subjects/{_quoted(subject)}/versions/{version}"
         try:
-            answer = await self._transport.call(
-                "POST", path, {"verbose": "true"}, schema.request()
-            )
+            answer = await self._transport.call("POST", path, {"verbose": "true"}, schema.request())
         except SchemaNotFound:
             return []
         if answer.get("is_compatible"):
@@ -205,9 +203,7 @@ class SchemaRegistry:
         if found.guid is not None:
             self._by_id.setdefault(found.guid, found.schema)
 
-    def _read_registered(
-        self, answer: Any, subject: str, asked: Schema | None
-    ) -> RegisteredSchema:
+    def _read_registered(self, answer: Any, subject: str, asked: Schema | None) -> RegisteredSchema:
         given = answer if isinstance(answer, dict) else {}
         schema = self._schema(given) if asked is None else asked
         return self._as(
@@ -252,9 +248,7 @@ class SchemaRegistry:
         schema: str | Mapping[str, Any] | None = ...,
         **options: Unpack[Options],
     ) -> Serde[Any]: ...
-    def avro(
-        self, schema: Any = None, type_: Any = None, **options: Unpack[Options]
-    ) -> Serde[Any]:
+    def avro(self, schema: Any = None, type_: Any = None, **options: Unpack[Options]) -> Serde[Any]:
         """Return a serde of Avro.
 
         `schema` is a schema (text or dict), or a type that msgspec knows, from which it is made;

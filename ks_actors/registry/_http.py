@@ -40,8 +40,14 @@ class _NoAnswer(Exception):
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Refuse redirects: they would take the login to another host."""
 
-    def redirect_request(  # noqa: PLR6301 - urllib calls it
-        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    def redirect_request(
+        self,
+        req: Any,
+        fp: Any,  # noqa: ARG002 - urllib gives it
+        code: int,
+        msg: str,  # noqa: ARG002 - likewise
+        headers: Any,  # noqa: ARG002 - likewise
+        newurl: str,
     ) -> NoReturn:
         raise RegistryError(
             f"{req.full_url} redirects to {newurl}: give that address as the registry's url",
@@ -198,4 +204,3 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Answer = tuple[int, Any]
 
-_named: Final[WeakValueDictionary[str, "InMemoryRegistry"]] = WeakValueDictionary()
+_named: Final[WeakValueDictionary[str, InMemoryRegistry]] = WeakValueDictionary()
 
 
 class _Failure(Exception):
@@ -31,7 +31,7 @@ class _Failure(Exception):
 class InMemoryRegistry:
     """A schema registry in memory, with the interface of Confluent's over HTTP.
 
-    `SchemaRegistry("mock://name")` uses the one that `named` returns, and `SchemaRegistry(registry)`
+    `SchemaRegistry("mock://name")` uses the one that `named` returns, `SchemaRegistry(registry)`
     this one. Equal schemas have one id, in all subjects. The compatibility level is NONE: all
     schemas are compatible, until `refuse` says otherwise of a subject.
     """
@@ -67,50 +67,52 @@ class InMemoryRegistry:
         self,
         method: str,
         path: str,
-        query: Mapping[str, str],
+        query: Mapping[str, str],  # noqa: ARG002 - schemas have one form here, and none is deleted
         body: Mapping[str, Any] | None,
     ) -> Any:
         """Return the answer. Raises RegistryError."""
-        status, answer = self.answer(method, path, query, body)
+        status, answer = self.answer(method, path, body)
         return checked(self.address, f"{method} {path}", status, answer)
 
     def answer(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> tuple[int, Any]:
         """Return HTTP status and JSON answer of a request, as a server does."""
         self.requests.append(f"{method} {path}")
-        given = dict(body or {})
+        parts = list(map(unquote, path.strip("/").split("/")))
         try:
-            match [method, *map(unquote, path.strip("/").split("/"))]:
-                case ["GET", "subjects"]:
-                    return 200, self.subjects()
-                case ["GET", "subjects", subject, "versions"]:
-                    return 200, list(range(1, len(self._versions(subject)) + 1))
-                case ["GET", "subjects", subject, "versions", version]:
-                    return 200, self._registered(subject, self._number(subject, version))
-                case ["POST", "subjects", subject, "versions"]:
-                    return 200, self._register(subject, _schema(given))
-                case ["POST", "subjects", subject]:
-                    return 200, self._lookup(subject, _schema(given))
-                case ["GET", "schemas", "ids", number]:
-                    return 200, self._described(self._id(number))
-                case ["GET", "schemas", "guids", guid]:
-                    return 200, self._described(self._id_of_guid(guid))
-                case ["POST", "compatibility", "subjects", subject, "versions", version]:
-                    self._number(subject, version)
-                    reason = self._refused.get(subject)
-                    messages = [] if reason is None else [reason]
-                    return 200, {"is_compatible": not messages, "messages": messages}
-                case ["GET", "config", *_]:
-                    return 200, {"compatibilityLevel": "NONE"}
-                case _:
-                    raise _Failure(404, 404, f"HTTP 404 Not Found: {method} {path}")
+            return 200, self._get(parts) if method == "GET" else self._post(parts, body or {})
         except _Failure as failure:
             return failure.answer
+
+    def _get(self, parts: list[str]) -> Any:
+        match parts:
+            case ["subjects"]:
+                return self.subjects()
+            case ["subjects", subject, "versions"]:
+                return list(range(1, len(self._versions(subject)) + 1))
+            case ["subjects", subject, "versions", version]:
+                return self._registered(subject, self._number(subject, version))
+            case ["schemas", "ids", number]:
+                return self._described(self._id(number))
+            case ["schemas", "guids", guid]:
+                return self._described(self._id_of_guid(guid))
+            case _:
+                raise _Failure(404, 404, "HTTP 404 Not Found")
+
+    def _post(self, parts: list[str], body: Mapping[str, Any]) -> Any:
+        match parts:
+            case ["subjects", subject, "versions"]:
+                return self._register(subject, _schema(body))
+            case ["subjects", subject]:
+                return self._lookup(subject, _schema(body))
+            case ["compatibility", "subjects", subject, "versions", version]:
+                self._number(subject, version)
+                reason = self._refused.get(subject)
+                messages = [] if reason is None else [reason]
+                return {"is_compatible": not messages, "messages": messages}
+            case _:
+                raise _Failure(404, 404, "HTTP 404 Not Found")
 
     def _register(self, subject: str, schema: Schema) -> dict[str, Any]:
         ids = self._subjects.get(subject, [])
@@ -169,7 +171,7 @@ class InMemoryRegistry:
         }
 
 
-def _schema(body: dict[str, Any]) -> Schema:
+def _schema(body: Mapping[str, Any]) -> Schema:
     try:
         return Schema.of_answer(body)
     except msgspec.ValidationError as error:

@@ -67,7 +67,9 @@ def _schema(given: str | Mapping[str, Any], options: Options) -> Schema:
     try:
         json.loads(text)
     except ValueError as error:
-        raise ValueError(f"the schema of json_schema is no JSON: {error}: {text[:200]!r}") from error
+        raise ValueError(
+            f"the schema of json_schema is no JSON: {error}: {text[:200]!r}"
+        ) from error
     return Schema(text, "JSON", tuple(options.get("references", ())))
 
 

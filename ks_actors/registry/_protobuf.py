@@ -32,7 +32,8 @@ _KNOWN: Final = ("google/protobuf/", "google/type/", "confluent/")
 
 def protobuf(registry: SchemaRegistry, message: type[M], options: Options) -> Serde[M]:
     """Return a serde of Protobuf; see SchemaRegistry.protobuf."""
-    if not (isinstance(message, type) and issubclass(message, Message)):
+    given: Any = message
+    if not (isinstance(given, type) and issubclass(given, Message)):
         raise TypeError(
             f"protobuf is given {message!r}: give a class that protoc has made of a message"
         )
@@ -85,7 +86,8 @@ class ProtobufSerde(RegistrySerde[M]):
         def write(value: M) -> bytes:
             if not isinstance(value, message):
                 raise SerializationError(f"{name} does not write a {type(value).__name__}")
-            return value.SerializeToString(deterministic=True)
+            data: bytes = value.SerializeToString(deterministic=True)
+            return data
 
         return write
 
@@ -93,7 +95,8 @@ class ProtobufSerde(RegistrySerde[M]):
         """Return the function that reads a message, if it is one of the class."""
         file = _file(schema)
         fits: dict[bytes, int] = {}
-        parse, own, name = self._message.FromString, self._message.DESCRIPTOR.full_name, self._name
+        parse: Callable[[bytes], M] = self._message.FromString
+        own, name = self._message.DESCRIPTOR.full_name, self._name
 
         def read(data: bytes, at: int) -> M:
             end = _end_of_indexes(data, at)

@@ -165,9 +165,7 @@ class _LearningFetcher:
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:
         """Read exactly these partitions from these offsets."""
-        self._waiting = {
-            one: at for one, at in self._waiting.items() if positions.get(one) == at
-        }
+        self._waiting = {one: at for one, at in self._waiting.items() if positions.get(one) == at}
         self._inner.assign(positions)
 
     def seek(self, partition: TopicPartition, offset: int, /) -> None:

@@ -84,13 +84,19 @@ def _messages() -> dict[str, Any]:
     order = FileDescriptorProto(name="shop/order.proto", package="shop", syntax="proto3", dependency=["shop/item.proto", TIMESTAMP.name])
     inner = DescriptorProto(name="Inner", field=[_field("text", 1, text)])
     deep = DescriptorProto(name="Deep", field=[_field("text", 1, text)])
-    order.message_type.extend([
-        DescriptorProto(
-            name="PbOrder",
-            field=[_field("id", 1, text), _field("items", 2, message, ".shop.PbItem", many=True), _field("at", 3, message, ".google.protobuf.Timestamp")],
-        ),
-        DescriptorProto(name="Other", field=[_field("id", 1, text)], nested_type=[inner, DescriptorProto(name="Second", nested_type=[deep])]),
-    ])
+    order.message_type.extend(
+        [
+            DescriptorProto(
+                name="PbOrder",
+                field=[
+                    _field("id", 1, text),
+                    _field("items", 2, message, ".shop.PbItem", many=True),
+                    _field("at", 3, message, ".google.protobuf.Timestamp"),
+                ],
+            ),
+            DescriptorProto(name="Other", field=[_field("id", 1, text)], nested_type=[inner, DescriptorProto(name="Second", nested_type=[deep])]),
+        ]
+    )
     pool = DescriptorPool()
     pool.AddSerializedFile(TIMESTAMP.serialized_pb)
     pool.AddSerializedFile(item.SerializeToString())

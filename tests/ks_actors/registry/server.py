@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Server:
         if other is not None:
             return other
         with self._lock:
-            return self.registry.answer(method, parts.path, dict(parse_qsl(parts.query)), msgspec.json.decode(body) if body else None)
+            return self.registry.answer(method, parts.path, msgspec.json.decode(body) if body else None)
 
 
 @contextmanager
@@ -65,9 +65,9 @@ def serving(registry: InMemoryRegistry, context: ssl.SSLContext | None = None) -
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = _respond
+        do_GET = do_POST = _respond  # noqa: N815 - the names that http.server calls
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - likewise
             pass
 
     class Http(ThreadingHTTPServer):
