@@ -43,12 +43,13 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self,
         req: Any,
-        fp: Any,  # noqa: ARG002 - urllib gives it
+        fp: Any,
         code: int,
-        msg: str,  # noqa: ARG002 - likewise
+        msg: str,  # noqa: ARG002 - urllib gives it
         headers: Any,  # noqa: ARG002 - likewise
         newurl: str,
     ) -> NoReturn:
+        fp.close()
         raise RegistryError(
             f"{req.full_url} redirects to {newurl}: give that address as the registry's url",
             status=code,

@@ -24,6 +24,7 @@ class Server:
         self.login: str | None = None
         self.answer: Callable[[str, str], tuple[int, Any] | None] = lambda _method, _path: None
         self.seen: list[dict[str, str]] = []
+        self.queries: list[str] = []
         self._lock = threading.Lock()
         self._http: Any = None
 
@@ -38,6 +39,7 @@ class Server:
     def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, Any]:
         with self._lock:
             self.seen.append(headers)
+            self.queries.append(urlsplit(target).query)
         parts = urlsplit(target)
         if self.login is not None and headers.get("Authorization") != self.login:
             return 401, {"error_code": 401, "message": "Unauthorized"}
