@@ -345,7 +345,7 @@ def _tokens(
             raise ConfigError("client_id, client_secret and scope are for a token_endpoint")
         return None
     from ks_actors.log.kafka import KafkaOptions  # noqa: PLC0415 - it needs the extra `kafka`
-    from ks_actors.log.kafka.client._tokens import Tokens  # noqa: PLC0415 - likewise
+    from ks_actors.log.kafka.client import Tokens  # noqa: PLC0415 - likewise
 
     tokens = Tokens(
         KafkaOptions(

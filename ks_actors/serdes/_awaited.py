@@ -1,8 +1,8 @@
 """Serdes that must await something, such as a schema of a registry, before they work.
 
 Their functions cannot wait: they are called within the processing of records. So the app makes all
-functions once under `collecting`, before its start, and awaits what the serdes note meanwhile.
-Functions that are made under `collecting` read records only as far as it needs to note more.
+functions once under `collecting`, before its start, and awaits the needs that serdes note then.
+Functions made under `collecting` read records only to note further needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE = 8
 
 @final
 class Needs:
-    """What serdes must await, each need once."""
+    """The needs of serdes that must be awaited, each once."""
 
     def __init__(self) -> None:
         self._jobs: dict[Hashable, Callable[[], Awaitable[None]]] = {}

@@ -1,4 +1,4 @@
-"""What the serdes of an app await: schemas of a registry, before the start and before records."""
+"""Await the needs of serdes, such as schemas of a registry, before the start and before records."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @final
 class AwaitedSerdes:
-    """Await what serdes need, so that they never wait in the middle of records.
+    """Await the needs of serdes, so that they never wait in the middle of records.
 
-    `prepare` makes the functions of all serdes of the topology once, by the topics that they read
-    and write, and awaits what they note. `learn` has records looked at before they are decoded:
-    their ids of schemas may be new.
+    `prepare` makes the functions of all serdes of the topology once, for their topics, and awaits
+    the needs that they note. `learn` does so for records before they are decoded: they may have new
+    ids of schemas.
     """
 
     def __init__(self, setup: Environment) -> None:
@@ -44,7 +44,7 @@ class AwaitedSerdes:
         self._any = False
 
     async def prepare(self) -> None:
-        """Await what the serdes need before the start. Raises RegistryError."""
+        """Await the needs of all serdes before the start. Raises RegistryError."""
         self._any = any(map(_waits, (*self._uses(), *self._patterns())))
         if not self._any:
             return
@@ -56,7 +56,7 @@ class AwaitedSerdes:
         await self._needs.meet()
 
     async def learn(self, fetched: Iterable[Fetched]) -> None:
-        """Await what the serdes need to read these records. Raises RegistryError."""
+        """Await the needs of serdes for these records. Raises RegistryError."""
         for one in fetched:
             probes = self._probes_of(one.partition.topic)
             batch = one.batch
@@ -74,7 +74,7 @@ class AwaitedSerdes:
         await self._needs.meet()
 
     def fetcher(self, inner: Fetcher) -> Fetcher:
-        """Return a fetcher whose records can be decoded when it returns them."""
+        """Return a fetcher that returns records when they can be decoded."""
         return _LearningFetcher(inner, self) if self._any else inner
 
     def _probes_of(self, topic: str) -> tuple[Probe | None, Probe | None]:
@@ -137,7 +137,7 @@ class AwaitedSerdes:
 
 
 class _Use(NamedTuple):
-    """A serde of the keys or values of a topic, which it reads, and may write."""
+    """A serde of the keys or values of a topic; it reads them, and may write them."""
 
     serde: Serde[Any]
     topic: str
@@ -155,7 +155,7 @@ def _waits(use: _Use) -> bool:
 
 @final
 class _LearningFetcher:
-    """A fetcher that waits until the serdes can read what it has fetched."""
+    """A fetcher that waits until the serdes can read its records."""
 
     def __init__(self, inner: Fetcher, serdes: AwaitedSerdes) -> None:
         self._inner = inner
@@ -190,7 +190,7 @@ class _LearningFetcher:
         return self._inner.describe(partition)
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
-        """Return records that the serdes can read; after an error they are fetched again."""
+        """Return records when the serdes can read them; an error fetches them again."""
         fetched = await self._inner.fetch(max_wait_ms=max_wait_ms, max_records=max_records)
         self._waiting = {one.partition: one.next_offset for one in fetched}
         try:

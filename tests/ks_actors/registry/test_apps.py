@@ -230,10 +230,7 @@ async def test_the_loop_is_free_while_a_schema_is_looked_up(server: Server) -> N
         (record,) = elsewhere(server, lambda other: other.avro(Priced), Priced("ink", 5))
         server.answer = slow
         await send(log, record)
-        while not asked.is_set():
-            await asyncio.sleep(0)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await asyncio.to_thread(asked.wait)
         assert not seen.is_set()
         assert app.state.name == "RUNNING"
         answered.set()

@@ -195,8 +195,7 @@ async def test_requests_leave_the_event_loop_free(server: Server) -> None:
 
     server.answer = silent
     request = asyncio.ensure_future(SchemaRegistry(server.url).subjects())
-    while not asked.is_set():
-        await asyncio.sleep(0)
+    await asyncio.to_thread(asked.wait)
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
