@@ -7,7 +7,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from ks_actors._errors import ConfigError, RegistryError, RegistryRefused, SchemaNotFound
+from ks_actors._errors import (
+    ConfigError,
+    RegistryError,
+    RegistryRefused,
+    SchemaIncompatible,
+    SchemaNotFound,
+)
 from ks_actors.registry._http import HttpTransport
 from ks_actors.registry._in_memory import InMemoryRegistry
 from ks_actors.registry._types import Options, RegisteredSchema, Schema
@@ -116,7 +122,15 @@ class SchemaRegistry:
             return known
         query = {"normalize": "true"} if normalize else {}
         path = f"subjects/{_quoted(subject)}/versions"
-        answer = await self._transport.call("POST", path, query, schema.request())
+        try:
+            answer = await self._transport.call("POST", path, query, schema.request())
+        except SchemaIncompatible:
+            # Some registries answer so to one of two clients that register it at the same time.
+            try:
+                return await self.lookup(subject, schema, normalize=normalize)
+            except SchemaNotFound:
+                pass
+            raise
         found = self._read_registered(answer, subject, schema)
         if found.guid is None or found.version is None:
             # Older registries tell the id alone.

@@ -102,6 +102,13 @@ async def test_compatibility_is_asked_without_registering(server: Server) -> Non
     assert (refused.value.status, refused.value.code) == (409, 409)
 
 
+async def test_a_schema_that_another_client_registers_at_the_same_time_is_found(server: Server) -> None:
+    """A conflict with a request of the same schema is no incompatibility."""
+    registered = await SchemaRegistry(server.url).register("s", TEXT)
+    server.answer = lambda _method, path: (409, {"message": "already exists"}) if path.endswith("/versions") else None
+    assert await SchemaRegistry(server.url).register("s", TEXT) == registered
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [(lambda r: r.schema(9), "40403"), (lambda r: r.latest("no"), "Subject 'no' not found"), (lambda r: r.lookup("s", NUMBER), "Schema not found")],
