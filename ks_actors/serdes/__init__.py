@@ -7,6 +7,7 @@ headers, too.
 
 from __future__ import annotations
 
+from ks_actors.serdes._arrow import arrow
 from ks_actors.serdes._as_read import AsRead as AsRead
 from ks_actors.serdes._as_read import of_serde as of_serde
 from ks_actors.serdes._awaited import Needs as Needs
@@ -14,6 +15,7 @@ from ks_actors.serdes._awaited import collected as collected
 from ks_actors.serdes._awaited import collecting as collecting
 from ks_actors.serdes._checked import checked_serializer as checked_serializer
 from ks_actors.serdes._checked import tell_of_varying as tell_of_varying
+from ks_actors.serdes._cloud_events import CloudEvent, cloud_events
 from ks_actors.serdes._columns import for_column as for_column
 from ks_actors.serdes._columns import has_form as has_form
 from ks_actors.serdes._compatible import reads as reads
@@ -60,9 +62,12 @@ __all__ = [
     "STRING",
     "UUID",
     "VOID",
+    "CloudEvent",
     "HeaderSerde",
     "MutableHeaders",
     "Serde",
+    "arrow",
+    "cloud_events",
     "json",
     "list_of",
     "msgpack",

@@ -49,10 +49,7 @@ def apicurio(directory: Path) -> Iterator[str]:
     """Run a registry in memory while the block runs; yield its address."""
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if missing:
-        told = f"a real registry is NOT TESTED: no {' and no '.join(missing)} on this machine"
-        if os.environ.get("CI") in ("1", "true"):
-            pytest.fail(told)
-        pytest.skip(told)
+        pytest.fail(f"a real registry is NOT TESTED: no {' and no '.join(missing)} on this machine")
     (port,) = free_ports(1)
     options = ["-Xmx384m", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}"]
     with (directory / "registry.log").open("wb") as log:

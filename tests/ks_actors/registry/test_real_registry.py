@@ -53,7 +53,7 @@ async def test_the_registry_tells_errors_as_the_client_expects(url: str) -> None
     one, other = (Schema(f'{{"type": "record", "name": "R", "fields": [{{"name": "{name}", "type": "long"}}]}}') for name in "ab")
     registered = await registry.register("rules", one)
     assert await registry.versions("rules") == [registered.version]
-    level = urllib.request.Request(f"{url}/config/rules", b'{"compatibility": "BACKWARD"}', {"Content-Type": "application/json"}, method="PUT")  # noqa: S310
+    level = urllib.request.Request(f"{url}/config/rules", b'{"compatibility": "BACKWARD"}', {"Content-Type": "application/json"}, method="PUT")  # noqa: S310 - ours
     urllib.request.urlopen(level).close()  # noqa: ASYNC210, S310 - ours, and nothing else runs
     assert await registry.incompatibilities("rules", other)
     with pytest.raises(SchemaIncompatible):
