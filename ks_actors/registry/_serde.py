@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import time
 import uuid
@@ -292,25 +293,43 @@ class RegistrySerde(HeaderSerde[T]):
 
     def _late(self, use: _Use) -> _Written:
         """Return the form for a subject that was not known at the start."""
-        if not self._registry.at_once:
+        if not self._run(self._prepare, use):
             raise SerializationError(
                 f"{self!r} has not found the schema of subject {use[0]} before the start: name "
                 "topics that a function chooses in its option topics, or use subject='record'"
             )
-        _run(self._prepare(use))
         return self._written[use]
 
     def _unknown(self, key: bytes) -> Callable[[bytes, int], T]:
         """Return the reader of an id that no batch has shown before."""
-        number = _ID.unpack(key)[0] if len(key) == _ID.size else key.hex()
-        if self._registry.at_once and len(key) in {_ID.size, _AFTER_GUID - 1}:
-            _run(self._learn(key))
-            if (found := self._read.get(key)) is not None:
-                return found
-        raise SerializationError(
-            f"{self._name}: schema {number} is not in {self._registry.address}: has it been "
-            "deleted, or was the record written with another registry?"
+        of_id = len(key) == _ID.size
+        asked = (of_id or len(key) == _AFTER_GUID - 1) and (
+            self._missing.get(key, 0.0) > time.monotonic() or self._run(self._learn, key)
         )
+        if (found := self._read.get(key)) is not None:
+            return found
+        number = _ID.unpack(key)[0] if of_id else key.hex()
+        address = self._registry.address
+        raise SerializationError(
+            f"{self._name}: schema {number} is not in {address}: has it been deleted, or was the "
+            "record written with another registry?"
+            if asked or key in self._missing
+            else f"{self._name}: schema {number} was not looked up in {address} before its data "
+            "are read: register it under the subject of the topic"
+        )
+
+    def _run(self, find: Callable[[Any], Coroutine[Any, Any, None]], what: Any) -> bool:
+        """Find something now, if no event loop has to wait for it; return whether it could."""
+        if self._registry.at_once:
+            try:
+                find(what).send(None)
+            except StopIteration:
+                return True
+            raise AssertionError("a registry in memory does not wait")
+        if asyncio._get_running_loop() is not None:
+            return False
+        asyncio.run(find(what))
+        return True
 
 
 def _one_of(options: Options, name: str, allowed: Any, default: str) -> str:
@@ -318,12 +337,3 @@ def _one_of(options: Options, name: str, allowed: Any, default: str) -> str:
     if given not in get_args(allowed):
         raise ValueError(f"{name} is {given!r}: use one of {', '.join(get_args(allowed))}")
     return str(given)
-
-
-def _run(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("a registry in memory does not wait")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import gc
 import json
@@ -187,6 +188,28 @@ def test_a_type_has_a_schema_with_its_name(memory: InMemoryRegistry, registry: S
 # --- ids and subjects -----------------------------------------------------------------------------
 
 
+def test_code_outside_of_an_event_loop_may_wait() -> None:
+    """A script, or a thread of a batch job, uses a serde as it is; an id that the registry lacks is asked for once in a while."""
+    with serving(InMemoryRegistry()) as server:
+        assert through(SchemaRegistry(server.url).avro(Item), Item("pen", 5), SchemaRegistry(server.url).avro(Item)) == Item("pen", 5)
+        read = reader(SchemaRegistry(server.url).avro(Item), "u")
+        asked = len(server.registry.requests)
+        for _ in range(3):
+            with pytest.raises(SerializationError, match="schema 9 is not in http"):
+                read(b"\0\0\0\0\x09", [])
+        assert len(server.registry.requests) == asked + 1
+
+
+async def test_an_event_loop_does_not_wait_for_a_registry() -> None:
+    """Schemas that were not found before are an error, which says why."""
+    with serving(InMemoryRegistry()) as server:
+        with pytest.raises(SerializationError, match="has not found the schema of subject t-value before the start"):
+            writer(SchemaRegistry(server.url).avro(Item), "t")(Item("pen", 5), [])
+        with pytest.raises(SerializationError, match=r"schema 9 was not looked up in http.* before its data are read"):
+            reader(SchemaRegistry(server.url).avro(Item), "u")(b"\0\0\0\0\x09", [])
+        assert server.registry.requests == []
+
+
 def test_ids_are_read_in_any_place(registry: SchemaRegistry) -> None:
     """A reader takes a GUID or an id, in a header or in front, whatever its own option is; the last header counts."""
     headers: MutableHeaders = []
@@ -254,11 +277,8 @@ async def test_the_registry_is_asked_to_normalize() -> None:
         await registry.register("s", Schema("{}"), normalize=True)
         with pytest.raises(SchemaNotFound):
             await registry.lookup("other", Schema("{}"), normalize=True)
-        data = {"name": "pen", "cents": 5}
-        with pytest.raises(SerializationError):
-            writer(registry.avro(ITEM, normalize=True), "t")(data, [])
-        assert server.queries == ["normalize=true"] * 2
-        assert through(SchemaRegistry(server.registry).avro(ITEM, normalize=True), data) == data
+        await asyncio.to_thread(writer(registry.avro(ITEM, normalize=True), "t"), {"name": "pen", "cents": 5}, [])
+        assert server.queries == ["normalize=true"] * 3
 
 
 @pytest.mark.parametrize(
