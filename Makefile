@@ -15,7 +15,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_acto
 	@test -n "$(PYTHON)" || { echo "ks-actors needs Python 3.11 or later, and found none; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --upgrade --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[cli,kafka,otel,prometheus,s3,spark-connect,uvloop,testing,web]' --group test --group s3 --group lint --group docs --group bench --group demo --group report
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[cli,kafka,otel,prometheus,registry,s3,spark-connect,uvloop,testing,web]' --group test --group s3 --group lint --group docs --group bench --group demo --group report
 	@touch $@
 
 demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports

@@ -40,6 +40,11 @@ KsActorsError
 │   ├── TaskMigrated        another member of the group has the tasks
 │   ├── MissingSourceTopics topics to read from do not exist
 │   └── MissingSinkTopics   topics to write to do not exist, checked at the start
+├── RegistryError           a schema registry refuses a request, or answers with an error
+│   ├── RegistryUnavailable it gave no usable answer before the deadline
+│   ├── RegistryRefused     it does not know this user, or denies the operation
+│   ├── SchemaNotFound      it has no such schema, subject or version
+│   └── SchemaIncompatible  the subject's rules refuse the schema
 ├── BatchError              a job on the batch bridge failed
 │   ├── SparkUnavailable    pyspark or Java is missing, or no session starts
 │   ├── JobFailed           a job has failed; its error is the cause, with its record if known
@@ -366,6 +371,31 @@ class MissingSourceTopics(StreamsError):
 
 class MissingSinkTopics(StreamsError):
     """Topics that the app writes to do not exist: those of sinks, or the dead letter queue."""
+
+
+class RegistryError(KsActorsError):
+    """A schema registry refuses a request; `status` is HTTP's, `code` the registry's, or None."""
+
+    def __init__(self, text: str, *, status: int | None = None, code: int | None = None) -> None:
+        super().__init__(text)
+        self.status: int | None = status
+        self.code: int | None = code
+
+
+class RegistryUnavailable(RegistryError):
+    """A schema registry gave no usable answer before the deadline."""
+
+
+class RegistryRefused(RegistryError):
+    """A schema registry does not know this user, or denies the operation."""
+
+
+class SchemaNotFound(RegistryError):
+    """The registry has no such schema, subject or version."""
+
+
+class SchemaIncompatible(RegistryError):
+    """The rules of the subject refuse the schema."""
 
 
 class BatchError(KsActorsError):

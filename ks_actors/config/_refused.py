@@ -17,7 +17,7 @@ _BUFFERS: Final = (
     "records wait in the output of their tasks, which task_timeout_ms and "
     "statestore_uncommitted_max_bytes bound"
 )
-_REGISTRY: Final = "no client reads it: give the address and the login to the serdes that need them"
+_REGISTRY: Final = "SchemaRegistry(…) of ks_actors.registry takes address, login and options"
 _PARTITIONER: Final = "Produced(partitioner=…) and Repartitioned choose partitions"
 
 REFUSED: Final[dict[str, str]] = {

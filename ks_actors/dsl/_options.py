@@ -13,6 +13,7 @@ from ks_actors.processors.api import (
     check_offset_reset,
     check_options,
     check_whole,
+    takes_headers,
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology import check_store_type, valid_name, with_topic
@@ -164,7 +165,7 @@ class TableJoined(Generic[K, KO]):
         for role in ("partitioner", "other_partitioner"):
             given = getattr(self, role)
             if given is not None:
-                check_function(given, 4, role=role, of="TableJoined")
+                check_function(given, 4, 5, role=role, of="TableJoined")
 
 
 @dataclass(frozen=True)
@@ -297,5 +298,4 @@ def _check_name(options: Any) -> None:
 
 
 def _check_partitioner(options: Any, partitioner: Any) -> None:
-    if partitioner is not None:
-        check_function(partitioner, 4, role="partitioner", of=type(options).__name__, iterated=True)
+    takes_headers(partitioner, type(options).__name__)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.lifecycle import component_log
+from ks_actors.serdes._headers import HeaderSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ks_actors.serdes._headers import MutableHeaders
     from ks_actors.serdes._serde import Serde
 
 _log = component_log(__name__)
@@ -18,16 +20,29 @@ _COMPARED: Final = 10
 
 
 def checked_serializer(
-    serde: Serde[Any], topic: str, *, is_key: bool = False, null: bool = False
+    serde: Serde[Any],
+    topic: str,
+    *,
+    is_key: bool = False,
+    null: bool = False,
+    headers: MutableHeaders | None = None,
 ) -> Callable[[Any], Any]:
     """Return the serializer of a serde for `topic`; it raises TypeError unless it returns bytes.
 
     Bytearrays and memoryviews become bytes. With `null` it may also return None, for a record
-    without the key or the value. Serdes of this package return bytes, and are not checked. The
-    first keys are written twice, and a warning tells if their bytes differ.
+    without the key or the value. A serde that takes headers gets the list `headers`, if there is
+    one: the caller puts each record's headers there before the call. Serdes of this package return
+    bytes, and are not checked. The first keys are written twice, and a warning tells if their bytes
+    differ.
     """
     # Other types would fail in a batch of records, without a sign which record is at fault.
-    serialize = serde.serializer(topic, is_key=is_key)
+    serialize = again = serde.serializer(topic, is_key=is_key)
+    if headers is not None and isinstance(serde, HeaderSerde):
+        write = serde.serializer_with_headers(topic, is_key=is_key)
+        serialize, again = (
+            lambda value: write(value, headers),
+            lambda value: write(value, [*headers]),
+        )
     if type(serde).__module__.startswith(_OURS) and not getattr(serde, "given", False):
         return serialize
 
@@ -38,7 +53,7 @@ def checked_serializer(
         data: Any = serialize(value)
         if compared < _COMPARED:
             compared += 1
-            if serialize(value) != data:
+            if again(value) != data:
                 compared = _COMPARED
                 tell_of_varying(serde, f"keys of {topic}", "find no row again by its key")
         if type(data) is bytes or (data is None and null):

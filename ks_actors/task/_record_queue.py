@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import deque
 from itertools import repeat
 from operator import index as index_of
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ks_actors.metrics import STILL, Timing
 from ks_actors.processors.api import LATEST_MS, refuse_awaitable
@@ -22,12 +22,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ks_actors.metrics import Window
-    from ks_actors.records import TopicPartition
+    from ks_actors.records import Headers, TopicPartition
+    from ks_actors.serdes import MutableHeaders
     from ks_actors.topology import TimestampExtractor
 
 # The most and the fewest records to decode at a time.
 _CHUNK = 1000
 _LEAST = 64
+
+
+Decoder: TypeAlias = "Callable[[bytes, MutableHeaders], Any]"
+Decoders: TypeAlias = tuple[Decoder, Decoder]
+"""The functions that decode keys and values with the headers, which they may change."""
 
 
 def latest(timestamps: list[int]) -> int:
@@ -47,6 +53,11 @@ class Source(Protocol):
     def decode_key(self) -> Callable[[bytes], Any]: ...
     @property
     def decode_value(self) -> Callable[[bytes], Any]: ...
+    @property
+    def with_headers(self) -> Decoders | None:
+        """The decoders of key and value for records with headers, if a serde takes headers."""
+        ...
+
     @property
     def extract(self) -> TimestampExtractor:
         """The extractor of a record's event time."""
@@ -345,10 +356,13 @@ class RecordQueue:
             return
         source = self.source
         failures: dict[int, Exception] = {}
-        # By column: one call decodes all keys. Only when it fails are they decoded one by one.
-        keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)
-        values = _decoded(self._decode_values, source.decode_value, raw.values, failures)
-        chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
+        if source.with_headers is not None and raw.headers is not None:
+            chunk = _decoded_with_headers(source.with_headers, raw, raw.headers, failures)
+        else:
+            # By column: one call decodes all keys. Only when it fails are they decoded one by one.
+            keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)
+            values = _decoded(self._decode_values, source.decode_value, raw.values, failures)
+            chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
         if failures:
             self._bad.extend(sorted(failures.items()))
             keep = [True] * len(raw)
@@ -482,6 +496,27 @@ def _decoded(
             )
             decoded.append(None)
     return decoded
+
+
+def _decoded_with_headers(
+    decoders: Decoders, raw: Batch, headers: list[Headers], failures: dict[int, Exception]
+) -> Batch:
+    """Return the decoded records with the headers that the serdes leave."""
+    left = list(map(list, headers))
+    columns: list[list[Any]] = []
+    for decode, column in zip(decoders, (raw.keys, raw.values), strict=True):
+        decoded: list[Any] = []
+        for at, data in enumerate(column):
+            try:
+                decoded.append(None if data is None else decode(data, left[at]))
+            except Exception as error:  # noqa: BLE001 - bytes may be anything
+                found = error.__traceback__
+                # Without our own frame, which would keep the whole chunk alive.
+                failures.setdefault(at, error.with_traceback(found and found.tb_next))
+                decoded.append(None)
+        columns.append(decoded)
+    keys, values = columns
+    return Batch(keys, values, raw.timestamps, list(map(tuple, left)), raw.offsets)
 
 
 def _of_the_serde(traceback: TracebackType | None) -> TracebackType | None:

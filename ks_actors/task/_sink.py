@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ks_actors._errors import StreamsError
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.kernel import kernel as _kernel
-from ks_actors.processors.api import refuse_awaitable
+from ks_actors.processors.api import refuse_awaitable, takes_headers
 from ks_actors.records import Batch, Partitioner, Windowed, partition
-from ks_actors.serdes import WindowedKeySerde, checked_serializer, for_column
+from ks_actors.serdes import HeaderSerde, WindowedKeySerde, checked_serializer, for_column
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION
 from ks_actors.topology import RecordContext
 from ks_actors.tracing import UNTRACED
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ks_actors.processors.api import Process, ProcessBatch, RecordMetadata
     from ks_actors.records import Headers
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import MutableHeaders, Serde
     from ks_actors.task._app_topics import TopicSizes
     from ks_actors.task._error_handling import ExceptionHandlers
     from ks_actors.task._output_buffer import Column, OutputBuffer
@@ -157,11 +157,18 @@ class _TopicWriter:
     def __init__(self, sink: Sink, topic: str) -> None:
         self._sink = sink
         self._topic = topic
-        self._encode_key = checked_serializer(sink._key_serde, topic, is_key=True, null=True)
-        self._encode_value = checked_serializer(sink._value_serde, topic, null=True)
+        key, value = sink._key_serde, sink._value_serde
+        headers: MutableHeaders = []
+        self._encode_key = checked_serializer(key, topic, is_key=True, null=True, headers=headers)
+        self._encode_value = checked_serializer(value, topic, null=True, headers=headers)
+        # The headers of the record that is being written, if a serde takes them.
+        headed = [serde for serde in (key, value) if isinstance(serde, HeaderSerde)]
+        self._headers: MutableHeaders | None = headers if headed else None
+        self._adds_headers: bool = any(serde.adds_headers for serde in headed)
         self._encode_keys = for_column(self._encode_key)
         self._encode_values = for_column(self._encode_value)
         self._custom: Callable[..., Any] | None = sink._node.partitioner
+        self._partitions_by_headers: bool = takes_headers(self._custom, f"sink {sink._node.name}")
         # A partitioner that only reads a part of the serialized key works on whole batches.
         self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
         self._columns = _Columns(sink._output, topic)
@@ -182,6 +189,9 @@ class _TopicWriter:
         """Write one record."""
         if self.stale:
             self._resize()
+        written = self._headers
+        if written is not None:
+            written[:] = headers
         part = "key"
         try:
             key_bytes = None if key is None else self._encode_key(key)
@@ -202,9 +212,11 @@ class _TopicWriter:
                 remedy=_remedy(unfit, serde),
             )
             return
+        if written is not None:
+            headers = tuple(written)
         if self._custom is not None:
             if self._count:
-                for number in self._chosen(self._count, key, value, key_bytes):
+                for number in self._chosen(self._count, key, value, key_bytes, headers):
                     self._columns[number].append(key_bytes, value_bytes, timestamp, headers)
             else:
                 choose = partial(
@@ -212,6 +224,7 @@ class _TopicWriter:
                     key=key,
                     value=value,
                     key_bytes=key_bytes,
+                    headers=headers,
                     record=self._sink._current.metadata(),
                 )
                 self._sink._output.unplaced(self._topic).add(
@@ -231,9 +244,13 @@ class _TopicWriter:
         """Write many records."""
         if self.stale:
             self._resize()
-        if self._custom is not None and (self._part is None or not self._count):
+        if (self._custom is not None and (self._part is None or not self._count)) or (
+            self._headers is not None and (self._adds_headers or records.headers is not None)
+        ):
             self._one_by_one(records)
             return
+        if self._headers:
+            self._headers.clear()
         try:
             keys = self._encode_keys(records.keys)
             values = self._encode_values(records.values)
@@ -324,6 +341,7 @@ class _TopicWriter:
         key: Any,
         value: Any,
         key_bytes: bytes | None,
+        headers: Headers,
         record: RecordMetadata | None = None,
     ) -> Iterable[int]:
         """Return the partitions that the user's partitioner chooses.
@@ -334,8 +352,12 @@ class _TopicWriter:
         try:
             if self._part is not None:
                 chosen: Any = None if key_bytes is None else partition(self._part(key_bytes), count)
+            elif custom is None:
+                chosen = None
+            elif self._partitions_by_headers:
+                chosen = custom(self._topic, key, value, headers, count)
             else:
-                chosen = custom(self._topic, key, value, count) if custom is not None else None
+                chosen = custom(self._topic, key, value, count)
         except Exception as error:
             raise self._sink.failure(
                 f"the partitioner of topic {self._topic} raised {type(error).__name__}: {error}",

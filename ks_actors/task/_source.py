@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import StreamsError, TimestampInvalid
 from ks_actors.lifecycle import component_log
+from ks_actors.serdes import HeaderSerde, reader
 from ks_actors.topology import RecordTimestamp
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from ks_actors.serdes import Serde
     from ks_actors.task._error_handling import ExceptionHandlers
+    from ks_actors.task._record_queue import Decoders
     from ks_actors.task.origins import RawRecord
     from ks_actors.topology import SourceNode, TimestampExtractor
 
@@ -38,6 +40,11 @@ class TopicSource:
         self.name: str = node.name
         self.decode_key: Callable[[bytes], Any] = key.deserializer(topic, is_key=True)
         self.decode_value: Callable[[bytes], Any] = value.deserializer(topic)
+        self.with_headers: Decoders | None = (
+            (reader(key, topic, is_key=True), reader(value, topic))
+            if isinstance(key, HeaderSerde) or isinstance(value, HeaderSerde)
+            else None
+        )
         self.extract: TimestampExtractor = extract
         self.keeps_valid: bool = isinstance(extract, RecordTimestamp)
         self._handlers = handlers

@@ -82,6 +82,7 @@ class UpdateCache:
     def __init__(
         self,
         spec: StoreSpec,
+        topic: str,
         store: KeyValueForOperators,
         budget: CacheBudget,
         current: RecordContextHolder,
@@ -99,13 +100,13 @@ class UpdateCache:
         # Kafka Streams sends the headers that the store has, and those of sessions are none.
         self._headless: bool = spec.kind is StoreKind.SESSION_WITH_HEADERS
         self._keeps_news: bool = self._windowed or self._sessions
-        self._index: Callable[[Any], Any] = spec.key.serializer(spec.name, is_key=True)
+        self._index: Callable[[Any], Any] = spec.key.serializer(topic, is_key=True)
         self._mutable: bool = not spec.value.immutable
         self._read_key: Callable[[bytes], Any] | None = (
-            None if spec.key.immutable else spec.key.deserializer(spec.name, is_key=True)
+            None if spec.key.immutable else spec.key.deserializer(topic, is_key=True)
         )
-        self._written: Callable[[Any], bytes] = spec.value.serializer(spec.name)
-        self._read: Callable[[bytes], Any] = spec.value.deserializer(spec.name)
+        self._written: Callable[[Any], bytes] = spec.value.serializer(topic)
+        self._read: Callable[[bytes], Any] = spec.value.deserializer(topic)
         # asked for entries only where they are by key: rows of windows and sessions are in `news`
         self._store = store
         self._budget = budget
@@ -491,10 +492,15 @@ class Caches:
     """The caches of one task, one per cached store."""
 
     def __init__(
-        self, budget: CacheBudget, specs: Mapping[str, StoreSpec], current: RecordContextHolder
+        self,
+        budget: CacheBudget,
+        specs: Mapping[str, StoreSpec],
+        changelog: Callable[[str], str],
+        current: RecordContextHolder,
     ) -> None:
         self._budget = budget
         self._specs = specs
+        self._changelog = changelog
         self._current = current
         self._made: dict[str, UpdateCache] = {}
 
@@ -520,6 +526,7 @@ class Caches:
         if made is None:
             made = self._made[name] = UpdateCache(
                 spec,
+                self._changelog(name),
                 store,
                 self._budget,
                 self._current,

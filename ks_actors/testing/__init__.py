@@ -3,6 +3,7 @@
 Apps run on the embedded log.
 """
 
+from ks_actors.registry import InMemoryRegistry
 from ks_actors.testing._driver import AsyncTopologyTestDriver, TopologyTestDriver
 from ks_actors.testing._harness import AppHarness
 from ks_actors.testing._run_app import explore_app, run_app
@@ -18,6 +19,7 @@ __all__ = [
     "AppHarness",
     "AsyncTestInputTopic",
     "AsyncTopologyTestDriver",
+    "InMemoryRegistry",
     "TestInputTopic",
     "TestOutputTopic",
     "TestRecord",

@@ -10,6 +10,7 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import Faults
 from ks_actors.records import Batch
 from ks_actors.records import partition as partition_of
+from ks_actors.serdes import reader, writer
 from ks_actors.task import is_internal
 from ks_actors.testing._topic_serdes import topic_serdes
 from ks_actors.testing._topics import TestRecord
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ks_actors.config import StreamsConfig
     from ks_actors.log.embedded import EmbeddedLog
-    from ks_actors.serdes import Serde, SerdeOrType
+    from ks_actors.serdes import MutableHeaders, Serde, SerdeOrType
     from ks_actors.topology import ByTopic, TopicOrName, Topology
 
 
@@ -100,7 +101,8 @@ class LogTopics:
         size = self._partitions(topic)
         batches: dict[int, Batch] = {}
         for record in records:
-            key, value = encode_key(record.key), encode_value(record.value)
+            headers = list(record.headers)
+            key, value = encode_key(record.key, headers), encode_value(record.value, headers)
             number = (
                 partition
                 if partition is not None
@@ -113,7 +115,7 @@ class LogTopics:
             batch.values.append(value)
             batch.timestamps.append(record.timestamp)
             assert batch.headers is not None
-            batch.headers.append(record.headers)
+            batch.headers.append(tuple(headers))
         producer = await self._log.producer(client_id="harness")
         producer._faults = Faults()
         try:
@@ -148,10 +150,10 @@ class LogTopics:
                     batch.headers or repeat(()),
                     strict=False,
                 )
-                found += [
-                    TestRecord(decode_key(key), decode_value(value), timestamp, headers)
-                    for key, value, timestamp, headers in columns
-                ]
+                for data, content, timestamp, headers in columns:
+                    left = list(headers)
+                    read = decode_key(data, left), decode_value(content, left)
+                    found.append(TestRecord(*read, timestamp, tuple(left)))
         return found
 
     async def batches(
@@ -182,19 +184,23 @@ class LogTopics:
         return len(found.partitions)
 
 
-def encoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[Any], bytes | None]:
+def encoder(
+    serde: Serde[Any] | None, topic: str, *, is_key: bool
+) -> Callable[[Any, MutableHeaders], bytes | None]:
     """Return the encoder of a topic's keys or values."""
-    encode = None if serde is None else serde.serializer(topic, is_key=is_key)
+    encode = None if serde is None else writer(serde, topic, is_key=is_key)
 
-    def encoded(value: Any) -> bytes | None:
-        return (
-            value if value is None or encode is None or isinstance(value, bytes) else encode(value)
-        )
+    def encoded(value: Any, headers: MutableHeaders) -> bytes | None:
+        given = value is None or isinstance(value, bytes)
+        data: bytes | None = value if given or encode is None else encode(value, headers)
+        return data
 
     return encoded
 
 
-def decoder(serde: Serde[Any] | None, topic: str, *, is_key: bool) -> Callable[[bytes | None], Any]:
+def decoder(
+    serde: Serde[Any] | None, topic: str, *, is_key: bool
+) -> Callable[[bytes | None, MutableHeaders], Any]:
     """Return the decoder of a topic's keys or values."""
-    decode = None if serde is None else serde.deserializer(topic, is_key=is_key)
-    return lambda data: data if data is None or decode is None else decode(data)
+    decode = None if serde is None else reader(serde, topic, is_key=is_key)
+    return lambda data, headers: data if data is None or decode is None else decode(data, headers)

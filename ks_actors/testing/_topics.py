@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from ks_actors.serdes import reader, writer
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
@@ -39,18 +41,20 @@ class _Input(Generic[K, V]):
 
     def __init__(self, name: str, key: Serde[K], value: Serde[V], start: int, advance: int) -> None:
         self.name: str = name
-        self._key = key.serializer(name, is_key=True)
-        self._value = value.serializer(name)
+        self._key = writer(key, name, is_key=True)
+        self._value = writer(value, name)
         self._time: int = start
         self._advance: int = advance
 
     def _encoded(
-        self, key: K | None, value: V | None, timestamp_ms: int | None
-    ) -> tuple[bytes | None, bytes | None, int]:
+        self, key: K | None, value: V | None, timestamp_ms: int | None, headers: Headers
+    ) -> tuple[bytes | None, bytes | None, int, Headers]:
+        written = list(headers)
         return (
-            None if key is None else self._key(key),
-            None if value is None else self._value(value),
+            None if key is None else self._key(key, written),
+            None if value is None else self._value(value, written),
             self._timestamp(timestamp_ms),
+            tuple(written),
         )
 
     def _timestamp(self, given: int | None) -> int:
@@ -85,7 +89,7 @@ class TestInputTopic(_Input[K, V]):
 
         Without a timestamp it gets the topic's own, which then advances.
         """
-        self._pipe(self.name, *self._encoded(key, value, timestamp_ms), headers)
+        self._pipe(self.name, *self._encoded(key, value, timestamp_ms, headers))
 
     def pipe_raw(
         self,
@@ -134,7 +138,7 @@ class AsyncTestInputTopic(_Input[K, V]):
 
         Without a timestamp it gets the topic's own, which then advances.
         """
-        await self._pipe(self.name, *self._encoded(key, value, timestamp_ms), headers)
+        await self._pipe(self.name, *self._encoded(key, value, timestamp_ms, headers))
 
     async def pipe_raw(
         self,
@@ -169,8 +173,8 @@ class TestOutputTopic(Generic[K, V]):
 
     def __init__(self, name: str, key: Serde[K], value: Serde[V], written: _Written) -> None:
         self.name: str = name
-        self._key = key.deserializer(name, is_key=True)
-        self._value = value.deserializer(name)
+        self._key = reader(key, name, is_key=True)
+        self._value = reader(value, name)
         self._written = written
 
     @property
@@ -189,11 +193,12 @@ class TestOutputTopic(Generic[K, V]):
         if record is None:
             raise LookupError(f"nothing more was written to topic {self.name!r}")
         key, value, timestamp, headers = record
+        left = list(headers)
         return TestRecord(
-            None if key is None else self._key(key),
-            None if value is None else self._value(value),
+            None if key is None else self._key(key, left),
+            None if value is None else self._value(value, left),
             timestamp,
-            headers,
+            tuple(left),
         )
 
     def read_key_value(self) -> tuple[K | None, V | None]:

@@ -61,10 +61,14 @@ is invalid.
 TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
 """Return the topic of a record, from its key, its value and its context. The topic has to exist."""
 
-Partitioner: TypeAlias = Callable[[str, Any, Any, int], "int | None"]
+Partitioner: TypeAlias = (
+    Callable[[str, Any, Any, int], "int | None"]
+    | Callable[[str, Any, Any, "Headers", int], "int | None"]
+)
 """Return the partition of a record from topic, key, value and the number of partitions.
 
-None leaves it to the default: by the hash of the key.
+A partitioner with five parameters gets the record's headers before the number (KIP-1321): those
+that its serdes have left. None leaves it to the default: by the hash of the key.
 """
 
 

@@ -19,6 +19,7 @@ from ks_actors.processors.api import (
     check_names,
     check_offset_reset,
     check_whole,
+    takes_headers,
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology._description import TopologyDescription
@@ -240,8 +241,7 @@ class Topology:
             check_function(named, 3, role="topic", of=of)
         else:
             valid_topic(named, of)
-        if partitioner is not None:
-            check_function(partitioner, 4, role="partitioner", of=of, iterated=True)
+        takes_headers(partitioner, of)
         note_topics(self._topics, topics_of(topic))
         self._nodes[name] = SinkNode(name=name, topic=named, parents=parents, **options)
         self._link(name, parents)

@@ -102,9 +102,9 @@ async def query_store(app: App, request: Request) -> Rows:
         raise Refusal(400, f"store {name} is a custom store: only its own processors can read it")
     _check_names(request.query_params, spec)
     asked = _Asked(request)
-    ways = [
-        _Bounds(asked, keys) for keys in typed_keys(_key_serde(app, spec), asked.texts, asked.how)
-    ]
+    topic = spec.source_topic or f"{app.config.application_id}-{name}-changelog"
+    keys = typed_keys(_key_serde(app, spec), asked.texts, asked.how, topic)
+    ways = [_Bounds(asked, each) for each in keys]
     try:
         # A range may be large, and a caller's connection must not hold up a scan for ever.
         async with asyncio.timeout(_TIMEOUT_S):

@@ -29,8 +29,12 @@ _READINGS: Final[tuple[tuple[str, Callable[[str], Any]], ...]] = (
 _SHOWN: Final = 100
 
 
-def typed_keys(serde: Serde[Any], texts: Mapping[str, str], how: str) -> list[dict[str, Any]]:
+def typed_keys(
+    serde: Serde[Any], texts: Mapping[str, str], how: str, topic: str = ""
+) -> list[dict[str, Any]]:
     """Return the keys that the texts can mean, by the names of the texts, the likeliest first.
+
+    `topic` is the changelog of the store with the keys.
 
     All texts of an element are read in the same way. `how` is `auto` for all ways, or one of them.
     Raises Refusal if the serde accepts no key.
@@ -39,8 +43,8 @@ def typed_keys(serde: Serde[Any], texts: Mapping[str, str], how: str) -> list[di
         raise Refusal(400, f"parameter 'as' is {how!r}: give auto, text, json, hex or base64")
     if not texts:
         return [{}]
-    serializer = serde.serializer("", is_key=True)
-    deserializer = serde.deserializer("", is_key=True)
+    serializer = serde.serializer(topic, is_key=True)
+    deserializer = serde.deserializer(topic, is_key=True)
     found = {
         name: [
             _read(read, text, serializer, deserializer)

@@ -32,6 +32,7 @@ import ks_actors.log
 import ks_actors.metrics.exporters
 import ks_actors.processors
 import ks_actors.query
+import ks_actors.registry
 import ks_actors.runtime
 import ks_actors.serdes
 import ks_actors.snapshots
@@ -61,6 +62,7 @@ PACKAGES = (
     ks_actors.metrics.exporters,
     ks_actors.processors,
     ks_actors.query,
+    ks_actors.registry,
     ks_actors.runtime,
     ks_actors.serdes,
     ks_actors.snapshots,
@@ -151,6 +153,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
     (
         "assignment",
         "config",
+        "registry",
         "runtime/shared",
     ),
     ("letters", "task"),

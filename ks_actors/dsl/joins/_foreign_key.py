@@ -16,7 +16,7 @@ from ks_actors.dsl._logic import SourceLogic, add_logic
 from ks_actors.dsl._materialize import check_materialized, history_ms, key_value_store
 from ks_actors.dsl._options import TableJoined
 from ks_actors.dsl.graph import named_or_behind
-from ks_actors.processors.api import check_function, check_kind, check_options
+from ks_actors.processors.api import check_function, check_kind, check_options, takes_headers
 from ks_actors.processors.foreign_keys import (
     ForeignTableJoin,
     ResponseJoin,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ks_actors.dsl._options import Materialized
     from ks_actors.dsl._table import Table
     from ks_actors.dsl.graph import GraphBuilder, GraphNode
+    from ks_actors.records import Headers
     from ks_actors.topology import Partitioner, Topology
 
 _OUTPUT: Final = "KTABLE-FK-JOIN-OUTPUT-"
@@ -287,15 +288,22 @@ def _add_topic(
 class _ByKey:
     """A partitioner of keys in the form of a sink's partitioner; it gets no value."""
 
-    partitioner: Partitioner
+    partitioner: Callable[..., int | None]
+    takes_headers: bool
 
-    def __call__(self, topic: str, key: Any, _: Any, count: int) -> int | None:
+    def __call__(self, topic: str, key: Any, _: Any, headers: Headers, count: int) -> int | None:
         """Return the partition of a record."""
+        if self.takes_headers:
+            return self.partitioner(topic, key, None, headers, count)
         return self.partitioner(topic, key, None, count)
 
 
 def _by_key(partitioner: Partitioner | None) -> Partitioner | None:
-    return None if partitioner is None else _ByKey(partitioner)
+    return (
+        None
+        if partitioner is None
+        else _ByKey(partitioner, takes_headers(partitioner, "TableJoined"))
+    )
 
 
 def _to_primary_partition(

@@ -20,6 +20,7 @@ from ks_actors.processors.api._argument_checks import (
     check_options,
     check_supplier,
     check_whole,
+    takes_headers,
     takes_key,
 )
 from ks_actors.processors.api._async_options import (
@@ -179,6 +180,7 @@ __all__ = [
     "refuse_awaitable",
     "refuse_one",
     "taken_in",
+    "takes_headers",
     "takes_key",
     "too_early",
     "truth_of",

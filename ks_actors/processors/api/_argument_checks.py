@@ -31,6 +31,7 @@ _NUMBERS = {
     2: "two arguments",
     3: "three arguments",
     4: "four arguments",
+    5: "five arguments",
 }
 
 
@@ -81,6 +82,17 @@ def check_function(
             "its result"
         )
     return _arity(function, allowed, role, of)
+
+
+def takes_headers(partitioner: Any, of: str, role: str = "partitioner") -> bool:
+    """Return whether a partitioner takes the headers, too (KIP-1321); False for None.
+
+    Raises TopologyError as `check_function` does.
+    """
+    with_headers = 5
+    return partitioner is not None and with_headers == check_function(
+        partitioner, 4, with_headers, role=role, of=of, iterated=role == "partitioner"
+    )
 
 
 def takes_key(mapper: Any, of: str, *, awaited: bool = False, iterated: bool = False) -> bool:

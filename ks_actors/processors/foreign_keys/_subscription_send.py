@@ -60,6 +60,13 @@ class SubscriptionSend(Inline):
     computed: bool = False
     versioned: bool = False
 
+    def embedded_serdes(self) -> tuple[tuple[Serde[Any] | None, str, bool], ...]:
+        """Return serdes that write no record of their own: serde, topic, whether for keys."""
+        return (
+            (self.key, self.topic + FOREIGN_KEY_TOPIC, True),
+            (self.value, self.topic + VALUE_TOPIC, False),
+        )
+
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""
         tell = self._left(context) if self.left else self._inner(context)

@@ -34,7 +34,13 @@ from ks_actors.runtime.membership import (
 )
 from ks_actors.runtime.output import COLLECTOR_MAILBOX, Collector, DeadLetterWriter, RejectedRecords
 from ks_actors.runtime.processing import TASK_MANAGER_MAILBOX, Purger, TaskManager, Worker
-from ks_actors.runtime.shared import StateDirectory, check_cluster, check_sizes, topics_prepared
+from ks_actors.runtime.shared import (
+    AwaitedSerdes,
+    StateDirectory,
+    check_cluster,
+    check_sizes,
+    topics_prepared,
+)
 from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
 from ks_actors.runtime.stores import (
     RESTORER_MAILBOX,
@@ -100,6 +106,7 @@ class Wiring:
         self._workers = workers
         self._progress = progress
         self._priority = priority
+        self._serdes = AwaitedSerdes(self._topics)
         self._directory = StateDirectory(config.state_dir / config.application_id)
         self._lease: Lease | None = None if self._transactional else Lease()
         # It tells the age of heartbeats; a transactional producer writes without one.
@@ -145,6 +152,7 @@ class Wiring:
         cluster = self._log.cluster_id
         # Before anything is made in a cluster that is not the state's.
         await shielded(context.blocking(partial(check_cluster, self._directory.path, cluster)))
+        await self._serdes.prepare()
         async with topics_prepared(self._log, self._topics) as counts:
             self._topics.know_topics(counts)
             if max(counts.values(), default=1) > 1:
@@ -271,8 +279,10 @@ class Wiring:
         self._state = await self._spawn(
             context, Spec(lambda: state, mailbox=STATE_MANAGER_MAILBOX), "state-manager"
         )
-        fetcher = restore_fetcher(
-            self._log, self._ids.restore_consumer, topics.reused_topics, self._isolation
+        fetcher = self._serdes.fetcher(
+            restore_fetcher(
+                self._log, self._ids.restore_consumer, topics.reused_topics, self._isolation
+            )
         )
         limits = Limits(topics.reused_topics, lambda: self._membership, config.commit_interval_ms)
         restorer = self._changelog_reader = Restorer(
@@ -319,7 +329,9 @@ class Wiring:
 
     async def _open_globals(self, context: Context[Any], stores: GlobalStores) -> Ref[Any]:
         await context.blocking(stores.open)
-        fetcher = self._log.fetcher(client_id=self._ids.global_consumer, isolation=self._isolation)
+        fetcher = self._serdes.fetcher(
+            self._log.fetcher(client_id=self._ids.global_consumer, isolation=self._isolation)
+        )
         tables = GlobalTables(
             self._parts,
             self.registry,
@@ -362,7 +374,9 @@ class Wiring:
         bare = self.bare_log
         poller = Poller(
             log,
-            log.fetcher(client_id=self._ids.consumer, isolation=self._isolation),
+            self._serdes.fetcher(
+                log.fetcher(client_id=self._ids.consumer, isolation=self._isolation)
+            ),
             poll_ms=self._poll_ms,
             isolation=self._isolation,
             start=StartPolicy(log, topics, self.wall_time),

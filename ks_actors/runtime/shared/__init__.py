@@ -1,5 +1,6 @@
 """Parts that several actors share."""
 
+from ks_actors.runtime.shared._awaited_serdes import AwaitedSerdes
 from ks_actors.runtime.shared._internal_topics import (
     check_new_topics,
     check_sizes,
@@ -36,6 +37,7 @@ __all__ = [
     "INSTANCE_TRANSITIONS",
     "PROCESS_FILE",
     "WORKER_TRANSITIONS",
+    "AwaitedSerdes",
     "InstanceState",
     "Metrics",
     "RestoreListener",

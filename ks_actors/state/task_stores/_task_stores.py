@@ -8,6 +8,7 @@ from weakref import ref
 
 from ks_actors._errors import IllegalTransition, StateError, TaskCorrupted
 from ks_actors.records import Batch
+from ks_actors.serdes import rows_of_topic
 from ks_actors.state._discard import without_copy
 from ks_actors.state.core import SLICE, StoreParts, TaskMemory, no_record
 from ks_actors.state.custom import (
@@ -99,6 +100,13 @@ class TaskStores(StoreSet):
             task, directory if assigned else None, self._topics
         )
         self.topic_ids: TopicIds = topic_ids or TopicIds(task, None, {}, {})
+        # For serdes that take headers, which a store's rows do not have.
+        self._rows_of: dict[str, Callable[[Batch], Batch]] = {
+            spec.name: rows
+            for spec in specs
+            if spec.name in self.sources
+            and (rows := rows_of_topic(spec.key, spec.value, self.sources[spec.name])) is not None
+        }
         self._headed: frozenset[str] = frozenset(spec.name for spec in specs if spec.kind in HEADED)
         self._custom: CustomStores = CustomStores(
             task, directory, self._file, record_time, exact=exact
@@ -288,6 +296,8 @@ class TaskStores(StoreSet):
             if None in batch.keys:
                 # records without key are no rows, as in processing
                 batch = batch.select([key is not None for key in batch.keys])
+            if (rows := self._rows_of.get(store)) is not None:
+                batch = rows(batch)
         elif batch.headers is not None:
             self.positions.restored(store, batch.headers)
             if self.positions.vectors and store in self._headed:

@@ -82,7 +82,7 @@ def test_windowed_keys_are_partitioned_by_the_key_inside() -> None:
     b = StreamsBuilder()
     key = windowed(STRING, 10)
     b.stream("in", Consumed(key, LONG)).to("out")
-    partitioner = sink(b.build()).partitioner
+    partitioner: Any = sink(b.build()).partitioner
     assert partitioner is not None
     found = {partitioner("out", Windowed("k", (start, start + 10)), 1, 7) for start in range(0, 1000, 10)}  # type: ignore[arg-type]
     assert len(found) == 1

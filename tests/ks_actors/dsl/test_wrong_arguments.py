@@ -107,8 +107,8 @@ FUNCTIONS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], tuple[int, ...]
     "group_by: selector": (lambda b, f: stream(b).group_by(f), (2,), True),
     "batch: function": (lambda b, f: stream(b).batch(f), (1,), True),
     "Consumed: timestamp_extractor": (lambda _, f: Consumed(timestamp_extractor=f), (2,), False),
-    "Produced: partitioner": (lambda _, f: Produced(partitioner=f), (4,), False),
-    "Repartitioned: partitioner": (lambda _, f: Repartitioned(partitioner=f), (4,), False),
+    "Produced: partitioner": (lambda _, f: Produced(partitioner=f), (4, 5), False),
+    "Repartitioned: partitioner": (lambda _, f: Repartitioned(partitioner=f), (4, 5), False),
     "reduce: reducer": (lambda b, f: grouped(b).reduce(f), (2,), False),
     "aggregate: initializer": (lambda b, f: grouped(b).aggregate(f, three), (0,), False),
     "aggregate: aggregator": (lambda b, f: grouped(b).aggregate(none, f), (3,), False),
@@ -149,14 +149,14 @@ FUNCTIONS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], tuple[int, ...]
     "join (by foreign key): joiner": (lambda b, f: table(b).join(second(b), f, foreign_key=one), (2, 3, 4), False),
     "left_join (by foreign key): foreign_key": (lambda b, f: table(b).left_join(second(b), two, foreign_key=f), (1, 2), False),
     "left_join (by foreign key): joiner": (lambda b, f: table(b).left_join(second(b), f, foreign_key=one), (2, 3, 4), False),
-    "TableJoined: partitioner": (lambda _, f: TableJoined(partitioner=f), (4,), False),
-    "TableJoined: other_partitioner": (lambda _, f: TableJoined(other_partitioner=f), (4,), False),
+    "TableJoined: partitioner": (lambda _, f: TableJoined(partitioner=f), (4, 5), False),
+    "TableJoined: other_partitioner": (lambda _, f: TableJoined(other_partitioner=f), (4, 5), False),
     "node x: supplier": (lambda _, f: source().add_processor("x", f, "in"), (0,), False),
     "process: supplier": (lambda b, f: stream(b).process(f), (0,), False),
     "process_values: supplier": (lambda b, f: stream(b).process_values(f), (0,), False),
     "store s: supplier": (lambda _, f: stores.custom("s", f), (0,), False),
     "source x: timestamp_extractor": (lambda _, f: Topology().add_source("x", "t", timestamp_extractor=f), (2,), False),
-    "sink x: partitioner": (lambda _, f: source().add_sink("x", "out", "in", partitioner=f), (4,), False),
+    "sink x: partitioner": (lambda _, f: source().add_sink("x", "out", "in", partitioner=f), (4, 5), False),
 }
 OPTIONAL = {"print: mapper", "Consumed: timestamp_extractor", "Produced: partitioner", "Repartitioned: partitioner"}
 OPTIONAL |= {"source x: timestamp_extractor", "sink x: partitioner", "TableJoined: partitioner", "TableJoined: other_partitioner"}

@@ -27,6 +27,7 @@ class Reader:
     name = "source"
     decode_key = staticmethod(decode)
     decode_value = staticmethod(decode)
+    with_headers = None
     extract = FailOnInvalidTimestamp()
     keeps_valid = True
 

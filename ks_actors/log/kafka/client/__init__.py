@@ -10,6 +10,7 @@ from ks_actors.log.kafka.client._leader_epochs import UNKNOWN_EPOCH, EpochHistor
 from ks_actors.log.kafka.client._loop_thread import LoopThread
 from ks_actors.log.kafka.client._options import KafkaOptions
 from ks_actors.log.kafka.client._shared_lookups import Lookups
+from ks_actors.log.kafka.client._tokens import Tokens
 from ks_actors.log.kafka.client._unknown_topics import UnknownTopics
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "LeaderEpochs",
     "Lookups",
     "LoopThread",
+    "Tokens",
     "TopicMetadata",
     "Unavailable",
     "UnknownTopics",

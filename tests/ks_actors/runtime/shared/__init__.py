@@ -1,0 +1,1 @@
+"""Tests of fetched topics and of the group."""
