@@ -506,11 +506,7 @@ class Task:
             emissions=self.sinks.emissions,
             key_serde=parts.serdes.key,
             value_serde=parts.serdes.value,
-            caches=(
-                Caches(parts.cache, cached, parts.topics.changelog, self._current)
-                if cached
-                else None
-            ),
+            caches=Caches(parts.cache, cached, topics.changelog, self._current) if cached else None,
             kafka_streams_faults=config.kafka_streams_faults,
         )
 
