@@ -143,10 +143,13 @@ def test_a_serde_that_is_missing_fails_the_making() -> None:
     config = StreamsConfig(application_id="app")
     with pytest.raises(TopologyError) as missing:
         App(builder.build(), config)
+    line = test_a_serde_that_is_missing_fails_the_making.__code__.co_firstlineno + 3
     assert str(missing.value) == (
-        "serdes are missing: key and value of source KSTREAM-SOURCE-0000000000, which reads in; key of sink KSTREAM-SINK-0000000003, which writes "
-        "to out; key of store counts, which KSTREAM-AGGREGATE-0000000001 uses. Give them where the topic or store is named (Consumed, Produced, "
-        "Grouped, Joined, Materialized), or set default_key_serde and default_value_serde for the app"
+        f"serdes are missing: key and value of source KSTREAM-SOURCE-0000000000, which reads in, at test_app.py:{line}: write Consumed(str, Order); "
+        f"key of sink KSTREAM-SINK-0000000003, which writes to out, at test_app.py:{line}: write Produced(key=str); "
+        f'key of store counts, which KSTREAM-AGGREGATE-0000000001 uses, at test_app.py:{line}: write Materialized("name", key=str). '
+        "Give the types of keys and values there, or annotate the functions whose results they are, as in 'def total(order: Order) -> int', or set "
+        "default_key_serde and default_value_serde for the app"
     )
     with pytest.raises(TopologyError, match="key and value of source KSTREAM-SOURCE-0000000000"):
         builder.build(config)
