@@ -33,7 +33,7 @@ class OnTheirWay(Protocol):
 
 @final
 class EndLookups:
-    """Look up the ends of partitions together: one lookup at a time, and the next has the rest.
+    """Look up the ends of partitions together; later questions wait for the next lookup.
 
     Records of open transactions are on their way: the ends are those of all records.
     """

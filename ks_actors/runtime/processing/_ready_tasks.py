@@ -26,9 +26,9 @@ _SPARE: Final = 64
 class ReadyTasks:
     """Track the tasks that are ready, and those that become ready by time alone.
 
-    No scan of all tasks is needed. Every change of a task must be followed by a `update`:
-    records, results, the end of a lease or of a rest. `wants` returns the work that a task may get:
-    None for none, True for only its work in hand (it drains for a commit), False for any.
+    No scan of all tasks is needed. Every change of a task must be followed by an `update`: records,
+    results, the end of a lease or of a rest. `wants` returns the work that a task may get: None for
+    none, False for any. True stands for its work in hand alone: it drains for a commit.
     """
 
     def __init__(
