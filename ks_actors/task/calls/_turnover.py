@@ -35,7 +35,7 @@ class Turnover:
         self._counts: dict[int, int] = {}
 
     def enter(self) -> int:
-        """Note a record that comes; return the number to give back when it leaves."""
+        """Note a record that comes; return the number to pass to `leave`."""
         turn = self._turn
         self._counts[turn] = self._counts.get(turn, 0) + 1
         return turn
