@@ -45,8 +45,8 @@ class ResponseJoin(Inline):
     A joiner of three `arguments` gets the key before them, one of four the key and the foreign key.
 
     A response to a value that the left row no longer has is dropped: another response is on its
-    way. The hash of its bytes identifies the value: the bytes in `store`, maybe from an earlier
-    version of the app, or as written now. With a `store` of None values are computed.
+    way. The hash of its bytes identifies the value. These are the bytes in `store`, maybe from an
+    earlier version of the app, or those written now. With a `store` of None values are computed.
 
     A response with the header IF_STALE deletes the row only if such a delete was dropped before, or
     is still under way. An inner join deletes at once the row of a left row without a foreign key,

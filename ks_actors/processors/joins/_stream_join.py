@@ -112,7 +112,7 @@ class StreamJoinSide(Inline):
 
     @property
     def late_ms(self) -> int:
-        """The time (ms) by which stream time passes a record until its own window is closed.
+        """The lag (ms) behind stream time beyond which a record's own window is closed.
 
         A window that ends before its record does not make the record late.
         """

@@ -144,7 +144,7 @@ class Committer(Actor[CommitterMessage]):
                 self._awaited.drop(self._metrics.tasks)
                 self.ctx.unstash()
             case m.CommitTimer():
-                # Not at once, not even with an interval of 0: the loop would spin while there is
+                # Not at once, not even with an interval of 0. The loop would spin while there is
                 # nothing to commit, or the group allows no commit.
                 self._set_timer(max(_LEAST_S, await self._commit_by_time()))
             case m.WorkBegins():

@@ -41,7 +41,8 @@ class EndLookups:
     def __init__(self, log: Log, upstream: OnTheirWay) -> None:
         self._log = log
         self._upstream = upstream
-        # Newer questions about the same partitions void older ones, which wait for less.
+        # A newer question about the same partitions replaces an older one: it waits for more
+        # records.
         self._waiting: dict[tuple[TopicPartition, ...], object] = {}
         self._wanted: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, None] = {}

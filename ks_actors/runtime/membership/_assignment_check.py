@@ -47,7 +47,7 @@ class AssignmentCheck:
         self._first: dict[str, int | None] = {
             topic: sizes(topic) for topics in topology().topics.values() for topic in topics
         }
-        # The mismatches for which the group was asked to assign again: partitions assigned to a
+        # The mismatches for which the group was asked to assign again. They are partitions of a
         # task that does not read them, and partitions that no member reads.
         self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
 

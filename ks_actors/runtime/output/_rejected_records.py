@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch, TopicPartition
     from ks_actors.runtime.shared import Metrics
 
-# Any other error, like a missing right or a broker's own fault, would affect every record: with
+# Any other error, like a missing right or a broker's own fault, would affect every record. With
 # RESUME the whole output would be lost until somebody notices.
 _ABOUT_RECORDS = (InvalidRecord, RecordTooLarge, UnknownTopicOrPartition)
 BARREN_ATTEMPTS: Final = 10

@@ -138,9 +138,9 @@ class ReadyTasks:
         """Return the next tasks and whether to only drain them; None when there is none.
 
         Picked tasks are not ready any more. Draining tasks come first, each alone: a commit waits
-        for them. Of the others, one pick has as many as fill a slice together. It has at most an
-        equal share for each of the free `workers`, and at most `most`. A task that needs a thread,
-        or a whole slice, comes alone.
+        for them. Otherwise one pick has as many tasks as fill a slice together. It has at most
+        `most` tasks, and at most an equal share for each of the free `workers`. A task that needs a
+        thread, or a whole slice, comes alone.
         """
         now = self._waited()
         if (found := self._draining.pick(now)) is not None:

@@ -68,8 +68,8 @@ class StateDirectory:
         try:
             return str(json.loads((self.path / PROCESS_FILE).read_text())["processId"])
         except (OSError, ValueError, KeyError, TypeError):
-            # The file is missing or cut off by a crash. A new id costs only the record of warm
-            # tasks.
+            # The file is missing or cut off by a crash. With a new id the group only forgets which
+            # tasks are warm here.
             found = str(uuid.uuid4())
         _write_process_id(self.path, found)
         return found

@@ -46,7 +46,7 @@ class SuppliedEngines:
         )
 
     def close(self) -> None:
-        """Close all, even when one fails. Blocks. Raises the error of the last one that fails."""
+        """Close all engines, even when one fails. Blocks. Raises the last error."""
         engines, self.by_store = self.by_store, {}
         with ExitStack() as closing:
             for engine in engines.values():

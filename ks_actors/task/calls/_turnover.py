@@ -31,7 +31,7 @@ class Turnover:
 
     def __init__(self) -> None:
         self._turn: int = 0
-        # Ascending, as a number is used again only while it is the last one.
+        # In ascending order: a number is used again only while it is the last one.
         self._counts: dict[int, int] = {}
 
     def enter(self) -> int:
