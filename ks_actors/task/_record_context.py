@@ -14,7 +14,7 @@ class RecordContextHolder:
     """The known facts about the source record in process: one mutable object per task.
 
     The record is the one at `offset` of `page`. Without a page there is none, or it is unknown. In
-    batch mode the page is exact, and the other facts are those of the batch's first record: errors
+    batch mode the page is exact, and the other facts are those of the batch's first record. Errors
     name their record by its own offset. If a batch has records of several partitions, or records
     that were held back, offsets are other numbers that the page can resolve.
     """

@@ -52,9 +52,10 @@ class ResponseJoin(Inline):
     is still under way. An inner join deletes at once the row of a left row without a foreign key,
     because no other response follows.
 
-    `view` is that of the left table, `key` and `value` the serdes of its rows, `topic` the name of
-    the topic of subscriptions without the app's prefix. The foreign key is `extractor(value)`, or
-    `extractor(key, value)` if it is `keyed`. A `left` join joins a left row with None.
+    `view` is that of the left table, `key` and `value` are the serdes of its rows. `topic` is the
+    name of the topic of subscriptions without the app's prefix. The foreign key is
+    `extractor(value)`, or `extractor(key, value)` if it is `keyed`. A `left` join joins a left row
+    with None.
     """
 
     view: View

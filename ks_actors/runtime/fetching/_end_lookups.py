@@ -41,8 +41,7 @@ class EndLookups:
     def __init__(self, log: Log, upstream: OnTheirWay) -> None:
         self._log = log
         self._upstream = upstream
-        # A newer question about the same partitions replaces an older one: it waits for more
-        # records.
+        # A newer question about the same partitions replaces an older one, which waits for less.
         self._waiting: dict[tuple[TopicPartition, ...], object] = {}
         self._wanted: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, None] = {}

@@ -44,7 +44,7 @@ class SlotForm:
 
     `window` returns the start of a slot's window, or the Window of its session. `in_memory` takes
     key bytes and slot. It returns the sort key of a row in Kafka Streams' stores in memory: time,
-    key bytes and the second number, in sessions the largest first.
+    key bytes and the second number (sessions: largest first).
     """
 
     __slots__ = ("bits", "in_memory", "mask", "of_sessions", "size", "struct", "window")

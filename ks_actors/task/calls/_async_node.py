@@ -52,7 +52,7 @@ class AsyncNode:
     calls.
 
     Records that queue behind their keys take no room from calls that can run. They are never more
-    than the running calls, and few of one key, unless their calls are quick: a commit of the task
+    than the running calls, and few of one key, unless their calls are quick. A commit of the task
     waits for all of them.
     """
 
