@@ -36,7 +36,7 @@ KsActorsError
 │   ├── ProcessingFailed
 │   ├── ProductionFailed
 │   ├── TimestampInvalid
-│   ├── TaskTimeout         a task did not come to rest, or a user's call to return, in time
+│   ├── TaskTimeout         a task's work, or a user's call, did not end in time
 │   ├── TaskMigrated        another member of the group has the tasks
 │   ├── MissingSourceTopics topics to read from do not exist
 │   └── MissingSinkTopics   topics to write to do not exist, checked at the start
@@ -358,7 +358,7 @@ class TimestampInvalid(StreamsError):
 
 
 class TaskTimeout(StreamsError):
-    """A task did not come to rest in time."""
+    """A task did not finish its work in time."""
 
 
 class TaskMigrated(StreamsError):

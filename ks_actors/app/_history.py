@@ -172,8 +172,8 @@ class AppOverHistory:
         """Write tables (by store name) and topics as Parquet; return how many rows each has.
 
         The files are `<directory>/<name>/<partition>.parquet`. A table is the last value of each
-        key in its changelog, a topic all its records; of both only records that are committed now,
-        before, during or after the app's run.
+        key in its changelog, a topic all its records; both only as far as it is committed now. You
+        may call it before, during or after the app's run.
 
         Keys and values are decoded by the serdes of the topology, into structs, lists, maps and
         scalars where their types allow. Other values stay bytes, unless `types` gives by name the

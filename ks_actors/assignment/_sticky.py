@@ -29,12 +29,12 @@ def assign_sticky(
     """Return the tasks for each member of `owned`: as even as possible, with the fewest moves.
 
     No member has two tasks more than another one. An unowned task goes to a member with its state
-    (`warm`) and room; of several, to one with most of that state. A member with too many tasks
-    first gives up tasks with state at members with room. Of these, and then of the others, it gives
-    up tasks of its largest subtopology. Any other task goes to the member with the fewest of its
-    subtopology. So without owners, each subtopology is spread evenly, too. A task with two owners
-    stays with the first one. The same input gives the same result, and the result as input gives
-    the same result again.
+    (`warm`) and room; of several such members, to the one with most of that state. A member with
+    too many tasks first gives up tasks with state at members with room. Among these, and then among
+    the others, it gives up tasks of its largest subtopology. Any other task goes to the member with
+    the fewest of its subtopology. So without owners, each subtopology is spread evenly, too. A task
+    with two owners stays with the first one. The same input gives the same result, and the result
+    as input gives the same result again.
     """
     warm = warm or {}
     share, extra = divmod(len(tasks), len(owned))

@@ -64,8 +64,8 @@ _REMEDY = (
     "those in a processor's init"
 )
 _REMEDY_OF_SERVICE = (
-    "Make it an object of a class that opens what belongs to a process in __aenter__, and holds "
-    "nothing of that before, or backfill with engine='local'"
+    "Make it an object of a class that opens the resources of a process in __aenter__, not "
+    "before, or backfill with engine='local'"
 )
 
 

@@ -31,7 +31,7 @@ PREFIXES: Final[dict[str, frozenset[Client]]] = {
     "producer_": _PRODUCER,
     "admin_": frozenset({Client.ADMIN}),
 }
-"""The clients of each prefix; of prefixes that set the same, the first counts."""
+"""The clients of each prefix; if prefixes set the same setting, the first counts."""
 
 TOPIC: Final = "topic_"
 """The prefix of configs of new internal topics."""
@@ -110,7 +110,7 @@ ACCEPTED: Final[dict[str, frozenset[str]]] = {
     ),
     "send_buffer_bytes": frozenset({"-1"}),
 }
-"""Settings that cannot be chosen, with the values that say what holds anyway."""
+"""Settings that cannot be chosen, with the values that equal the fixed behaviour."""
 
 
 class Prefixed(NamedTuple):
@@ -140,7 +140,7 @@ def prefixed(name: str) -> Prefixed | None:
 
 
 def is_accepted(name: str, value: object) -> bool:
-    """Return whether a fixed setting was given a value that it has anyway."""
+    """Return whether a value of a fixed setting equals the fixed behaviour."""
     return str(value).strip().lower() in ACCEPTED.get(name, ())
 
 

@@ -226,7 +226,7 @@ class StreamsConfig:
     processing_guarantee: ProcessingGuarantee
     """`at_least_once` (the default) or `exactly_once_v2`."""
     commit_interval_ms: int
-    """Interval of commits. Default: 30,000, exactly once 100."""
+    """Interval of commits. Default: 30,000; 100 under exactly-once."""
     max_task_idle_ms: int
     """Time that a task with several partitions waits for data of empty ones. Default: 0.
 
@@ -322,7 +322,7 @@ class StreamsConfig:
     A failure undoes the writes to stores since the last commit, and nothing else (KIP-892).
     """
     default_interactive_query_isolation_level: IsolationLevel
-    """The isolation of queries. Default: `READ_UNCOMMITTED`, exactly once `READ_COMMITTED`.
+    """The isolation of queries. Default: `READ_UNCOMMITTED`; `READ_COMMITTED` under exactly-once.
 
     `READ_UNCOMMITTED` sees all writes, `READ_COMMITTED` only those that no failure can undo. Kafka
     Streams' default is always `READ_UNCOMMITTED` (KIP-892). `default_state_isolation_level` is
@@ -341,7 +341,7 @@ class StreamsConfig:
     close_timeout_ms: int
     """Total time (ms) that a closing app waits for its log. Default: 30,000.
 
-    A warning names the work that it gives up then.
+    A warning names the work that it abandons then.
     """
     stall_warning_ms: int
     """Time that records of an assigned partition wait before a warning names the reason.
@@ -350,9 +350,9 @@ class StreamsConfig:
     Not known to Kafka.
     """
     poll_ms: int
-    """Maximum wait (ms) of a fetch for records, which end it at once. Default: 1,000.
+    """Maximum wait (ms) of a fetch; the first record ends it. Default: 1,000.
 
-    Kafka Streams' default is 100: its threads do nothing else meanwhile.
+    Kafka Streams' default is 100, because its threads wait for the fetch.
     """
     max_decompressed_bytes: int
     """Maximum bytes in memory of a compressed record batch of Kafka. Default: 268,435,456.
@@ -362,8 +362,8 @@ class StreamsConfig:
     linger_ms: int
     """Time (ms) that trickling records gather before the next fetch; 0: none. Default: 20.
 
-    At least once, their output gathers half as long before it is written. The first record after a
-    quiet moment is not delayed.
+    Under at-least-once, their output gathers half as long before it is written. The first record
+    after a quiet moment is not delayed.
     """
     metadata_max_age_ms: int
     """Interval (ms) of new lookups of the topics in use. Default: 300,000.
@@ -378,7 +378,7 @@ class StreamsConfig:
     session_timeout_ms: int
     """Time without heartbeats after which the group removes a member. Default: 45,000."""
     transaction_timeout_ms: int
-    """Timeout of a transaction, exactly once. Default: 10,000."""
+    """Timeout of a transaction, under exactly-once. Default: 10,000."""
     repartition_purge_interval_ms: int
     """Interval of deleting processed records from repartition topics. Default: 30,000."""
     snapshot_uri: str | None
@@ -395,7 +395,7 @@ class StreamsConfig:
     snapshot_keep: int
     """Number of snapshots kept of each task. Default: 2."""
     snapshot_timeout_ms: int
-    """Time after which an unfinished snapshot is given up. Default: 600,000."""
+    """Time after which an unfinished snapshot is abandoned. Default: 600,000."""
     snapshot_max_age_ms: int
     """Maximum age of a snapshot if its changelog has newer records. Default: 86,400,000, a day.
 

@@ -233,7 +233,7 @@ class stop_after:  # noqa: N801 - given where the functions are given
     """A handler that continues as `log_and_continue` does, until too many records have failed.
 
     It ends processing at the failure that has `failures` others within the last `per_seconds`
-    before it: then the fault is not in one record, but in something that all of them need. That
+    before it: then the fault is not in one record, but in something that all records need. That
     record is no dead letter, and is processed again after a restart. `failures` is an int of 1 or
     more, `per_seconds` a number of seconds above 0. Give each setting a handler of its own, or give
     several settings one handler that counts them together. In a file: `"stop_after(10,

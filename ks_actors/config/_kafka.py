@@ -200,7 +200,7 @@ def _identity(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
 def _tokens(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     url, callback = "sasl_oauthbearer_token_endpoint_url", "sasl_login_callback_handler"
     if (url in given) == (callback in given):
-        return [f"{url}: one of it and {callback} is required for OAUTHBEARER"]
+        return [f"{url}: set it or {callback}, because OAUTHBEARER needs one of them"]
     if url in given and not values[url].startswith("file:"):
         return [f"{name}: is required by {url}" for name in _CLIENTS if name not in given]
     return [

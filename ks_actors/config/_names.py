@@ -21,7 +21,7 @@ ALIASES: dict[str, str] = {
 }
 """Other names of settings."""
 
-# The beginning of a list of servers, as repr shows it, up to the last login in it.
+# The beginning of a list of servers, in the form of its repr, up to its last login.
 _SERVERS = re.compile(r"([\[(]?['\"](?:kafka://)?)(?!\w+:///).*@", re.DOTALL)
 # Users paste a key among its certificates.
 SECRET = (

@@ -42,12 +42,12 @@ class Recognized:
     doubled: dict[str, str] = field(default_factory=dict)
     """Messages about settings that one source gives by two names, by the setting."""
     shared: dict[str, tuple[Given, str]] = field(default_factory=dict)
-    """Settings of one client that all its users share, with the setting's name, by the given name.
+    """By given name: a setting for one of the clients that share it, and its name without prefix.
     """
     topics: dict[str, Given] = field(default_factory=dict)
     """Configs of internal topics by their names."""
     wrong_topics: dict[str, str] = field(default_factory=dict)
-    """Messages about such configs, by their names; by `topic_configs` about all of a source."""
+    """Messages about wrong ones, by their names, or by `topic_configs` for a whole source."""
 
     def add(self, source: Iterable[Given]) -> None:
         """Add the settings of a source."""
@@ -87,7 +87,7 @@ class Recognized:
             self.wrong_topics.pop(name, None)
 
     def _add_wrong_topics(self, entry: Given, said: str) -> None:
-        """Note which of the configs are wrong, so that a later source can override those."""
+        """Note the wrong configs, so that a later source can override them."""
         parse = SETTINGS["topic_configs"].parse
         wrong = set()
         for name, value in entry.value.items() if isinstance(entry.value, Mapping) else ():
@@ -123,7 +123,7 @@ class Recognized:
         self.refused[entry.name] = f"{entry.name} ({entry.origin}): {why}"
 
     def check_shared(self, values: Mapping[str, Any]) -> None:
-        """Refuse the settings of one client that differ from those that its clients share."""
+        """Refuse settings for one client that differ from the setting that the clients share."""
         for entry, name in self.shared.values():
             try:
                 same = SETTINGS[name].parse(entry.value) == values[name]
@@ -141,8 +141,8 @@ class Recognized:
     def ignore(self, patterns: Collection[str]) -> tuple[str, ...]:
         """Drop the refused settings that the patterns name; return their names, in order.
 
-        A pattern is a name, or the beginning of names, followed by `*`. A name that is honoured
-        becomes a problem.
+        A pattern is a name, or the beginning of names, followed by `*`. A supported name becomes a
+        problem.
         """
         names = [canonical(pattern) for pattern in patterns]
         ignored = sorted(

@@ -65,7 +65,7 @@ REFUSED: Final[dict[str, str]] = {
     "interceptor_classes": "clients have no interceptors: processor_wrapper_class wraps processors",
     "internal_leave_group_on_close": "App.close(leave_group=…) says it",
     "isolation_level": (
-        "processing_guarantee decides: exactly once reads what is committed, at least once all"
+        "processing_guarantee decides: exactly-once reads committed records, at-least-once all"
     ),
     "key_deserializer": _SERDES,
     "key_serializer": _SERDES,

@@ -226,8 +226,8 @@ class _DerivedLogic(ABC):
 class FilterLogic(_DerivedLogic):
     """A filtered table.
 
-    It takes old values if they are available, so that it need not forward changes from nothing to
-    nothing.
+    It takes old values if they are available, so that it need not forward changes from no value to
+    no value.
     """
 
     def __init__(

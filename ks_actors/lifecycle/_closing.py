@@ -15,7 +15,7 @@ _KEPT_S: Final = 6.0
 _KEPT_SHARE: Final = 0.4
 # The step that ends the last commit; after a failure, its rollback ends by then, too.
 ROLLED_BACK: Final = 1
-# Not a step of closing: other tasks continue until then while calls in flight are waited for. The
+# Not a step of closing: until then the app waits for calls in flight, and other tasks continue. The
 # last commit has its own part of that time.
 CALLS: Final = -1
 _COMMIT_S: Final = 6.0

@@ -70,8 +70,8 @@ class LogRetries:
     ) -> T:
         """Make a call until it does not raise LogTimeout.
 
-        `waits` are the seconds that it may take even if all is well. Raises NoAnswer, and the
-        call's errors.
+        `waits` is the time (s) that a healthy call may take. Raises NoAnswer, and the call's
+        errors.
         """
         return await self._ask(what, call, about, again=True, waits=waits)
 

@@ -46,7 +46,7 @@ class LogRequest(NamedTuple):
     what: str
     about: Collection[object] = ()
     waits: float = 0.0
-    """Seconds that the call may take even if all is well; infinite without a limit."""
+    """The time (s) that a healthy call may take; infinite without a limit."""
     again: bool = True
     """Whether the call may be repeated when its outcome is unknown."""
     share: float = 1.0

@@ -331,7 +331,7 @@ class Log(Protocol):
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
         """Create topics.
 
-        Raises TopicExists; the other topics are created all the same.
+        Raises TopicExists; the other topics are created nevertheless.
         """
         ...
 
@@ -417,8 +417,8 @@ class BaseLog(Log):
         """Delete records that fetchers of this log have read, below the given offsets.
 
         A log that may lose records leaves out partitions without a fetcher, and raises LogTruncated
-        when the log of a partition has lost records that were read. Then nothing of that leader is
-        deleted, and so no new records in place of lost ones.
+        when the log of a partition has lost records that were read. Then nothing at that leader is
+        deleted: new records may have replaced the lost ones.
         """
         await self.delete_records(before)
 

@@ -51,7 +51,7 @@ class PatientLog(DelegatingLog):
 
     @property
     def bytes_per_write(self) -> int:
-        """The most bytes of records in one write; 0 of a log that gets records as columns."""
+        """The most bytes of records in one write; 0 for a log that gets records as columns."""
         return self._log.batch_bytes if isinstance(self._log, WritesBytes) else 0
 
     async def ask(

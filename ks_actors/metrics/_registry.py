@@ -21,7 +21,7 @@ MetricSource: TypeAlias = Callable[[], Iterable[Readings]]
 """A function that reads things as they are now; called on the event loop."""
 
 NOTE_S: Final = 10.0
-"""The time between two notes of all totals, in seconds."""
+"""The time between two samples of all totals, in seconds."""
 _NOTES_PER_WINDOW: Final = 3
 
 

@@ -83,7 +83,7 @@ async def answer(
         else [part.partition for part in local.parts(request.store)]
     )
     for number in numbers:
-        # The failure of one partition is part of the result; the others are asked all the same.
+        # The failure of one partition is part of the result; the others are still asked.
         results[number] = await _one(local, request, number, timeout_ms)
     return StateQueryResult(results)
 

@@ -178,7 +178,7 @@ class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], froze
 class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """A question to the partitions of a store that are on this instance.
 
-    `partitions` names those that shall answer; the default is all local ones. Standbys, and tasks
+    `partitions` names the partitions to ask; the default is all local ones. Standbys, and tasks
     that are still being restored, answer too, unless `require_active`: then the `bound` does not
     count, as in Kafka Streams. `isolation` None is the app's default. `execution_info` asks for
     lines about how long it took.

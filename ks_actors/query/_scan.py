@@ -19,7 +19,7 @@ T_co = TypeVar("T_co", covariant=True)
 SLICE_SECONDS: Final = 0.001
 """The time that a scan works before it yields to the event loop."""
 GLANCES: Final = 16
-"""The number of rows between two looks at the clock."""
+"""The number of rows between two readings of the clock."""
 _first: Final = itemgetter(0)
 
 

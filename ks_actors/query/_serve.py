@@ -199,7 +199,7 @@ class StoreEndpoint:
                         await frames.add(
                             raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys)
                         )
-                    # A scan of a large store would go on for nobody.
+                    # Without a reader, a scan of a large store must not go on.
                     if writer.is_closing():
                         raise ConnectionResetError("the client has gone")
                 if local.now() - began >= SLICE_SECONDS:  # key scans never pause

@@ -1,6 +1,6 @@
-"""The single place that gives up local state.
+"""The only place that discards local state.
 
-It always logs a warning, and never gives up a store without changelog.
+It always logs a warning, and never discards a store without changelog.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def give_up(
     fate: str = _RESTORED,
     others: Collection[str] = (),
 ) -> None:
-    """Log that a task's local state is given up, and why; the caller then deletes it.
+    """Log that a task's local state is discarded, and why; the caller then deletes it.
 
     The log says `fate` of the stores. `others` are stores without changelog that go with them,
     though the topology does not have them. Raises StateError when there are any, or when one of the

@@ -76,7 +76,7 @@ class TopicSizes:
                 follower.stale = True
 
     def see(self, partitions: Iterable[TopicPartition]) -> None:
-        """Learn from partitions that exist: their topics have at least as many."""
+        """Learn from existing partitions: their topics have at least as many."""
         seen: dict[str, int] = {}
         for topic, number in partitions:
             if number >= max(self(topic) or 0, seen.get(topic, 0)):
@@ -98,7 +98,7 @@ class AppTopics:
         self.topology: Topology = topology
         self.config: StreamsConfig = config
         self.partitions: TopicSizes = TopicSizes(partitions)
-        # As at the start. A log may have no ids, and topics may be created while the app runs.
+        # The ids at the start. A log may have none, and topics may be created while the app runs.
         self.topic_ids: Mapping[str, str] = {}
         # By subtopology. Each task needs them, so they are cached until topics appear or disappear.
         self._topics_read: Mapping[int, tuple[str, ...]] | None = None
@@ -224,9 +224,9 @@ class AppTopics:
         )
 
     def topics_in_use(self) -> frozenset[str]:
-        """Return the topics that the app reads, and those that it writes to as far as known.
+        """Return the topics that the app reads, and its known output topics.
 
-        Of topics that functions choose, it has those chosen so far.
+        Of topics that functions choose, return those chosen so far.
         """
         written = {
             self.topic(node.topic)

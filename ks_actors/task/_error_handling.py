@@ -38,9 +38,9 @@ class ExceptionHandlers:
     """The exception handlers of one task.
 
     Each method returns to continue without the record, or raises the error that ends the task. Dead
-    letters are written like other output: in the transaction, if there is one. Those of a record
-    that ends the task are `parting`. In a transaction they are aborted with everything else that
-    the task did.
+    letters are written like other output: in the transaction, if there is one. Letters about a
+    record that ends the task are `parting`. In a transaction they are aborted with everything else
+    that the task did.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class ExceptionHandlers:
                 f"the exception handler itself raised {_text_of(raised)}, about: {failure}"
             ) from raised
         self._answers[kind, response.result.value] += 1
-        # Ordinary output of a failed task is dropped, and its letters would be dropped with it.
+        # The ordinary output of a failed task is dropped, and the letter would be dropped with it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
             self._write(letter, output, origin)

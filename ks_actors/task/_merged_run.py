@@ -37,7 +37,7 @@ class MergedRun:
         first, start, stop = queues[0].upcoming(limit)
         second, other_start, other_stop = queues[1].upcoming(limit)
         times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
-        # In the order of time; otherwise the heads are merged, as Kafka Streams does.
+        # In the order of time; otherwise merge the heads, as Kafka Streams does.
         self.ascending: bool = times == sorted(times) and other_times == sorted(other_times)
         merge = _merged if self.ascending else _merged_by_heads
         order, count = merge(times, other_times)
@@ -105,8 +105,8 @@ class MergedRun:
 def _merged(first: list[int], second: list[int]) -> tuple[list[int], int]:
     """Merge two lists that ascend, until one of them ends.
 
-    Returns the places in order, and how many are of the first list. On equal values the first list
-    goes first.
+    Returns the places in order, and how many come from the first list. On equal values the first
+    list goes first.
     """
     # Cut the list that goes further in time, and merge both by one stable sort.
     if first[-1] <= second[-1]:
@@ -167,8 +167,8 @@ class MergedTurns:
         before = current.stream_time
         current.stream_time = max(before, *(queue.partition_time for queue in queues))
         sides = run.sides()
-        # The join refuses runs with null keys or values, and runs that a serde rejects; one by one,
-        # each such record is handled in its turn.
+        # The join refuses runs with null keys or values, and runs that a serde rejects. Taken one
+        # by one, each such record is handled in its turn.
         if not self._pair.join.process(
             sides[self._left], sides[1 - self._left], ascending=run.ascending
         ):

@@ -237,7 +237,7 @@ class NodeWork:
         self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 
     def _tell_of_drop(self) -> None:
-        """Log the first dropped record, then one a minute: otherwise they could fill the log."""
+        """Log the first dropped record, then one a minute: more lines could fill the log."""
         now = self.wall_time()
         if self._tell_at is not None and now < self._tell_at:
             return

@@ -113,7 +113,7 @@ class PartitionGroup:
             if head is None:
                 return None
             if head < time or first is None:
-                # An earlier queue goes first at equal times: this one has to stay below its head.
+                # An earlier queue goes first at equal times: this queue has to stay below its head.
                 until = time - 1
                 first, time = queue, head
             elif head < until:

@@ -50,8 +50,8 @@ class Progress(dict[str, int]):
     def committed(self, offset: int, time: int, task: object) -> OffsetAndMetadata:
         """Return an offset, a partition's time and this progress, to commit.
 
-        If it is too long for a broker, stream times are left out, then all of it; the log says so
-        once.
+        If the metadata is too long for a broker, leave out stream times, then all progress; log
+        that once.
         """
         numbers = {name: _packable(name, number) for name, number in self.items()}
         made = encode_position(offset, time, numbers)

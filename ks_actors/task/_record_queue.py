@@ -109,7 +109,7 @@ class RecordQueue:
         self.bytes: float = 0.0
         """The approximate bytes of all records that were added."""
         self.ages: Timing = Timing(window)
-        """The ages in ms of the last records of slices, when these ended."""
+        """The ages (ms) of the last records of slices, at the slices' ends."""
         self.lateness: Timing = Timing(window)
         """How far (ms) behind the partition's time those records were."""
         self._added: int = 0
@@ -122,12 +122,11 @@ class RecordQueue:
         self.page: Chunk = Chunk(partition, self._raw_chunk, logged=logged)
         self._at: int = 0
         self._behind: int = position
-        # No position after the first is committed before so many records are consumed.
+        # A later position than the first may be committed once so many records are consumed.
         self._back_to: tuple[int, int] = position, 0
         self._poison: Exception | None = None
         self._poisoned: int = -1
-        # Index in the fetched chunk, and error, of undecodable records that are not decided about
-        # yet.
+        # The undecodable records without a decision: index in the fetched chunk, and error.
         self._bad: deque[tuple[int, Exception]] = deque()
         self._fatal: Exception | None = None
 
@@ -160,8 +159,8 @@ class RecordQueue:
         """Continue at `position` after the buffered records: the log has none in between.
 
         The end offset is unknown until the next fetch. After a move back, the log has other records
-        at the offsets of the buffered ones: `position` stays at or before the new position until
-        these are processed.
+        at the offsets of the buffered ones. Until these are processed, `position` stays at or
+        before the new position.
         """
         if self.buffered and position < self._behind:
             offset, consumed = self._back_to
@@ -211,8 +210,8 @@ class RecordQueue:
 
     @property
     def _next_offset(self) -> int:
-        # The lowest offset of: the next decoded record, the next one to decide about, and the one
-        # with a failed timestamp.
+        # The lowest offset of: the next decoded record, the next record to decide about, and the
+        # record with a failed timestamp.
         nearest: list[int] = []
         if self._at < len(self._chunk):
             nearest.append(self._chunk.offsets[self._at])
@@ -269,8 +268,8 @@ class RecordQueue:
     def take(self, limit: int, until: tuple[int, bool] | None = None) -> Batch:
         """Take the next records, after `head` found one: at most `limit`, all before `until`.
 
-        `until` is a timestamp, with a flag whether records of that very time may be taken too. The
-        first record is taken in any case.
+        `until` is a timestamp, with a flag whether records of that time itself may be taken too.
+        The first record is taken in any case.
         """
         start, chunk = self._at, self._chunk
         stop = min(len(chunk), start + limit)

@@ -37,9 +37,9 @@ _NO_ORIGIN: Final = ("", -1, -1)
 class Sink:
     """One sink node of one task.
 
-    Records with a key go to the partition of Kafka's default partitioner. Those without are spread
-    batch by batch, or one by one with `spread_each`: then their partitions do not depend on how
-    records are batched. The production handler decides about unserializable records.
+    Records with a key go to the partition of Kafka's default partitioner. Records without a key are
+    spread batch by batch, or with `spread_each` one by one, so that partitions do not depend on
+    batches. The production handler decides about unserializable records.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ class TaskState(Enum):
 
     Every task is suspended before it is closed. A task with corrupted state is created again, and
     restores from the beginning. So is a standby that becomes active, or the reverse. A rollback
-    leaves a task RUNNING. A task that was suspended is closed even if it comes back, so that none
-    goes from SUSPENDED to RESTORING, which Kafka Streams allows.
+    leaves a task RUNNING. A suspended task is closed even if it comes back, so no task goes from
+    SUSPENDED to RESTORING, which Kafka Streams allows.
     """
 
     CREATED = "CREATED"
@@ -56,7 +56,7 @@ TASK_TRANSITIONS = Transitions(
 TaskLife: TypeAlias = Cycle[TaskState]
 """The life of one task on this instance.
 
-It belongs to the part that has the task, and goes with the task from one to the other.
+It belongs to the part that has the task, and moves with the task to another part.
 """
 
 
@@ -70,7 +70,7 @@ def new_life(task: TaskId) -> TaskLife:
 
 
 def end_life(life: TaskLife) -> None:
-    """End a life in any state: the task is suspended, if it was not, and CLOSED."""
+    """End a life in any state: the task is suspended, if necessary, and CLOSED."""
     if life.is_(TaskState.CLOSED):
         return
     if not life.is_(TaskState.SUSPENDED):

@@ -91,7 +91,7 @@ class RegisteredStores:
         return merged(known, contained(self.next_offsets(store, committed=committed)))
 
     def reached(self, store: str, *, committed: bool) -> At:
-        """Return the input position that a store has seen, even without a change."""
+        """Return the input position that a store has reached, even without a change."""
         known = self.position(store, committed=committed)
         if self.processing is None or not self.stores.positions.follows_task(store):
             return known

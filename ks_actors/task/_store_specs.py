@@ -42,7 +42,7 @@ class DefaultSerdes:
         return self._required(serde, "key", of)
 
     def value(self, serde: Serde[Any] | None, *, of: str) -> Serde[Any]:
-        """Return a serde of values. One that wraps a key takes the default of keys."""
+        """Return a serde of values. A serde that wraps a key takes the default of keys."""
         return self._required(serde, "key" if wraps_key(serde) else "value", of)
 
     def _required(self, serde: Serde[Any] | None, what: str, of: str) -> Serde[Any]:

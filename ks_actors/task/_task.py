@@ -120,7 +120,7 @@ class Task:
         ]
         self.group: PartitionGroup = PartitionGroup(queues, parts.config.max_task_idle_ms)
         self.idle: IdleNodes = IdleNodes(self.group.queues)
-        # Turns of several queues bypass the tracing.
+        # Turns of several queues bypass tracing.
         self._takes_turns: bool = len(queues) > 1 and not self._tracing.on
         self._current.stream_time = max((at.time for at in positions.values()), default=-1)
         self._progress: Progress = Progress(positions.values())
@@ -149,7 +149,7 @@ class Task:
     def uncommitted_bytes(self) -> int:
         """The approximate memory that the stores' open transactions take.
 
-        While a thread has the task this is the value from before.
+        While a thread has the task, this is the last value before.
         """
         # The thread changes the stores at this moment; reading their sizes would race with it.
         if self.thread_guard.since is None and self.stores is not None:
@@ -255,11 +255,11 @@ class Task:
 
     @property
     def work_ms(self) -> float:
-        """The estimated time (ms) to process the buffered records, by those before."""
+        """The estimated time (ms) to process the buffered records, from earlier ones."""
         return _TURN_MS + self.group.buffered / self._run.records
 
     def process_one(self) -> bool:
-        """Process one record, as far as it goes; return whether there was one."""
+        """Process one record as far as possible; return whether there was one."""
         self.draining.take_results()
         done = (
             self.draining.room() > 0
@@ -274,7 +274,7 @@ class Task:
         self._current.nowhere()
         before = self._progress.numbers()
         called = self._wall_punctuation.punctuate(now_ms)
-        # A call that has done nothing costs no commit: its time is not committed.
+        # A call without effect costs no commit: its time is not committed.
         if called and not self.commit_needed:
             self.commit_needed = (
                 self.commit_requested
@@ -304,7 +304,7 @@ class Task:
     @property
     def async_nodes(self) -> tuple[InFlight, ...]:
         """The nodes of asynchronous processors."""
-        plan = self._plan  # once: `App.health` reads it in other threads, and closing removes it
+        plan = self._plan  # read once: `App.health` calls in other threads, and closing removes it
         return () if plan is None else plan.asynchronous
 
     @property
@@ -417,8 +417,8 @@ class Task:
         The streams of a join have a record or two in a row: cost per turn matters as much as cost
         per record.
         """
-        # The fast way for a join of two streams; it returns 0 when it does not apply, and then the
-        # loop below takes the same records.
+        # The fast way for a join of two streams. It returns 0 when it does not apply; then the loop
+        # below takes the same records.
         if self._merged_turns is not None and (done := self._merged_turns.take(limit)):
             self.processed += done
             return done

@@ -47,8 +47,8 @@ def make_stores(
     """Return the stores of a task, not yet open; None when it has none.
 
     `directory` is the directory of all tasks. `topic_ids` are the ids of the task's topics, as far
-    as known. `filled_from` has the topic from which each store is filled, by default its changelog.
-    The other parameters are those of `TaskStores`.
+    as known. `filled_from` has the source topic of each store's rows, by default its changelog. The
+    other parameters are those of `TaskStores`.
     """
     if not specs:
         return None
@@ -170,7 +170,7 @@ class TaskRunner:
             ) from late
 
     def close_stores(self, *, clean: bool) -> None:
-        """Close the stores; does nothing without any, or when called again."""
+        """Close the stores, if there are any; a second call does nothing."""
         stores, self.stores = self.stores, None
         if stores is not None:
             stores.close(clean=clean)

@@ -38,8 +38,8 @@ def passed_over(
 ) -> tuple[Fetched, ...]:
     """Move a fetcher past records that it cannot read; return them as if fetched.
 
-    Returns nothing for other errors, for which the next offset is unknown, and when the partition
-    is read from another position by now.
+    Returns nothing if the next offset is unknown, or the partition is read from another position by
+    now.
     """
     if (
         not isinstance(error, LogCorrupted)

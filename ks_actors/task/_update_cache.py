@@ -69,10 +69,10 @@ class UpdateCache:
 
     It has at most one per row, the latest (see `processors._cache.Cache`).
 
-    They are sent window by window, in the order in which windows and rows came here since they were
-    last sent. All are sent when the task is committed, and the oldest when there is no room. A row
-    is sent with the value that was last sent, and the timestamp and headers of its last update. An
-    update from nothing to nothing is not sent.
+    They are sent window by window, in the order in which windows and rows came since they were last
+    sent. All are sent when the task is committed, and the oldest when there is no room. A row is
+    sent with the value that was last sent, and the timestamp and headers of its last update. An
+    update from no value to no value is not sent.
 
     With `exact` some node downstream reads the record's context, and `forward` gets the rows one by
     one. Otherwise `forward_batch` gets them in batches. In both cases the current record is the
@@ -107,7 +107,7 @@ class UpdateCache:
         )
         self._written: Callable[[Any], bytes] = spec.value.serializer(topic)
         self._read: Callable[[bytes], Any] = spec.value.deserializer(topic)
-        # asked for entries only where they are by key: rows of windows and sessions are in `news`
+        # only for entries by key: the entries of windows and sessions are in `news`
         self._store = store
         self._budget = budget
         self._current = current
@@ -116,7 +116,7 @@ class UpdateCache:
         self._exact = exact
         self._joined = joined
         # Counts that the kernel puts: the store's own note of uncommitted changes serves as the
-        # cache until a part is sent. Then the note is `spent`, and rows are cached here.
+        # cache until some rows are sent. Then the note is `spent`, and rows are cached here.
         self._by_store: bool = (
             not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
         )
@@ -218,13 +218,13 @@ class UpdateCache:
     def leave_to_store(self, batch: Batch) -> bool:
         """Return whether the store's own note of the batch suffices.
 
-        It does not after a part was sent since the last commit, nor with headers.
+        It does not once some rows were sent since the last commit, nor with headers.
         """
         if not self._by_store or batch.headers is not None:
             return False
         changed = self._store.uncommitted
-        # Once a part was sent, the note has rows that are not to be sent again, so it cannot be the
-        # cache.
+        # Once some rows were sent, the note has rows that must not be sent again, so it cannot be
+        # the cache.
         if changed is self._spent:
             return False
         before, self._count = self._count, len(changed)

@@ -33,11 +33,10 @@ T = TypeVar("T")
 
 
 class Connection(DelegatingLog):
-    """A `Log` that delegates to another log, until it is cut like that of a dead process.
+    """A `Log` that delegates to another log until it is cut, as if its process had died.
 
-    From then on nothing gets through, and no call returns, except calls that close something. The
-    log notices nothing: transactions stay open, and members stay in their groups, until their
-    timeouts.
+    From then on no call gets through or returns, except calls that close something. The log does
+    not notice: transactions stay open, and members stay in their groups, until their timeouts.
     """
 
     def __init__(self, log: Log) -> None:

@@ -30,15 +30,15 @@ class Effect(Enum):
     BEGINS = "begins"
     """It is new: a store is empty, a topic is created, an input begins by auto_offset_reset."""
     REFILLED = "refilled"
-    """The store has the rows of another topic, and no longer those that it had."""
+    """The store has the rows of another topic, and has lost its former rows."""
     LEFT = "left behind"
-    """Nothing uses it any more. It stays in the log until a reset, or a hand, deletes it."""
+    """Nothing uses it any more. It stays in the log until a reset or a user deletes it."""
     MIXED = "mixed"
     """It goes on, and old rows of one meaning are beside new ones of another."""
     LOST = "lost"
     """State of the running app that is in no changelog, or records that wait in a topic."""
     REFUSED = "refused"
-    """The app does not start, or cannot read what is there: reset it, or choose another name."""
+    """The app does not start, or cannot read existing data: reset it, or choose another name."""
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ T = TypeVar("T", bound="Hashable")
 GROWN: Final = (
     "If a source topic has grown, keys of the new partitions have their state in old ones: stop "
     "all instances, and reset the application (`ks-actors reset` deletes its internal topics and "
-    "state, and sets its offsets) to start anew; or repartition upstream, into a topic with the "
+    "state, and sets its offsets) to start over; or repartition upstream, into a topic with the "
     "old number of partitions, and read that one"
 )
 """The remedy for internal topics that have another size than the topics before them."""

@@ -177,7 +177,7 @@ class TaskSpans:
 
     def _extract(self, headers: Headers) -> OtelContext:
         # Headers without a context: a processor has made a record of its own. The library's current
-        # context does not count, which may be that of the code that runs the app.
+        # context does not count: it may belong to the code that runs the app.
         return self._propagator.extract(headers, self._current or OtelContext(), _GETTER)
 
     def _carried(self, headers: Headers) -> Headers:

@@ -58,5 +58,5 @@ class Events:
                 view.cancel()
 
     def close(self) -> None:
-        """End all streams, and take no more readers."""
+        """End all streams, and accept no more readers."""
         self._closed.set()

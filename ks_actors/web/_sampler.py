@@ -120,7 +120,7 @@ class Sampler:
                 self._group = found
                 self._note_members()
             else:
-                # Keep those last known, with the reason why they are old.
+                # Keep the last known members, with the reason why they are old.
                 self._group = GroupView(self._group.members, self._group.partitions, found.error)
             await asyncio.sleep(_GROUP_EACH_S)
 
@@ -199,7 +199,7 @@ class Sampler:
     def _note_members(self) -> None:
         # Client ids, because member ids change each time that an instance joins.
         names = frozenset(member.client_id for member in self._group.members)
-        # The first answer is no news: these members did not join just now.
+        # Not after the first answer: these members did not join just now.
         if self._members is not None:
             for name in sorted(names - self._members):
                 self._note(f"{name} has joined the group")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.serdes import Serde
 
 _AUTO: Final = "auto"
-# Tried in this order. The last one is the form in which bytes are shown.
+# The ways to read a key, in the order of attempts. Bytes are shown in the last form.
 _READINGS: Final[tuple[tuple[str, Callable[[str], Any]], ...]] = (
     ("text", str),
     ("json", json.loads),

@@ -132,7 +132,7 @@ async def test_a_member_that_was_overtaken_commits_nothing_more(kafka_broker: Br
         await starting
         await app.close()
         await here.counted()
-        assert "all tasks are given up without a commit" in undead.log()
+        assert "all tasks are closed without a commit" in undead.log()
 
 
 async def test_a_transaction_of_a_former_generation_is_refused(kafka_broker: Broker, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_a_member_that_was_thrown_out_in_a_rebalance_has_lost_its_tasks(ka
         await starting
         await app.close()
         await here.counted()
-        assert "all tasks are given up without a commit" in undead.log()
+        assert "all tasks are closed without a commit" in undead.log()
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, AT_LEAST_ONCE])

@@ -264,7 +264,7 @@ def _reasons(
 
 
 def _dependent(topics: AppTopics, subtopology: Subtopology) -> list[str]:
-    """Return the nodes with stores, except those that count: counts do not depend on order."""
+    """Return the nodes with stores, except counts, which do not depend on order."""
     nodes = (topics.topology.nodes[name] for name in subtopology.nodes)
     return [
         node.name

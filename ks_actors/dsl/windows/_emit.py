@@ -32,7 +32,7 @@ AT_EVERY_CHANGE = Emit(on_close=False)
 
 
 def checked_emit(emit: Any, idle_after_ms: Any, of: str) -> Emit:
-    """Return when results are sent. Raises TopologyError unless the arguments fit."""
+    """Return the times at which results are sent. Raises TopologyError unless the arguments fit."""
     check_kind(
         emit,
         EmitStrategy,

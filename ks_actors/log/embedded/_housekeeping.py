@@ -27,8 +27,8 @@ class Housekeeper:
     """The cleaner of partitions: one at a time, in steps between which other tasks run.
 
     A partition that has grown by 8 MiB (on disk: 32), and by half of its size, is cleaned without a
-    request. Then its newest record gives the time, unless the clock is behind. So replayed records
-    with old timestamps are not deleted before their readers see them.
+    request. Its newest record then stands for the present time, unless the clock is behind. So
+    replayed records with old timestamps are not deleted before their readers see them.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:

@@ -22,7 +22,7 @@ class Watcher(Protocol):
     """An observer of a partition's changes."""
 
     def changed(self, partition: Partition, /) -> None:
-        """Look at `partition` again: it has more records or fewer, or it is deleted."""
+        """Check `partition` again: it has more records or fewer, or it is deleted."""
         ...
 
 

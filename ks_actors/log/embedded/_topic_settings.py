@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class TopicSettings(msgspec.Struct, frozen=True):
     """The configs of a topic that the embedded log uses.
 
-    None for a limit means no limit, the default here. Kafka's defaults are 7 days of retention, and
+    A limit of None means no limit, the default here. Kafka's defaults are 7 days of retention, and
     times at most an hour after the broker's clock.
     """
 

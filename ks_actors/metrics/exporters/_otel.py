@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.metrics._metric import Metric
     from ks_actors.metrics.exporters._reading import HasMetrics
 
-# A reader asks each instrument in turn: one look at the app serves all of them.
+# A reader asks each instrument in turn: one reading of the app serves all of them.
 _FRESH_S: Final = 0.5
 # Shorter than the wait of a provider's shutdown, which may block the loop itself.
 _PATIENCE_S: Final = 2.0

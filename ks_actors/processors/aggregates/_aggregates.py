@@ -180,8 +180,8 @@ class StreamAggregate(Inline):
     `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or
     value are dropped.
 
-    The aggregator may change an aggregate in place and return it: the store changes when the result
-    is put, and stays the same when the aggregator raises.
+    The aggregator may change an aggregate in place and return it. The store changes only when the
+    result is put, so it stays the same when the aggregator raises.
     """
 
     store: str
@@ -294,5 +294,5 @@ class StreamAggregate(Inline):
 
 
 def _initial(context: NodeContext) -> int | None:
-    """Return the count that is sent as the one before a new row."""
+    """Return the count to send as the old value of a new row."""
     return 0 if context.kafka_streams_faults else None

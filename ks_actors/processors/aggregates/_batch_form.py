@@ -1,4 +1,4 @@
-"""The batch form of aggregations of which one record makes any number of results."""
+"""The batch form of aggregations in which one record makes any number of results."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
         try:
             counts.update(batch.keys)
             found = list(map(get, counts))
-        except Exception:  # noqa: BLE001 - a bad key: it is found record by record
+        except Exception:  # noqa: BLE001 - a bad key: find it record by record
             found = []
         # A record without key or value is dropped: count record by record.
         if not found or None in counts or not all(map(is_not, batch.values, repeat(None))):
@@ -70,7 +70,7 @@ def cached_count(context: NodeContext, name: str, cache: Cache) -> Bound:
             hold_counted(
                 rows, counts, found, latest_times(batch.keys, batch.timestamps), put_entries
             )
-        except SerializationError:  # of a key: of which, is seen record by record
+        except SerializationError:  # a bad key: find it record by record
             singly(batch)
             return
         if batch.headers is not None or rows.headers:
@@ -197,7 +197,7 @@ def _aggregate_batch_form(
                     firsts[key] = old
                 else:
                     old, seen = entry
-                # No row yet, or one that was deleted earlier in this batch: begin anew.
+                # No row yet, or its delete came earlier in this batch: begin with a new row.
                 if old is None:
                     new, seen = (
                         value if initializer is None else aggregator(key, value, initializer()),
@@ -302,7 +302,7 @@ def cached_rows(context: NodeContext, store: KeyValueForOperators, cache: Cache)
             }
             deque(map(store.check_key, latest), maxlen=0)
             firsts = {key: (get(key) or _NO_ENTRY)[0] for key in latest if key not in olds}
-        except Exception:  # noqa: BLE001 - a bad key: it is found record by record
+        except Exception:  # noqa: BLE001 - a bad key: find it record by record
             singly(batch)
             return
         if None in latest:

@@ -176,8 +176,8 @@ def _note_headers(
 ) -> None:
     """Remember the headers of the records of cached rows.
 
-    A record that changes no row leaves the row's headers as they are: `late` has the time (ms) up
-    to which windows were closed for it, None where that is unknown.
+    A record that changes no row leaves the row's headers as they are. `late` has the time (ms) up
+    to which windows were closed for a record, None if unknown.
     """
     if batch.headers is None and not cache.with_headers:
         return

@@ -1,4 +1,4 @@
-"""The open windows of one task, of which each is forwarded once, when it has closed."""
+"""The open windows of one task. Each is forwarded once, when it has closed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ClosingWindows:
 
     `closing(emitted, closed, starts)` returns the first and last start of the windows that end
     after `emitted` and by `closed` (ms), None without any. It also returns the end of the window
-    that closes next; None is that of the first open window with a row. `starts` are those of the
-    closing windows with a row, None until such windows have been looked up in the store: at the
-    first record with `by_row`, otherwise at the first silence.
+    that closes next; None is that of the first open window with a row. `starts` are the starts of
+    closing windows with a row. They are None until the store has been searched for such windows: at
+    the first record with `by_row`, otherwise at the first silence.
     """
 
     __slots__ = (
@@ -91,9 +91,9 @@ class ClosingWindows:
         return self.clock.time
 
     def advance(self, timestamp: int, headers: Headers) -> None:
-        """Let stream time go on to a record's, and forward the windows that it closes.
+        """Advance stream time to a record's, and forward the windows that it closes.
 
-        Call it before the record is added to its own windows: one that its time closes has its
+        Call it before the record is added to its own windows: a window that its time closes has a
         result without it.
         """
         self.touched = True
@@ -118,8 +118,8 @@ class ClosingWindows:
         return min(ends[0][0] + self._grace, LATEST_MS) if ends else None
 
     def close_until(self, time: int) -> None:
-        """Forward all windows that close by `time`; stream time goes on to the last close."""
-        # Stream time goes on to the last close only: records that come later may still be in time.
+        """Forward all windows that close by `time`; advance stream time to the last close."""
+        # Stream time advances to the last close only: later records may still be in time.
         closed = max(
             (end for end, _ in self._open_windows() if min(end + self._grace, LATEST_MS) <= time),
             default=None,
@@ -202,8 +202,7 @@ def closing_custom(windows: CustomWindows, *, tumbling: bool) -> Closing:
     ) -> tuple[Starts | None, int | None]:
         if starts is not None or not tumbling:
             return ((min(starts), max(starts)) if starts else None), None
-        # Tumbling windows follow each other: the closed ones are computed, and nothing is
-        # remembered.
+        # Tumbling windows follow each other: compute the closed ones, and remember nothing.
         ((start, next_end),) = windows.windows_for(closed)
         ((first, _),) = windows.windows_for(max(0, emitted))
         return ((first, start - 1) if first < start else None), next_end

@@ -29,8 +29,8 @@ class Distinct(Inline):
     Two records are the same when their keys, and the results of `by(value)`, are equal, and their
     timestamps are no more than `within_ms` apart. Records that are later than `grace_ms` are
     dropped, and so are those without key or with a `by` of None. `store` has the timestamps of
-    forwarded records, with their places in the log: at least once, a record that is processed
-    again after a failure is no duplicate of itself.
+    forwarded records, with their places in the log. So under at-least-once, a record that is
+    processed again after a failure is not a duplicate of itself.
     """
 
     store: str
@@ -124,8 +124,8 @@ class IdentitySerde(Serde[tuple[Any, Any]]):
     def _known_serde(self) -> Serde[Any]:
         if self.inner is None:
             raise SerializationError(
-                "no serde is known for the keys of distinct records: name it where the stream "
-                "begins, or set the app's default serdes"
+                "no serde is known for the keys of distinct records: give it in Consumed, or set "
+                "the app's default serdes"
             )
         return self.inner
 

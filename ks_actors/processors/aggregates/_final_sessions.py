@@ -35,8 +35,8 @@ class FinalSessionAggregate(Inline):
     Downstream errors name no source record, see FinalWindowedAggregate.
 
     With `idle_after_ms` sessions also close by the wall clock, when no record has come for that
-    time: stream time goes on to the last close. Then no record joins a session that has been
-    forwarded: one that is in time begins another.
+    time: stream time goes on to the last close. Then no record joins a forwarded session: a record
+    in time begins another one.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class FinalSessionAggregate(Inline):
 
 @final
 class _OpenSessions:
-    """The sessions of one task that have not been forwarded yet, by their ends.
+    """The sessions of one task that are not forwarded yet, by their ends.
 
     Some of them may have been merged into others meanwhile. They may also close by the wall clock.
     """
@@ -169,7 +169,7 @@ class _OpenSessions:
                 if self._store.get_entry(key, start, end) is not None:
                     return end
             except SerializationError:
-                return end  # the handler decides about it when it is forwarded
+                return end  # the handler decides when the session is forwarded
             heapq.heappop(queue)
         return None
 
@@ -193,7 +193,7 @@ class _OpenSessions:
             order, key, start, end = heapq.heappop(queue)
             self._origins.go_to(None, end, ())
             try:
-                # A session may be in the queue twice, and is forwarded once; one that was merged is
+                # A session may be in the queue twice, and is forwarded once. A merged session is
                 # gone.
                 entry = self._store.get_entry(key, start, end) if order != last else None
             except SerializationError as error:

@@ -29,9 +29,8 @@ class FinalWindowedAggregate(Inline):
     A window closes when stream time has passed its end by the grace period. A record that moves
     stream time forwards all windows that it closes, by start and then key. They have the timestamps
     of their results and the record's headers. This happens before the record is put into its own
-    windows: a store that keeps no more than window and grace has forgotten none of them by then.
-    (Kafka Streams reads its store afterwards, and loses results there unless the retention is
-    longer.)
+    windows. Until then even a store that keeps no more than window and grace has them all. (Kafka
+    Streams reads its store afterwards, and loses results there unless the retention is longer.)
 
     The time up to which results have been forwarded is committed along with the offsets. So a task
     that takes over forwards none again, and drops records that are late for them. Results come from

@@ -19,7 +19,7 @@ _log = component_log(__name__)
 
 
 def keeper(store: StoreForOperators, *, send_old: bool) -> Callable[[Any], Any]:
-    """Return a function from an aggregate to the value that is sent as the old one.
+    """Return a function from an aggregate to the old value to send.
 
     Call it before the user function gets the aggregate. It makes a copy where values of the store
     can be changed in place and old values are sent.

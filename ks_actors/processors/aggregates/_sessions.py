@@ -175,7 +175,7 @@ def _session_loop(
         aggregate = add(key, value, aggregate)
         # An error in `prepared` leaves the existing sessions unchanged.
         entry = None if aggregate is None else store.prepared(key, (aggregate, timestamp))
-        # A session of just this record has replaced nothing but itself: no delete is sent for it.
+        # A session of this record alone has replaced only itself: send no delete for it.
         if start != end or start != timestamp:
             for (first, last, _), old in zip(found, olds, strict=True):
                 remove(key, first, last)

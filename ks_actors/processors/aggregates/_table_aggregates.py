@@ -80,10 +80,10 @@ class TableAggregate(Inline):
     """Subtract the old value of a change from its group's aggregate, and add the new one.
 
     It calls `subtractor(key, value, aggregate)` and `adder(key, value, aggregate)`. A group without
-    an aggregate gets that of `initializer()` before the adder is called; the subtractor is not
-    called for it, nor for an old value that the adder fails for: it is in no aggregate. A result of
+    an aggregate gets `initializer()` before the adder is called. The subtractor is not called for
+    such a group, nor for an old value for which the adder fails: no aggregate has it. A result of
     None deletes. The result is in `store`; its timestamp is the later of the change's and the
-    aggregate's. When the adder fails, the old value is taken back all the same.
+    aggregate's. When the adder fails, the old value is subtracted nevertheless.
     """
 
     store: str
@@ -118,9 +118,9 @@ class TableReduce(Inline):
     """Subtract the old value of a change from its group's aggregate, and add the new one.
 
     It calls `subtractor(aggregate, value)` and `adder(aggregate, value)`. The first value of a
-    group is its aggregate. An old value that both fail for is in no aggregate, and when the adder
-    fails, the old value is taken back all the same. A result of None deletes. The result is in
-    `store`, at the later of both timestamps when something was combined.
+    group is its aggregate. No aggregate has an old value for which both fail. When the adder fails,
+    the old value is subtracted nevertheless. A result of None deletes. The result is in `store`, at
+    the later of both timestamps when something was combined.
     """
 
     store: str
@@ -195,7 +195,7 @@ def _bound(
             cache.hold(key, (aggregate, before if send_old else None), held, headers)
 
     def by_halves(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> bool:
-        """Do the half of a failed change that is right; return whether the other one was none."""
+        """Apply the working half of a failed change; return whether there was only that half."""
         added, removed = change
         if not context.leaves_out or withdrawn(context, change) is None:
             return False

@@ -19,7 +19,7 @@ _new = tuple.__new__  # A named tuple's own constructor calls this.
 
 @final
 class UncommittedClock:
-    """Stream time (ms) of one task that starts anew with the task, -1 before the first record."""
+    """Stream time (ms) of one task, lost when the task ends; -1 before the first record."""
 
     __slots__ = ("time",)
 

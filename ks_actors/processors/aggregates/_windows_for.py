@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ks_actors.records import CustomWindows
 
-    # Start and end beside the window: to take them out of it would cost each record more.
+    # Start and end beside the window: unpacking the window would cost more for each record.
     Span = tuple[int, int, Window]
     WindowsFor = Callable[[int], Sequence[Span]]
 
@@ -59,7 +59,7 @@ def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
     find = windows.windows_for
 
     def wrong(timestamp: int, found: Any, why: str) -> str:
-        return f"windows_for({timestamp}) of {windows!r} returned {found!r}, but {why}"
+        return f"windows_for({timestamp}) of {windows!r} returned {found!r}: {why}"
 
     def windows_for(timestamp: int) -> list[Span]:
         given = find(timestamp)
@@ -72,19 +72,19 @@ def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
         spans: list[Span] = []
         for window in found:
             if type(window) is not Window:
-                raise TypeError(wrong(timestamp, found, "each is to be a Window(start, end)"))
+                raise TypeError(wrong(timestamp, found, "return Window(start, end) objects"))
             start, end = window
             # Stores have no negative starts, and a window without its record's time might be closed
             # before that comes.
             if not 0 <= start <= timestamp < end:
                 raise ValueError(
-                    wrong(timestamp, found, "each begins at 0 or later, and has the timestamp")
+                    wrong(timestamp, found, "return windows from 0 on that contain the timestamp")
                 )
             # Stores keep rows for `size_ms` and grace: a longer window would lose them while it is
             # open.
             if end - start > size_ms:
                 raise ValueError(
-                    wrong(timestamp, found, f"none may last longer than size_ms, {size_ms}")
+                    wrong(timestamp, found, f"return windows of at most size_ms, {size_ms}")
                 )
             spans.append((start, end, window))
         if len(spans) > 1:
@@ -93,9 +93,7 @@ def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
             # A row's key has the start only: two windows that share it would share the aggregate.
             if any(one[0] == next_[0] for one, next_ in pairwise(spans)):
                 found = tuple(window for _, _, window in spans)
-                raise ValueError(
-                    wrong(timestamp, found, "no two of them may begin at the same time")
-                )
+                raise ValueError(wrong(timestamp, found, "return windows with different starts"))
         return spans
 
     return windows_for

@@ -141,8 +141,8 @@ class ProcessorOperator:
         def call(
             key: Any, value: Any, timestamp: int, headers: Headers
         ) -> Awaitable[list[tuple[AnyRecord, str | None]]]:
-            # Not a coroutine itself: read the metadata now, while the record is the current one,
-            # not when the call runs.
+            # A plain function: it reads the metadata now, while the record is the current one, not
+            # when the call runs.
             return run(
                 _Call(own, context.record_metadata(), timestamp),
                 record_type(key, value, timestamp, headers),
@@ -175,8 +175,8 @@ class ProcessorOperator:
 
         def init() -> None:
             assert processor is not None
-            # Also for a user's `init` that does not call the one of its base; a processor that
-            # takes no attribute has to keep it in another way.
+            # Also for a user's `init` that does not call super. A processor that takes no attribute
+            # must keep the context in another way.
             if not hasattr(processor, "context"):
                 with suppress(AttributeError, TypeError, ValueError):
                     processor.context = own
@@ -194,8 +194,8 @@ class ProcessorOperator:
 class _TaskContext(Context[Any]):
     """The context of one processor in one task.
 
-    `called` is set while the processor is called: a record that it forwards later, from a callback
-    or a task of its own, would be lost, as its offset may have been committed.
+    `called` is set while the processor is called. A record that it forwards later, from a callback
+    or a task of its own, would be lost: its offset may have been committed.
     """
 
     __slots__ = ("_children", "_context", "_forward", "_type", "called")
@@ -230,7 +230,7 @@ class _TaskContext(Context[Any]):
         return self._context.task_id
 
     def forward(self, record: AnyRecord, child: str | None = None) -> None:
-        # The common case, with a few comparisons and no call; the rest may also be a mistake.
+        # The common case, with a few comparisons and no call. Other cases may be mistakes.
         if (
             self.called
             and child is None

@@ -23,7 +23,7 @@ Out_contra = TypeVar("Out_contra", contravariant=True)
 Punctuator: TypeAlias = Callable[[int], None]
 """Called back with the stream time, or the wall-clock time, of the call (ms).
 
-That may be later than it was due: intervals that have gone by meanwhile get one call together.
+That may be later than it was due: several missed intervals get one call.
 """
 
 
@@ -89,7 +89,7 @@ class Context(ABC, Generic[Out_contra]):
         """Return topic, partition and offset of the input record at hand.
 
         Returns None in a punctuation, and for results of several records: when a window closes, or
-        by a function of many records. For a record that was held back, these are its own.
+        by a function of many records. For a held-back record, it returns the record's own metadata.
         """
 
 
@@ -111,7 +111,7 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
     context: ProcessorContext[KOut, VOut]
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Get ready, once the task's stores are: get stores, schedule punctuators.
+        """Prepare, when the task's stores are ready: get stores, schedule punctuators.
 
         If you override it, keep the context (or call super).
         """
@@ -134,7 +134,7 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
     context: FixedKeyProcessorContext[KIn, VOut]
 
     def init(self, context: FixedKeyProcessorContext[KIn, VOut]) -> None:
-        """Get ready, once the task's stores are: get stores, schedule punctuators.
+        """Prepare, when the task's stores are ready: get stores, schedule punctuators.
 
         If you override it, keep the context (or call super).
         """

@@ -38,17 +38,17 @@ _NUMBERS = {
 def check_function(
     function: Any, *allowed: int, role: str, of: str, awaited: bool = False, iterated: bool = False
 ) -> int:
-    """Return the number of positional arguments to call a function with, one of `allowed`.
+    """Return the number of positional arguments for calls of a function, one of `allowed`.
 
     The `allowed` numbers ascend. A function with fitting required parameters takes as many as it
     requires; optional ones are left alone. One with `*args`, and a builtin without a signature,
     gets the fewest that it can take.
 
-    Raises TopologyError if it cannot be called, or by none of these numbers, and if it is an `async
-    def` that nothing would await: only `awaited` ones may be, and no function may be an
-    asynchronous generator. A call of a generator function returns only a generator: only a function
-    whose result is `iterated` may be one. A predicate, or a function that makes aggregates, without
-    a `return` is refused: it would keep nothing, or delete each row.
+    Raises TopologyError if it cannot be called, or with none of these numbers. Only an `awaited`
+    function may be an `async def`, and no function may be an asynchronous generator. A call of a
+    generator function returns only a generator: only a function whose result is `iterated` may be
+    one. A predicate, or a function that makes aggregates, without a `return` is refused: it would
+    keep nothing, or delete each row.
     """
     if not callable(function):
         raise TopologyError(
@@ -239,7 +239,7 @@ def _arity(function: Callable[..., Any], allowed: tuple[int, ...], role: str, of
 
 def _is(function: Any, kind: Callable[[Any], bool]) -> bool:
     function = unwrapped(function)
-    # Its kind matters, not whether it can be called.
+    # The kind of the value matters, not whether it can be called.
     return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004 - asks for its kind
 
 

@@ -21,8 +21,8 @@ Order: TypeAlias = Literal["key", "partition", "none"]
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """Call again after a failure, `attempts` times in all.
 
-    It waits `backoff_ms`, then twice as long each time, up to `max_backoff_ms`. Only errors of the
-    types `on` are tried again; a call that takes too long is a TimeoutError.
+    It waits `backoff_ms`, then twice as long each time, up to `max_backoff_ms`. Only calls that
+    raise an error of the types `on` are repeated; a call that takes too long raises TimeoutError.
     """
 
     attempts: int = 3
@@ -54,8 +54,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Concurrency, order and time limit of the asynchronous calls in one task.
 
-    `max_in_flight` calls run at the same time; each may take `timeout_ms`, a retry being a call of
-    its own. With order "key" the calls of one key follow each other. With "partition" all run side
+    `max_in_flight` calls run at the same time; each may take `timeout_ms`, and a retry counts as a
+    new call. With order "key" the calls of one key follow each other. With "partition" all run side
     by side, and their results are forwarded in the order of the records. With "none" results are
     forwarded in the order of completion.
     """

@@ -34,8 +34,8 @@ def forward_closed(
     `closed` returns the window of a start, None if it is still open.
 
     They go by start and key, with the headers of the current record. Results come from no single
-    record. When the serde cannot read an aggregate, the processing handler decides about that one,
-    and the others are forwarded.
+    record. When the serde cannot read an aggregate, the processing handler decides about it, and
+    the others are forwarded.
     """
     entries: Sequence[tuple[Any, int, Entry | SerializationError]]
     try:
@@ -70,9 +70,8 @@ def buffered_records(
 ) -> Iterator[tuple[Any, Any]]:
     """Iterate over the records that a node holds back in a store of its own, by key.
 
-    An unreadable one is deleted after the processing handler was asked about it, under the key that
-    `key_of` returns. Raises ProcessingFailed when a key cannot be read, or none of the restored
-    records.
+    Ask the processing handler about an unreadable record, under the key that `key_of` returns, then
+    delete it. Raises ProcessingFailed when a key cannot be read, or none of the restored records.
     """
     try:
         for key, value in store.all_there_is():

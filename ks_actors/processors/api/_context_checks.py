@@ -23,8 +23,7 @@ LATEST_MS: Final = (1 << 63) - 1
 def check_forwarded(record: Any, record_type: type[Any], node: str) -> None:
     """Raise TypeError or ValueError unless a log can take the record that a node forwards.
 
-    The batch that takes it to the log would fail as a whole, and could not tell which record is at
-    fault.
+    Otherwise the whole batch would fail in the log, and no error would name the record.
     """
     if not isinstance(record, Record | FixedKeyRecord):
         raise TypeError(f"node {node} forwards {record!r}: give a {record_type.__name__}")
@@ -103,7 +102,7 @@ def check_schedule(
             f"punctuator {callback!r} of node {node} is 'async def': use a plain function"
         )
     check_function(callback, 1, role="punctuator", of=f"node {node}")
-    # The task of global stores has a negative number; only records that come make it work.
+    # The task of global stores has a negative number; it works only when a record comes.
     if punctuation is PunctuationType.WALL_CLOCK_TIME and context.task_id.subtopology < 0:
         raise TopologyError(
             f"node {node} of a global store cannot punctuate by the wall clock, as it works only "

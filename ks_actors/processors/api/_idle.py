@@ -13,7 +13,7 @@ class IdleNode(Protocol):
     """
 
     touched: bool
-    """Whether a record has come since the task has looked; the node sets it at each record."""
+    """Whether a record has come since the task's last check; the node sets it at each record."""
 
     @property
     def stream_time(self) -> int:

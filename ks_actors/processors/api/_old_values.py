@@ -15,7 +15,7 @@ _log = component_log(__name__)
 
 
 def for_old(context: NodeContext, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function for values that are not new: it gives None for one that fails.
+    """Return a function for old values: it returns None when `function` fails for one.
 
     The handler was asked about that value when it was new, and it has contributed nothing. Kafka
     Streams fails again, and leaves out the good value that follows. The first failure of a node is
@@ -58,10 +58,10 @@ def withdrawn(context: NodeContext, change: tuple[Any, Any]) -> tuple[None, Any]
 
 
 def taken_in(context: NodeContext, add: Callable[..., Any]) -> Callable[..., bool]:
-    """Return a function that says whether an aggregate has an old value in it.
+    """Return a function that tells whether an aggregate includes an old value.
 
-    It has not when `add` fails for the value, with an aggregate that is fresh: it failed when the
-    value was new, and the handler went on. Where handlers never do, all are in it.
+    It does not if `add` fails for the value with a fresh aggregate. Then `add` failed when the
+    value was new, and the handler went on. If handlers never go on, all old values are included.
     """
     if context.kafka_streams_faults or not context.leaves_out:
         return _always

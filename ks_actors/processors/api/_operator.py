@@ -56,7 +56,7 @@ class NodeContext(Protocol):
 
     @property
     def kafka_streams_faults(self) -> bool:
-        """Whether results are to have the known faults of Kafka Streams: the setting."""
+        """Whether results have the known faults of Kafka Streams, by the setting of this name."""
         ...
 
     @property
@@ -169,7 +169,7 @@ class NodeContext(Protocol):
 
         Returns to continue without the record, raises ProcessingFailed to end. Call it with the
         record at hand, from an `except` block. `offset` identifies the source record when working
-        on a batch. An error that is no Exception ends, and the handler is not asked.
+        on a batch. An error that is not an Exception ends the task without asking the handler.
         """
         ...
 
@@ -229,7 +229,7 @@ def too_early(node: str) -> Callable[..., Never]:
 class Bound(NamedTuple):
     """One node at work in one task.
 
-    `batch` None runs it record at a time; `close` is called when the task ends.
+    With `batch` None it takes one record at a time; `close` is called when the task ends.
     """
 
     process: Process
@@ -255,10 +255,10 @@ class Operator(Protocol):
     """One node of a topology: a definition that all tasks share.
 
     State per task lives in the closures that `bind` makes. `record_context` says that the node's
-    code may look at the record's metadata, headers or stream time: its task runs record at a time
-    from the source on. The runtime calls the bound function inside a guard, so a `process` lets
-    errors of user code through. A `batch` function catches them itself, names the record through
-    `context.failed` and continues when that returns.
+    code may read the record's metadata, headers or stream time. Its task then takes records one at
+    a time from the source on. The runtime calls the bound function inside a guard, so a `process`
+    lets errors of user code through. A `batch` function catches them itself, names the record
+    through `context.failed` and continues when that returns.
     """
 
     @property

@@ -1,7 +1,7 @@
 """Checks that a function returns what its operation can use.
 
 A coroutine is true, and does nothing by itself: a filter would keep all records, and an action
-would not happen. A text of two letters would be a pair, and each text a series of letters.
+would not happen. A text of two letters would pass for a pair, and any text for a series of results.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def promises_awaitable(function: Any) -> bool:
 
 
 def always_none(function: Any) -> bool:
-    """Return whether each way out of a function in Python gives None, as without a `return`."""
+    """Return whether every path of a Python function returns None, as without a `return`."""
     function = unwrapped(function)
     code = getattr(function, "__code__", None) or getattr(
         getattr(type(function), "__call__", None),  # noqa: B004 - its code
@@ -118,7 +118,7 @@ def always_none(function: Any) -> bool:
     returns = 0
     before: dis.Instruction | None = None
     for step in dis.get_instructions(code):
-        if step.opname == "RETURN_VALUE":  # Jumps to it come with values of their own.
+        if step.opname == "RETURN_VALUE":  # A jump to it brings its own value.
             none = before is not None and before.opname == "LOAD_CONST" and before.argval is None
             if step.is_jump_target or not none:
                 return False

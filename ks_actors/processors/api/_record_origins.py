@@ -24,7 +24,7 @@ class Origins(Protocol):
     def origin(self) -> Origin:
         """Return the origin of the current record.
 
-        In memory, a record as it was read is known until too many others have come.
+        The record's bytes are known until too many later records have come.
         """
         ...
 

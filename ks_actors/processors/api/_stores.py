@@ -2,8 +2,8 @@
 
 An operator names the kind of its store where it takes it from its context. A store's entry is a
 plain tuple of value and timestamp (ms); None is no entry, and deletes. Calls belong to the task's
-own turn. They raise SerializationError for a key or a value that cannot be written or read, with
-nothing changed, and StoreClosed after the end of the task.
+own turn. They raise SerializationError for a key or a value that cannot be written or read, and
+then change nothing. They raise StoreClosed after the end of the task.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class BufferForOperators(StoreForOperators, Protocol):
     def all_there_is(self) -> Rows:
         """Iterate over keys and values in byte order.
 
-        In place of an unreadable value comes its SerializationError.
+        Its SerializationError stands for an unreadable value.
         """
         ...
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ks_actors.processors.api._operator import NodeContext
 
 ALL_CLOSED: Final = 1 << 65
-"""A time after all others, also less the size and grace period of a window.
+"""A time after all others, even after subtracting a window's size and grace period.
 
 It is the stream time of a node, and its mark, when windows have closed that end with time itself:
 behind 2**63 - 1 ms.
@@ -39,13 +39,13 @@ class Clock:
         found = context.progress.get(name)
         committed = None if found is None else int(found)
         if stream is None:
-            # The former time is the later one where a version before has had the task meanwhile.
+            # The former time is later if an older version of the app has run the task meanwhile.
             self.time: int = max(-1 if committed is None else committed, *former, -1)
         elif committed is not None:
             self.time = committed
         else:
-            # Nothing tells the streams' former times apart: better a late record than one in time
-            # that is dropped.
+            # Nothing tells the streams' former times apart. Keeping a late record is better than
+            # dropping one in time.
             self.time = min(former, default=-1)
         keep(context, name, self)
 

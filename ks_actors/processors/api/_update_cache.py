@@ -25,7 +25,7 @@ class CachedRows:
 
     Of a windowed table they are the rows of one window. `olds` has the last sent value of each
     (None: nothing). The new value is the store's when it is sent, with its timestamp. `news` has
-    the values that the store may not have any more: deletes, as None with their time, and all of
+    the values that the store may have lost: deletes, as None with their time, and all values of
     windows. Rows are identified by their keys. When unequal bytes may give equal keys, the bytes
     identify them: then `keys` has the keys.
     """
@@ -59,10 +59,10 @@ class AtRecord(Protocol):
 class Cache(Protocol):
     """Updates of one store of one task that have not gone downstream yet: the latest of each row.
 
-    An operator writes its store at once and gives its updates to `hold` instead of forwarding them,
-    always with the row's value before (None: there was no row). The old value of a cached row
-    remains the last sent one. If keys are `plain`, an operator may work on many rows at a time: it
-    gets them from `rows`, adds to them itself, and calls `send_excess` at the end.
+    An operator writes its store at once and gives its updates to `hold` instead of forwarding them.
+    Each comes with the row's value before it (None: no row). The old value of a cached row remains
+    the last sent one. If keys are `plain`, an operator may work on many rows at a time. It gets
+    them from `rows`, adds to them itself, and calls `send_excess` at the end.
     """
 
     @property
@@ -109,8 +109,8 @@ class Cache(Protocol):
         """Note the records of updates that follow, in `rows` or in the store.
 
         Downstream errors can then name them. Records at `skipped` have changed nothing. A `late`
-        record has changed only the windows that end after the given time (ms); None: some unknown
-        ones.
+        record has changed only the windows that end after the given time (ms); None stands for
+        unknown windows.
         """
         ...
 

@@ -54,14 +54,14 @@ def _passed_on(process: Process, node: str) -> Process:
 
 
 def wrapped_node(context: NodeContext) -> WrappedNode:
-    """Return what a wrapper is told of a node."""
+    """Return the description of a node for a wrapper."""
     return WrappedNode(
         context.node, context.application_id, context.task_id, context.record_metadata
     )
 
 
 def checked(function: F, method: str, node: str) -> F:
-    """Return what a wrapper has returned. Raises TopologyError if it cannot be called."""
+    """Return a wrapper's function. Raises TopologyError if it cannot be called."""
     returned: Any = function
     if not callable(returned):
         raise TopologyError(

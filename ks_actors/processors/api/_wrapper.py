@@ -47,9 +47,9 @@ class ProcessorWrapper:
         """Return the function that takes each record: key, value, timestamp (ms), headers.
 
         `process` returns when all downstream processing of the record is done, depth first, except
-        for `async def` nodes. An error that the returned function raises is one of the node: the
-        `processing_exception_handler` decides about it. Without a call of `process` the record is
-        dropped.
+        for `async def` nodes. The `processing_exception_handler` decides about an error that the
+        returned function raises, as about any error of the node. Without a call of `process` the
+        record is dropped.
         """
         return process
 

@@ -1,4 +1,4 @@
-"""A changed right row is sent to all left rows that subscribe to it."""
+"""Send a changed right row to all left rows that subscribe to it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class ForeignTableJoin(Inline):
     """Send the new value of a right row to every subscription in `store`, by their keys' bytes.
 
-    Changes without key are dropped, and out-of-order changes of a `versioned` table. `topic` is the
-    bare name of the topic of subscriptions, `key` the serde of foreign keys, and `primary_key` that
-    of left keys.
+    Changes without key are dropped, and so are out-of-order changes of a `versioned` table. `topic`
+    is the name of the topic of subscriptions without the app's prefix, `key` the serde of foreign
+    keys, and `primary_key` that of left keys.
     """
 
     store: str

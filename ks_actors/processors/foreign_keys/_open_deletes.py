@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 IF_STALE: Final = ("ks-actors-delete-if-stale", None)
 """The header of a response without a row that Kafka Streams would not send.
 
-It is for a left row that is new, or keeps its foreign key, where no right row is. The result has no
-row then, unless a response that should have deleted it was dropped.
+It goes to a left row that is new, or keeps its foreign key, if there is no right row. The result
+has no row then, unless the deleting response was dropped.
 """
 
 
@@ -31,15 +31,14 @@ _MOST_CLEARED: Final = 100_000
 class OpenDeletes:
     """The keys of one task whose results may be stale, until the next response.
 
-    They are those of left rows that no longer subscribe, while the response is under way, and those
-    for which a response without a row was dropped. Responses of different right partitions come in
-    any order: that to a new row may overtake that to the deleted row. A row that has changed since
-    its subscription gets another response, which resolves the key.
+    Such a key's left row no longer subscribes, while the response is under way, or a response
+    without a row was dropped. Responses of different right partitions come in any order: the
+    response to a new row may overtake that to the deleted row. A row that has changed since its
+    subscription gets another response, which resolves the key.
 
-    The committed progress has one bit for each, out of 56, by the key's hash. After a restart a
-    result without a row is deleted again if its key has the bit of a key that was open then, and
-    has not been resolved since. For most such keys that is needless. Unless many were open at the
-    time, few keys have such a bit.
+    The committed progress has one bit of 56 for each, by the key's hash. After a restart, a result
+    without a row is deleted again if its key shares the bit of a key that is still open. For most
+    such keys that is needless. Unless many keys were open, few share such a bit.
     """
 
     __slots__ = ("_bits", "_changes", "_cleared", "_former", "_keys", "_write")
@@ -76,7 +75,7 @@ class OpenDeletes:
         return made
 
     def word(self, at: int) -> int:
-        """Return a word of bits, below the number of changes: of several, the latest counts."""
+        """Return a word of bits, below the number of changes: the latest of several counts."""
         bits = self._former >> (_BITS * at)
         here = self._bits[_BITS * at : _BITS * (at + 1)]
         now = sum(1 << bit for bit, count in enumerate(here) if count)

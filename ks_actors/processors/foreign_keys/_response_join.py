@@ -1,4 +1,4 @@
-"""Left rows are joined with the rows that respond to their subscriptions."""
+"""Join left rows with the rows that respond to their subscriptions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NEEDLESS: Final = object()
 _VALUES: Final = 2
 _WITH_KEY: Final = 3
 _EXAMINED: Final = 100
-"""The number of responses without a value that are looked at for a serde whose bytes vary."""
+"""The number of responses without a value to check for a serde whose bytes vary."""
 
 
 @final
@@ -45,16 +45,17 @@ class ResponseJoin(Inline):
     A joiner of three `arguments` gets the key before them, one of four the key and the foreign key.
 
     A response to a value that the left row no longer has is dropped: another response is on its
-    way. The value is known by the hash of its bytes, as they are in `store`, maybe by an earlier
-    version of the app, or as they are written now; with a `store` of None values are computed.
+    way. The hash of its bytes identifies the value. These are the bytes in `store`, maybe from an
+    earlier version of the app, or those written now. With a `store` of None values are computed.
 
     A response with the header IF_STALE deletes the row only if such a delete was dropped before, or
     is still under way. An inner join deletes at once the row of a left row without a foreign key,
     because no other response follows.
 
-    `view` is that of the left table, `key` and `value` the serdes of its rows, `topic` the bare
-    name of the topic of subscriptions. The foreign key is `extractor(value)`, or `extractor(key,
-    value)` if it is `keyed`. A `left` join joins a left row with None.
+    `view` is that of the left table, `key` and `value` are the serdes of its rows. `topic` is the
+    name of the topic of subscriptions without the app's prefix. The foreign key is
+    `extractor(value)`, or `extractor(key, value)` if it is `keyed`. A `left` join joins a left row
+    with None.
     """
 
     view: View
@@ -85,7 +86,7 @@ class ResponseJoin(Inline):
             marked = IF_STALE in headers
             result = resolve(key, response, marked)
             if result is _STALE:
-                # A newer row has overtaken it, which is no news.
+                # A newer row has overtaken it, which is ordinary.
                 context.dropped(told=False)
             elif result is not _NEEDLESS:
                 forward(key, result, timestamp, without_mark(headers) if marked else headers)
@@ -163,7 +164,7 @@ class ResponseJoin(Inline):
             data = write(left)
             if murmur3_128(data) == value_hash:
                 return left, True
-            # Most such responses are to a former value. The first ones show whether all are.
+            # Most such responses belong to a former value. The first ones show whether all do.
             nonlocal examined
             if examined < _EXAMINED:
                 examined += 1

@@ -28,11 +28,11 @@ _DELETES: Final = (
 @final
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionReceive(Inline):
-    """Put subscriptions into `store`, delete those that are to be deleted, and forward all.
+    """Put subscriptions into `store`, delete ended ones, and forward all.
 
     A subscription without a foreign key is not kept; it is forwarded if it demands a response, and
-    dropped otherwise. `topic` is the bare name of the topic of subscriptions, `key` the serde of
-    foreign keys. In the store subscriptions are as they were written.
+    dropped otherwise. `topic` is the name of the topic of subscriptions without the app's prefix,
+    `key` the serde of foreign keys. In the store subscriptions are as they were written.
     """
 
     store: str

@@ -41,10 +41,10 @@ class SubscriptionSend(Inline):
     row, and a `left` join sends a subscription without a key, for the response alone. Out-of-order
     changes of a `versioned` table are dropped.
 
-    `topic` is the bare name of the topic of subscriptions. `key` is the serde of foreign keys,
-    which are equal if their bytes are; `primary_key` that of left keys, and `value` that of left
-    values, for their hash. Values that are `computed`, which no store has as they were written, are
-    written as keys are: equal ones alike.
+    `topic` is the name of the topic of subscriptions without the app's prefix. `key` is the serde
+    of foreign keys, which are equal if their bytes are. `primary_key` is the serde of left keys,
+    `value` that of left values, for their hash. No store has the written bytes of `computed`
+    values: equal ones are written alike, as keys are.
     """
 
     serde_use: ClassVar[str] = "which compares foreign keys and hashes values of the left table"
@@ -189,8 +189,8 @@ class SubscriptionSend(Inline):
             return new is None or write_key(new) != write_key(old)
 
         def value_hash(value: Any) -> bytes:
-            # Kafka Streams' own hash: its tasks and these may answer each other, in an app that
-            # moves here.
+            # Kafka Streams' own hash: in an app that moves here, its tasks and these may answer
+            # each other.
             return murmur3_128(write_value(value))
 
         return with_key(self.extractor, keyed=self.keyed), changed, value_hash

@@ -62,9 +62,10 @@ class Subscription(NamedTuple):
 class SubscriptionSerde(Serde[Subscription]):
     """Write a subscription as Kafka Streams 4 does (version 1).
 
-    A byte with the version, its highest bit set without a hash; the instruction; the hash; the
-    primary key by the serde of the left table's keys; the primary partition (4 bytes, big-endian).
-    Version 0 has no partition. An inner serde of None must still be set by `or_default`.
+    It is a byte with the version, with the highest bit set if there is no hash. The instruction,
+    the hash, the primary key by the serde of the left table's keys, and the primary partition (4
+    bytes, big-endian) follow. Version 0 has no partition. An inner serde of None must still be set
+    by `or_default`.
     """
 
     wraps_key: bool = True

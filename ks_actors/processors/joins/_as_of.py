@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class KeepRecords(Inline):
-    """Store a stream's records by key and timestamp; of equal ones the last counts.
+    """Store a stream's records by key and timestamp; among equal ones the last counts.
 
-    Records without key or value are dropped. Each of the others first moves the stream time of the
-    join below on, if there is one: records that have waited long enough are joined before the store
-    forgets what they need.
+    Records without key or value are dropped. Each other record first advances the stream time of a
+    join downstream. So records that have waited long enough are joined before the store forgets the
+    rows that they need.
     """
 
     store: str

@@ -29,7 +29,7 @@ _SEQUENCE = struct.Struct(">i")
 _LAST_SEQUENCE = 0x7FFF_FFFF
 _key = attrgetter("key")
 TIME_ALONE: Final = object()
-"""The value of a record that only moves the stream time of a buffered join on."""
+"""The value of a record that only advances the stream time of a buffered join."""
 
 
 class WaitingKey(NamedTuple):
@@ -46,9 +46,8 @@ class BufferedStreamTableJoin(Inline):
     """Join records with the table's rows as of their time, once stream time is `grace_ms` past it.
 
     Records are joined in the order of times and then keys. Until then they wait in `store`. Stream
-    time is that of the latest record that has waited, or of the latest one with TIME_ALONE for its
-    value; a record further behind is joined at once.
-    Records are dropped as StreamTableJoin drops them.
+    time is that of the latest record that has waited, or has TIME_ALONE for its value. A record
+    further behind is joined at once. Records are dropped as StreamTableJoin drops them.
     """
 
     view: View

@@ -120,7 +120,7 @@ class JoinPair:
         return True
 
     def _any_late(self, sides: dict[bool, RankedBatch], latest: int, *, ascending: bool) -> bool:
-        """Return whether a record may be late: its turn decides."""
+        """Return whether a record may be late, which its turn decides."""
         if self._time is None:
             return False
         now = self._time.time if ascending else max(self._time.time, latest)

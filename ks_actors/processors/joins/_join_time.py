@@ -34,7 +34,7 @@ class JoinTime:
         if isinstance(known, cls):
             return known
         since = f"{name}@pending"
-        # At first the store may have some; None: there are none. Kafka Streams looks there only for
+        # At first the store may have some; None means none. Kafka Streams searches it only for
         # records that have come since the start.
         unknown = _NONE if context.kafka_streams_faults else -1
         found = int(context.progress.get(since, unknown))

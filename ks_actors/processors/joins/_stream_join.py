@@ -39,9 +39,9 @@ class PendingKey(NamedTuple):
 class JoinWindow(Inline):
     """Store one side's records for the other side. They are joined before they are stored.
 
-    A record whose own window closed is late: it is dropped and counted. That is so when stream time
-    of both sides, which they share as `time`, has passed its timestamp by more than `late_ms`.
-    (Kafka Streams takes it, KAFKA-16123.)
+    A record whose own window closed is late: it is dropped and counted. That is the case when both
+    sides' stream time, shared as `time`, has passed its timestamp by more than `late_ms`. (Kafka
+    Streams takes it, KAFKA-16123.)
     """
 
     store: str
@@ -88,13 +88,14 @@ class StreamJoinSide(Inline):
 
     Unmatched records of an `outer` side are forwarded with None for the other one. Those without
     key are forwarded at once. The others wait in the store `pending`, which both sides share. They
-    wait until their window is closed: stream time, shared as `time`, has passed the last instant of
-    a possible match by more than the grace period. They are forwarded by time, right before left,
-    key. From then on they meet nothing, so each has either matches or one result without.
+    wait until their window is closed. Then stream time, shared as `time`, has passed the last
+    instant of a possible match by more than the grace period. They are forwarded by time, right
+    before left, and key. From then on they match nothing, so each has either matches or one result
+    without.
 
-    Kafka Streams does not wait for the grace period of a record out of order (KAFKA-19536), lets a
-    forwarded one meet others, and may wait longer where windows are not the same before and after
-    (KAFKA-15417): `NodeContext.kafka_streams_faults`.
+    With `NodeContext.kafka_streams_faults` there is no grace period for a record out of order
+    (KAFKA-19536), and a forwarded record may match others. The wait may be longer if windows differ
+    before and after (KAFKA-15417).
     """
 
     other: str
@@ -111,7 +112,7 @@ class StreamJoinSide(Inline):
 
     @property
     def late_ms(self) -> int:
-        """The time (ms) by which stream time passes a record until its own window is closed.
+        """The lag (ms) behind stream time beyond which a record's own window is closed.
 
         A window that ends before its record does not make the record late.
         """
@@ -195,7 +196,7 @@ class _Side:
             self._context.dropped()
             return
         pending = self._pending
-        # Only a record that is the latest can have moved stream time, and so closed a window.
+        # Only the latest record can have advanced stream time, and so closed a window.
         if pending is not None and timestamp == tracker.time:
             self._release(pending, headers)
         until = max(0, timestamp + self._after)
@@ -206,7 +207,7 @@ class _Side:
         met = self._fetch(key, since, until)
         for time, (other, _) in met:
             if pending is not None:
-                # The other record has a match now, so it must not come out unmatched.
+                # The other record has a match now, so it must not be forwarded as unmatched.
                 place = PendingKey(time, not self._left, key)
                 if (values := pending.get(place)) is not None:
                     pending.put(place, None)
@@ -247,8 +248,8 @@ class _Side:
             is_open = place.timestamp + self._waits[place.left] >= tracker.time
             for number, (of_left, value) in enumerate(values):
                 if self._faults:
-                    # It keeps the time of the last record that it looked at, though earlier ones
-                    # may be left; two records of one key are enough to stop.
+                    # Kafka Streams keeps the time of the last record that it checked, though
+                    # earlier ones may be left. Two records of one key are enough to stop it.
                     tracker.pending_since = place.timestamp
                 elif is_open and not waiting[place.left]:
                     self._note(place.timestamp, left=place.left)

@@ -1,4 +1,4 @@
-"""A stream joined with a table's rows at that moment."""
+"""A stream joined with a table's rows of the moment."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StreamTableJoin(Inline):
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             row_key = key
             if select is not None:
-                # Before the lookup: a table takes no awaitable for a key.
+                # Before the lookup: an awaitable is no key of a table.
                 refuse_awaitable(select, row_key := select(key, value), awaited=False)
             if value is None or (row_key is None and not left):
                 context.dropped()

@@ -25,12 +25,13 @@ class TableJoinSide(Inline):
     `other` is the view of the other side; the later timestamp is the result's. `joiner(this,
     other)` gets this side's value first, behind the key if it is `keyed`. With `this_optional` a
     row of the other side has a result even without a row of this side; `other_optional` is the
-    reverse. Changes without key are dropped, and out-of-order changes of a `versioned` table.
+    reverse. Changes without key are dropped, and so are out-of-order changes of a `versioned`
+    table.
 
-    Both sides of a `shared` join come from one table. A row that is deleted there is gone from both
-    by the time that the first side is told, so the result is deleted although neither has a row.
-    (Kafka Streams keeps the result, KAFKA-9500.) The same is so with a cache, which may hold back
-    the deletes of both.
+    Both sides of a `shared` join come from one table. A deleted row is gone from both sides before
+    the first one gets the change, so the result is deleted although neither has a row. (Kafka
+    Streams keeps the result, KAFKA-9500.) The same holds with a cache, which may hold back the
+    deletes of both.
     """
 
     other: View
@@ -56,8 +57,8 @@ class TableJoinSide(Inline):
         other_optional = self.other_optional
         send_old = self.send_old
         versioned = self.versioned
-        # A row may be matched before its cache sends it, and deleted before that: then its delete
-        # comes without an old value, and its result is there all the same.
+        # A row may be matched, and then deleted, before its cache sends it. Its delete then comes
+        # without an old value, though its result exists.
         at_once = self.shared or context.caching
         join_old = for_old(context, joiner)
         retracts = at_once and not context.kafka_streams_faults
@@ -103,8 +104,8 @@ class TableJoinSide(Inline):
 class TableJoinMerge(Inline):
     """Merge the changes of both sides of a join, and put them into `store` if there is one.
 
-    Old values of a `shared` join, or with a cache, are those of its store, if it has one: those of
-    the sides may mix rows from before and after a change.
+    A `shared` join, or one with a cache, takes old values from its store, if it has one. Old values
+    of the sides may mix rows from before and after a change.
     """
 
     store: str | None = None

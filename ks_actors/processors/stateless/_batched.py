@@ -32,8 +32,8 @@ class Batched:
     """Call a function with a list of up to `max_records` records, and forward the returned ones.
 
     Records wait for each other for `max_wait_ms` at most. An `async def` is awaited. A plain
-    function is called in a thread, where it may block, and where it cannot be interrupted: one that
-    takes longer than its timeout fails when it returns.
+    function is called in a thread, where it may block but cannot be interrupted. If it takes longer
+    than its timeout, it fails when it returns.
     """
 
     record_context: bool = False
@@ -98,7 +98,7 @@ async def _in_thread(
 ) -> list[Record[Any, Any]]:
     """Call a plain function in a thread, which cannot be interrupted.
 
-    When cancelled, wait for its end, so that it is not called again meanwhile.
+    After a cancellation, wait for its end, so that it is not called again meanwhile.
     """
     call = in_thread(_checked_rows, function, records, name="batch")
     cancelled: asyncio.CancelledError | None = None

@@ -46,8 +46,8 @@ def spread(records: Batch, keys: list[Any] | None, values: list[Any], counts: li
 class FlatMap(Stateless):
     """Replace each record by all the pairs (key, value) that the function returns for it.
 
-    When the function, or the iterator that it returned, raises, the pairs before that have been
-    forwarded already: in both forms.
+    When the function, or the iterator that it returned, raises, both forms have already forwarded
+    the earlier pairs.
     """
 
     def _bind(self, context: NodeContext) -> Bound:

@@ -73,7 +73,7 @@ class PassThrough(Inline):
 
 
 class DropNullKeys(Inline):
-    """Drop records without a key, which no partition can be computed for."""
+    """Drop records without a key, for which no partition can be computed."""
 
     def bind(self, context: NodeContext) -> Bound:
         """Make the functions of one task."""

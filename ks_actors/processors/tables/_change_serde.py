@@ -24,9 +24,10 @@ _LONGEST = 5
 class ChangeSerde(Serde[Change]):
     """Write a change by the serde of its values (None: still to be set, by `or_default`).
 
-    The last byte is a flag: 0 the old value, 1 the new one, 2 both (the new one's length as a
-    zigzag varint, the new one, the old one). 3, 4 and 5 are the same with a byte before the last,
-    which says for versioned tables whether the change is the latest. These are read, not written.
+    The last byte is a flag: 0 for the old value, 1 for the new one, 2 for both. Both are the new
+    value's length as a zigzag varint, the new value and the old one. Flags 3, 4 and 5 add a byte
+    before the last, which says for versioned tables whether the change is the latest. They are
+    read, not written.
     """
 
     def __init__(self, inner: Serde[Any] | None) -> None:

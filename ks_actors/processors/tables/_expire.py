@@ -1,4 +1,4 @@
-"""Keys that are deleted when no record has come for them for some time."""
+"""Delete keys for which no record has come for some time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Expire(Inline):
     """Forward records, and a delete of each key that has had none for `after_ms`.
 
     By event time a key expires when stream time is that far past the latest timestamp of its
-    records, before the record that moves it is forwarded; the delete has the timestamp at which it
-    was due. Keys go by that time, then by their bytes. By the `wall` clock it expires that long
-    after its last record was processed; the delete has stream time. A time that has not come yet,
-    since the clock was ahead, counts as now. `store` has the time of each
-    key's last record. A record without value forgets its key.
+    records. The delete goes before the record that moves stream time, and has the timestamp at
+    which it was due. Keys go by that time, then by their bytes. By the `wall` clock it expires that
+    long after its last record was processed; the delete has stream time. A time that has not come
+    yet, since the clock was ahead, counts as now. `store` has the time of each key's last record. A
+    record without value forgets its key.
     """
 
     store: str
@@ -64,7 +64,7 @@ class _Keys:
         self._queue: list[tuple[int, bytes, Any]] | None = None
         # When each queued key has its turn; entries of the queue at other times are void.
         self._turns: dict[bytes, int] = {}
-        # The latest time of all keys, or later: by it a clock is known that has been ahead.
+        # The latest time of all keys, or later: it reveals a clock that has been ahead.
         self._latest: int = -1
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class BufferedChange(NamedTuple):
-    """The latest change of a row that is held back since `time` (ms).
+    """The latest change of a row, which is held back since `time` (ms).
 
     `prior` is the value that was last sent downstream. `origin` is the origin of its record, None
     when unknown.
@@ -49,7 +49,7 @@ class Suppress(Inline):
     """Hold changes back in `store`, the latest of each key, for `wait_ms` of stream time.
 
     They are forwarded by time and then key. The time is that of the first held-back change of a
-    key, or, with `until_close`, the end of the key's window; deletes are not forwarded then. When
+    key. With `until_close` it is the end of the key's window, and deletes are not forwarded. When
     there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are
     forwarded early; with `shut_down`, processing ends instead.
 
@@ -57,9 +57,9 @@ class Suppress(Inline):
     sliding windows. (Kafka Streams does not add that, so a record that is not late may make a
     second result of a window.)
 
-    With `idle_after_ms` the changes are also forwarded by the wall clock, as if stream time had
-    gone on, when no change has come for that time. With `until_close`, changes of windows that were
-    closed like that are dropped and counted: each window has one result.
+    With `idle_after_ms` the wall clock also forwards the changes, as if stream time had advanced,
+    when no change has come for that time. With `until_close`, changes of windows that were closed
+    like that are dropped and counted: each window has one result.
     """
 
     store: str

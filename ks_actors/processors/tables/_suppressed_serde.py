@@ -32,9 +32,9 @@ _NULL_LENGTH = _LENGTH.pack(_NULL)
 class BufferedChangeSerde(Serde[BufferedChange]):
     """The serde of a held-back change.
 
-    It writes the record's origin (unknown: an empty topic), headers, prior, old and new value by
-    the table's serde, and the time since which it is held back. An old value that is the prior one
-    is not written twice. `inner` None is still to be set, by `or_default`.
+    It writes the record's origin (unknown: an empty topic) and headers. Then come the prior, old
+    and new value by the table's serde, and the start of the wait. An old value equal to the prior
+    one is not written twice. `inner` None is still to be set, by `or_default`.
     """
 
     reads_back: bool = False

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class TableSource(Inline):
     """Turn records of a topic into changes of a table, kept in `store` if there is one.
 
-    Records without key are dropped, those without value delete.
+    Records without key are dropped; records without value delete.
     """
 
     store: str | None = None
@@ -142,8 +142,8 @@ def _unstored_batch_form(context: NodeContext) -> ProcessBatch:
 class TableFilter(Inline):
     """Forward values for which `predicate(key, value)` is true (or, `negated`, false).
 
-    Other values are deleted downstream. With old values known, a change from nothing to nothing is
-    not forwarded, unless the table is `versioned`.
+    Other values are deleted downstream. If old values are known, a change from no value to no value
+    is not forwarded, unless the table is `versioned`.
     """
 
     predicate: Callable[[Any, Any], object]
@@ -329,8 +329,8 @@ def _bound(
 def _taken_back(
     unstored: NodeContext | None, compute: _Compute, key: Any, change: tuple[Any, Any], time: int
 ) -> tuple[Any, Any] | None:
-    """Return the delete of the result of the old value, where the new one has failed."""
-    # A store has the result before, and gives it as the old one to the next change.
+    """Return the delete of the old value's result, after the new value has failed."""
+    # A store has the former result, and gives it to the next change as the old value.
     back = None if unstored is None else withdrawn(unstored, change)
     computed = None if back is None else compute(key, back, time)
     return None if computed is None or computed[1] is None else computed

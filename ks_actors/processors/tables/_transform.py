@@ -46,7 +46,7 @@ class ValueTransformer(ABC, Generic[K, V, VOut]):
     context: Context[Never]
 
     def init(self, context: Context[Never]) -> None:
-        """Get ready, once the task's stores are. The context forwards nothing.
+        """Prepare, when the task's stores are ready. The context forwards nothing.
 
         If you override it, keep the context (or call super).
         """
@@ -178,7 +178,7 @@ class _Started:
     def _init(self) -> None:
         transformer = self._transformer
         assert transformer is not None
-        # Also for a user's `init` that does not call the one of its base; see `Processor`.
+        # Also for a user's `init` that does not call super; see `Processor`.
         if not hasattr(transformer, "context"):
             with suppress(AttributeError, TypeError, ValueError):
                 transformer.context = self._own

@@ -50,7 +50,7 @@ class View(Protocol):
 
     @property
     def record_context(self) -> bool:
-        """Whether a user's object computes rows, which may look at the record's context."""
+        """Whether a user's object computes rows: it may read the record's context."""
         ...
 
     def bind(self, context: NodeContext) -> Reader:
@@ -277,7 +277,7 @@ class JoinView:
 
     def bind(self, context: NodeContext) -> Reader:
         """Make the reader of one node."""
-        # Without the past: the result of a join of tables is not versioned, even if both sides are.
+        # Without `as_of`: the result of a join of tables is not versioned, even if both sides are.
         get_left, close_left, _ = self.left.bind(context)
         get_right, close_right, _ = self.right.bind(context)
         joiner, keyed = for_old(context, self.joiner), self.keyed

@@ -33,7 +33,7 @@ class AwaitedCommits:
         """Note that a commit for `request` has included all tasks in `there` but `left_out`.
 
         Answer the requests that are now served. A request for a rebalance or a handover does not
-        wait for tasks left out: the group waits for it, and each task moves when it is at rest.
+        wait for tasks left out. The group waits for it, and each task moves when it is at rest.
         """
         self.drop(there)
         waiting: list[tuple[Commit, set[TaskId]]] = []

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @final
 class ChangelogEnds:
-    """The check that new changelog records are behind those that the stores have.
+    """The check that new changelog records are behind the records in the stores.
 
-    Otherwise the changelog has lost records: the topic was deleted and made anew, or cut off, or
-    the brokers have lost its log. Nothing else shows it: the log takes further records, and a later
-    restore would miss all rows before.
+    Otherwise the changelog has lost records: the topic was deleted and created again, or truncated,
+    or the brokers have lost its log. Nothing else shows the loss: the log takes further records,
+    and a later restore would miss all rows before.
     """
 
     def __init__(self) -> None:
-        # Losses that were raised once, with the stores' offset of then.
+        # The losses that were raised, with the stores' offset at that time.
         self._told: dict[TopicPartition, int] = {}
 
     def check(
@@ -31,9 +31,9 @@ class ChangelogEnds:
     ) -> None:
         """Compare the changelogs after a flush with the stores' offsets from before it.
 
-        `known` has these next offsets, `written` what the flush has written. Raises
-        ProductionFailed for the first changelog with a new record below them, not again at the
-        next attempt: a handler may decide to go on.
+        `known` has these next offsets, `written` the new end and the number of records. Raises
+        ProductionFailed for the first changelog with a new record below them, not again at the next
+        attempt: a handler may decide to go on.
         """
         lost: list[TopicPartition] = []
         for changelog, at in known.items():
@@ -47,10 +47,10 @@ class ChangelogEnds:
             at, (end, records) = known[changelog], written[changelog]
             raise ProductionFailed(
                 f"the end of the changelog {changelog} was {at}, and is {end} after {records} "
-                "further records: it was deleted and made anew, or cut off, or the brokers have "
-                "lost its log, and it lacks rows of the state. Nothing is committed. Stop all "
-                "members, and either put the topic back from a copy, or reset the application, so "
-                "that it processes all input again",
+                "further records: it was deleted and created again, or truncated, or the brokers "
+                "have lost its log. It lacks rows of the state, so nothing is committed. Stop all "
+                "members; then restore the topic from a copy, or reset the application, so that "
+                "it processes all input again",
                 topic=changelog.topic,
                 partition=changelog.partition,
             )

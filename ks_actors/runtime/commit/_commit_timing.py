@@ -71,36 +71,36 @@ class FirstCommit:
 class CommitTiming:
     """Decide when the commit timer commits, every `interval` while there is work.
 
-    While there is nothing to commit it rests: the task manager tells when work begins after that,
-    or comes back from a worker. All times are in seconds, of one monotonic clock.
+    While there is nothing to commit, the timer rests. The task manager reports when work begins
+    again, or comes back from a worker. All times are in seconds, of one monotonic clock.
     """
 
     def __init__(self, metrics: Metrics, interval: float, *, transactional: bool) -> None:
         self._metrics: Metrics = metrics
         self.interval: float = interval
         self._transactional: bool = transactional
-        # Exactly once, records that come once in each interval would keep the phase in which they
-        # began, and might wait for a whole interval each. With a period a little shorter, commits
-        # move towards them until one finds nothing to commit and comes right behind the next.
+        # Under exactly-once, records that come once per interval would keep the phase in which they
+        # began, and each might wait for a whole interval. With a slightly shorter period, commits
+        # move towards them until a commit finds nothing and comes right after the next record.
         self._period: float = interval * (0.99 if transactional else 1.0)
         # The time at which the timer ends next.
         self.due: float = 0.0
         self._first_commit = FirstCommit(metrics.tasks, lambda: metrics.touched().values())
-        # The times since there was nothing to commit, and of the first work after that.
+        # The time since which there is nothing to commit, and the time of the first work after it.
         self._since: float = 0.0
         self._begun_at: float | None = None
 
     def next(self, now: float) -> float:
-        """Return the seconds until the next look, after a commit that was due."""
+        """Return the seconds until the next check, after a commit that was due."""
         # Leave a slow log a rest between commits.
         return max(self.interval / 2, self.due + self._period - now)
 
     def after(self, now: float) -> float:
         """Return the seconds until the commit of work that begins at `now`, after a rest.
 
-        The interval has passed since the last commit. Exactly once, readers wait for the commit, so
-        it comes as soon as the first records have been gathered. At least once it comes as if the
-        timer had gone on.
+        The interval has passed since the last commit. Under exactly-once, readers wait for the
+        commit, so it comes as soon as the first records have been gathered. Under at-least-once it
+        comes as if the timer had gone on.
         """
         if self._transactional:
             self._begun_at = now if self._begun_at is None else self._begun_at
@@ -108,10 +108,10 @@ class CommitTiming:
         return -(now - self._since) % self.interval if self.interval else 0.0
 
     def wait(self, now: float, *, allowed: bool) -> float | None:
-        """Return the seconds to wait before the next look; None when a commit is due at `now`."""
+        """Return the seconds to wait before the next check; None when a commit is due at `now`."""
         self._metrics.commits_rest = False
         if not allowed:
-            # The next tasks come after the rebalance: the wait for all of them begins anew.
+            # The next tasks come after the rebalance: the wait for all of them starts again.
             self._first_commit.forget()
             return self.interval
         if (seconds := self._wait_for_work(now)) is not None:
@@ -132,7 +132,7 @@ class CommitTiming:
             self._metrics.commits_rest = True
             return left
         if nothing:
-            # Do not pause the workers: what they are at is committed soon after it is done.
+            # Do not pause the workers: their present work is committed soon after it ends.
             if self._transactional:
                 self._metrics.commits_rest, self._begun_at = True, now
             return self.interval
@@ -141,8 +141,8 @@ class CommitTiming:
     def _until_done(self, now: float) -> float | None:
         """Return the longest wait for work that has begun after a rest, None for none.
 
-        A commit would have to leave it out, as its calls are in flight or a thread is at it, and
-        the next one would come an interval later.
+        A commit now would have to leave that work out, because its calls are in flight or a thread
+        is at it. The next commit would come an interval later.
         """
         if self._begun_at is None:
             return None

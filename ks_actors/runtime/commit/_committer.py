@@ -55,19 +55,19 @@ T = TypeVar("T")
 
 
 class Committer(Actor[CommitterMessage]):
-    """Commit all active tasks at once, in the order that gives exactly once.
+    """Commit all active tasks at once, in the order that gives exactly-once.
 
     There is one producer per instance, so its transaction covers every task: they commit together
     or not at all. The order is that of the runtime design ("Committing Active Tasks"), with one
     change: workers resume as soon as the state is frozen. Their output from then on belongs to the
-    next transaction and waits in the collector. In two cases workers pause for the `whole` commit:
-    with custom stores, which cannot separate the next transaction from the current one, and with
-    stores of tasks processed in threads. A commit does not wait for a thread at work: it leaves the
-    task out, as one with long calls in flight.
+    next transaction and waits in the collector. Workers pause for the `whole` commit if there are
+    custom stores, which cannot separate the next transaction from the current one. They also do if
+    threads process tasks with stores. A commit does not wait for a thread at work: it leaves out
+    that task, like a task with long calls in flight.
 
     A failed commit is rolled back: the state must not have records that the log lacks. Under
-    exactly once, or when output was lost, all tasks rewind to their last commit. When another
-    member owns them by now, they are given up, and the instance rejoins the group.
+    exactly-once, or when output was lost, all tasks rewind to their last commit. If another member
+    owns them by now, the instance closes them and rejoins the group.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Committer(Actor[CommitterMessage]):
                 self._awaited.drop(self._metrics.tasks)
                 self.ctx.unstash()
             case m.CommitTimer():
-                # Not at once, also with an interval of 0: that would turn the loop while there is
+                # Not at once, not even with an interval of 0. The loop would spin while there is
                 # nothing to commit, or the group allows no commit.
                 self._set_timer(max(_LEAST_S, await self._commit_by_time()))
             case m.WorkBegins():
@@ -284,8 +284,8 @@ class Committer(Actor[CommitterMessage]):
                 # Any other failure may have come after the coordinator wrote its decision.
                 raise Uncertain(missing_sources(error, self._matched(frozen.positions))) from error
         else:
-            # Stores without a changelog go to disk before the offsets at least once: a crash in
-            # between repeats records, and never loses state that the offsets count on.
+            # Under at-least-once, stores without a changelog go to disk before the offsets. A crash
+            # in between repeats records, but never loses state that the offsets include.
             await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             try:
                 await self._wait(
@@ -301,8 +301,8 @@ class Committer(Actor[CommitterMessage]):
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
         try:
-            # Exactly once it is the other way round: state ahead of an uncommitted transaction
-            # would count records twice.
+            # Under exactly-once they come after the offsets: state ahead of an uncommitted
+            # transaction would count records twice.
             if self._transactional:
                 await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             ends = {partition: one.end for partition, one in written.items()}
@@ -342,14 +342,14 @@ class Committer(Actor[CommitterMessage]):
             except AskTimeout as late:
                 raise TaskTimeout(
                     f"{worker.path} did not pause for a commit within {self._timeout:g} s: one of "
-                    "its processors does not return. Look for functions that block, or raise "
+                    "its processors does not return: find the function that blocks, or raise "
                     "task_timeout_ms"
                 ) from late
 
     def _resume(self, *, failed: bool = False) -> None:
         self._manager.tell(m.ResumeFeeding(failed, self._epoch))
         for worker in self._workers:
-            # One at work might get one for each of many commits.
+            # A worker at work would get such a message for each of many commits.
             if worker not in self._unpaused:
                 worker.tell(m.Resume(self._epoch))
 
@@ -391,8 +391,8 @@ class Committer(Actor[CommitterMessage]):
             isinstance(error, (TasksBroken, IllegalGeneration, RecordsLeftOut))
             or self._outage.bears(error, asked, self.ctx.time())
         ):
-            # The supervisor handles the death of a worker. A commit that came too late is repeated:
-            # for the group with its next generation, for the log for some time.
+            # The supervisor handles the death of a worker. A commit that came too late for the
+            # group is repeated in its next generation. An outage of the log may last for some time.
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
 
@@ -449,7 +449,7 @@ class Committer(Actor[CommitterMessage]):
             or task is None
             or task.draining.since != message.since
             or task.drained
-            # It has come nearer to rest while this waited for a commit.
+            # The task has made progress while this message waited for a commit.
             or self.ctx.time() < task.draining.moved + message.seconds
         ):
             return
@@ -495,7 +495,7 @@ class Committer(Actor[CommitterMessage]):
         self._fetch_epoch += 1
         if tasks is None:
             await self._abort_output()
-        # A failed commit makes all tasks rest; a dead worker only the task that killed it.
+        # After a failed commit all tasks rest; after a worker's death only the one that killed it.
         rest = (
             self._backoff.next(self.ctx.time())
             if again and not isinstance(cause, TasksBroken)

@@ -1,4 +1,4 @@
-"""Draining: each task comes to rest for a commit by itself."""
+"""Draining: each task finishes its work in hand before a commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Task
 
 _GRACE_S: Final = 0.02
-# The least time for which a task is fed between two drains, as a part of the last one's.
+# The minimum time to feed a task between two drains, as a fraction of the last drain's time.
 _LEAST_FED: Final = 0.5
 
 
@@ -33,18 +33,18 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
     if threads := [str(task.id) for task in tasks if task.thread_guard.since is not None]:
         return TaskTimeout(
             f"a blocking function of task {', '.join(threads)} has not returned for {seconds:g} s. "
-            "If calls may take so long, raise task_timeout_ms; if not, have it give up earlier"
+            "If calls may take so long, raise task_timeout_ms; if not, give it a shorter timeout"
         )
     if cached and not busy:
         text = "; ".join(f"task {task} holds {count}" for task, count in cached.items())
         return TaskTimeout(
-            f"caches still held updates {seconds:g} s after the last had left them: {text}"
+            f"caches have sent no update for {seconds:g} s and still have some: {text}"
         )
     if not busy:
         return TaskTimeout(
-            f"the tasks were not ready for a commit {seconds:g} s after it had begun, though none "
-            "has records in flight: the event loop was kept busy, or a worker did not return its "
-            "task. Look for functions that do not return, or raise max_drain_ms"
+            f"the tasks were not ready for a commit {seconds:g} s after it had begun, though no "
+            "task has records in flight: the event loop was blocked, or a worker did not return "
+            "its task. Look for functions that do not return, or raise max_drain_ms"
         )
     text = "; ".join(f"task {task} at {nodes}" for task, nodes in busy.items())
     return TaskTimeout(
@@ -87,10 +87,10 @@ class Drains:
 
     A commit waits a moment for calls that are about to end, unless the task's calls took longer the
     last time. A task with longer calls is left out of the commit and keeps draining. It asks for a
-    commit when it is at rest. It has failed when nothing of it has ended for `longest` seconds, or
-    for `blocked` seconds in a thread: however much it has to do, a drain that moves goes on.
-    Commits wait for caches: no call delays them. Before the app closes it becomes `calm`: long
-    calls do not begin any more.
+    commit when it is at rest. A drain fails when none of its work has ended for `longest` seconds,
+    or for `blocked` seconds in a thread. A drain that makes progress goes on, however long it
+    takes. Commits wait for caches: no call delays them. Before the app closes, drains become
+    `calm`: no long calls begin any more.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Drains:
         # The time between the beginnings of two drains: most of the interval, as clocks are not
         # exact. A crowded task is fed for this time.
         self._fed_for: float = 0.9 * interval
-        # The drain start of each task, and those of them that are known to have failed.
+        # The drain start of each task, and the drains that are known to have failed.
         self._draining: dict[TaskId, float] = {}
         self._overdue: set[TaskId] = set()
         # The time when a commit froze the tasks. Workers do nothing until it ends, which may take
@@ -141,7 +141,7 @@ class Drains:
         that have not been fed for long enough: long calls must not keep tasks draining all the
         time. Suspended tasks are committed whenever they are at rest.
         """
-        # The app closes: from now on calls that are as long as its patience must not begin.
+        # The app closes: from now on, calls that would outlast the close must not begin.
         if drain.calm and self.calm is None:
             self.calm = LastCalls(self._tasks.values(), self._draining)
         self._reply, self._collecting, self._until, self._late = (
@@ -151,7 +151,7 @@ class Drains:
             False,
         )
         if not drain.due_only:
-            # The caller waits for all tasks: report those again that have failed before.
+            # The caller waits for all tasks: report again the tasks that have failed before.
             self._overdue.clear()
         # Tasks that began to drain for this commit. If it fails, only these stop draining: the
         # others drain for their own commit.
@@ -199,7 +199,7 @@ class Drains:
         return task.draining.since is not None or (self._collecting and task.drains)
 
     def moved(self, tasks: Iterable[Task], now: float) -> None:
-        """Note that tasks have handed on results or updates: their deadlines begin anew."""
+        """Note that tasks have handed on results or updates: their deadlines start again."""
         for task in tasks:
             if task.id in self._draining:
                 self._overdue.discard(task.id)
@@ -208,7 +208,7 @@ class Drains:
     def note_work(self, task: Task) -> None:
         """Note a task's work in hand.
 
-        Ask for a commit when the task has come to rest after the commit that left it out.
+        Ask for a commit when the task is at rest after the commit that left it out.
         """
         if self.under_way(task):
             self._unfed[task.id] = None
@@ -220,7 +220,7 @@ class Drains:
             and not (self._collecting or task.id in self._asked_for_commit)
         ):
             self._asked_for_commit.add(task.id)
-            self._committer().tell(Commit(None, f"task {task.id} has come to rest", due_only=True))
+            self._committer().tell(Commit(None, f"task {task.id} is at rest", due_only=True))
 
     def busy(self, tasks: Iterable[TaskId]) -> frozenset[TaskId]:
         """Return the tasks that have work in hand or uncommitted.
@@ -247,7 +247,7 @@ class Drains:
         # A timer may fire a little early by this clock: uvloop's counts whole milliseconds.
         if self._reply is not None and self._waits_for and not self._late:
             self._wake_in("grace", self._until - now)
-        # Workers pause for the commit, so no task can come to rest now.
+        # Workers pause for the commit, so no task can finish its work now.
         if self._frozen_since is not None:
             return
         for task_id, since in list(self._draining.items()):
@@ -300,13 +300,13 @@ class Drains:
                 # The freeze fixes what is committed: work from now on needs the next commit, even
                 # if this one is still on its way.
                 task.commit_needed = task.commit_requested = False
-        # Caches may be filled again: what comes in from here on belongs to the next commit.
+        # Caches may be filled again: later updates belong to the next commit.
         self._collecting, self._frozen_since = False, now
         return Frozen(positions, tokens, taken, frozenset(left_out))
 
     @property
     def fed_again(self) -> list[TaskId]:
-        """The tasks that the commit has delayed, and no longer does once it has frozen them.
+        """The tasks that the commit has delayed until it froze them.
 
         They are scheduled at the freeze, not at the end of the commit. Otherwise, tasks that
         receive records meanwhile would always come first.
@@ -352,7 +352,7 @@ class Drains:
     def _wake_at_latest(self, now: float) -> None:
         """Wake at the first deadline that still counts.
 
-        A task that came to rest in time waits for its commit, which may take long. Its deadline has
+        A task that was at rest in time waits for its commit, which may take long. Its deadline has
         passed then, and waking for it would turn the loop without end.
         """
         if self._frozen_since is not None:
@@ -369,7 +369,7 @@ class Drains:
         return self._blocked if task.blocking else self._longest
 
     def _deadline(self, task: Task) -> float:
-        # A pause before a retry is no call that takes long.
+        # A pause before a retry is not a long call.
         moved = max(task.draining.moved, task.draining.retries_at)
         return moved + self._patience(task)
 
@@ -383,8 +383,9 @@ class Drains:
         """
         enough, took = self._fed_for, task.draining.took
         if not _crowded(task):
-            # The interval counts from the beginning of the last drain, as the timer does. From its
-            # end, the timer would always come too early, and every second commit left the task out.
+            # The interval counts from the beginning of the last drain, as the timer does. Counted
+            # from its end, the timer would come too early, and every second commit would skip the
+            # task.
             enough = min(enough, max(enough - took, _LEAST_FED * took))
         return now - task.draining.fed >= enough
 

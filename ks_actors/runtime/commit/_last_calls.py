@@ -29,9 +29,9 @@ _log = component_log(__name__)
 class LastCalls:
     """Hold back tasks in subtopologies with long calls.
 
-    A task is also held while calls are in flight in its subtopology that a commit has left out.
-    Tasks with calls that were added since are held as well. Tasks without calls, and those with
-    short calls, go on.
+    A task is also held back while its subtopology has calls in flight that a commit has left out.
+    So is a task with calls that was added since. Tasks without calls, and those with short calls,
+    go on.
     """
 
     def __init__(self, tasks: Iterable[Task], draining: Collection[TaskId]) -> None:
@@ -52,7 +52,7 @@ class LastCalls:
         )
 
     def note(self, task: Task) -> None:
-        """Note how long a task has taken to come to rest."""
+        """Note how long a task has taken to finish its work in hand."""
         if task.draining.took > _LONG_S:
             self._slow.add(task.id.subtopology)
 

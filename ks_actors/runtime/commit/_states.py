@@ -48,9 +48,9 @@ class CommitState(Enum):
 
     OPEN = "any request begins a commit"
     REBALANCING = "likewise, and the group may refuse one: its next generation may have begun"
-    ON_HOLD = "a handover follows: a commit in between would meet tasks that are half given up"
+    ON_HOLD = "a handover follows: a commit in between would meet tasks that are partly closed"
     GENERATION_LOST = "the group takes no commits until this member knows the next generation"
-    VOID = "the tasks cannot be committed any more: they are about to be given up"
+    VOID = "the tasks cannot be committed any more: they are about to be closed"
 
 
 _PERMISSION = Transitions(
@@ -230,7 +230,7 @@ class Uncommitted:
         """
         self.asked = self.full = False
         self._draining = self._draining if left_out is None else left_out
-        # Measured anew for each commit: one burst must not make all later commits come early.
+        # Measured again for each commit: one burst must not make all later commits come early.
         self._growth = 0
         if self._limit >= 0:
             self._lasting.update((task.id, task) for task in tasks if self._note(task))

@@ -18,10 +18,10 @@ _MOST_FENCINGS: Final = 5
 class Twins:
     """The count of commits in a row that were refused because another producer had the id.
 
-    A single one is ordinary: others have ended the transaction of a member that seemed to be dead.
-    Some without a commit in between mean that another instance runs with the same process id, as
-    after a copy of a state directory, or of a whole machine. `forget` removes the process id of
-    this instance, so that its next start has another one.
+    A single refusal is ordinary: others have ended the transaction of a member that seemed to be
+    dead. Several without a commit in between mean that another instance runs with the same process
+    id. That happens after a copy of a state directory, or of a whole machine. `forget` removes the
+    process id of this instance, so that its next start has another one.
     """
 
     def __init__(self, forget: Callable[[], None]) -> None:

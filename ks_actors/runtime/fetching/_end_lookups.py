@@ -33,7 +33,7 @@ class OnTheirWay(Protocol):
 
 @final
 class EndLookups:
-    """Look up the ends of partitions together: one lookup at a time, and the next has the rest.
+    """Look up the ends of partitions together; later questions wait for the next lookup.
 
     Records of open transactions are on their way: the ends are those of all records.
     """
@@ -41,7 +41,7 @@ class EndLookups:
     def __init__(self, log: Log, upstream: OnTheirWay) -> None:
         self._log = log
         self._upstream = upstream
-        # Newer questions about the same partitions void older ones, which wait for less.
+        # A newer question about the same partitions replaces an older one, which waits for less.
         self._waiting: dict[tuple[TopicPartition, ...], object] = {}
         self._wanted: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, None] = {}

@@ -21,8 +21,8 @@ async def gone_topics(
 ) -> frozenset[str]:
     """Return the deleted topics after a fetch of these partitions has failed for that reason.
 
-    Return none when they exist again or were given up. Raises MissingSourceTopics when a topic
-    outside of `may_go` is gone, which is read by its name.
+    Return none when they exist again or are not read any more. Raises MissingSourceTopics when a
+    topic outside of `may_go` is gone, which is read by its name.
     """
     topics = {partition.topic for partition in partitions}
     gone = topics - (await log.describe_topics(topics, configs=False)).keys()
@@ -41,7 +41,7 @@ def missing_sources(error: Exception, matched: frozenset[str] = frozenset()) -> 
         return error
     if matched:
         gone = TaskMigrated(
-            f"a topic that matched a pattern no longer exists, so tasks are assigned anew: {error}"
+            f"a topic that matched a pattern no longer exists, so tasks are reassigned: {error}"
         )
         gone.__cause__ = error
         return gone

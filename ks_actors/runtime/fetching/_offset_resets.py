@@ -80,7 +80,7 @@ class OffsetResets:
     def end(self, error: OffsetOutOfRange, offset: int) -> Reset | None:
         """Continue at `offset`, or at an earlier one that a rewind has asked for meanwhile.
 
-        Return the reset; None when the partition has been assigned anew meanwhile.
+        Return the reset; None when the partition has been assigned again meanwhile.
         """
         partition = error.partition
         wanted = (
@@ -91,15 +91,15 @@ class OffsetResets:
         return self._reset(partition, rewound, error.begin, offset) if wanted else None
 
     def rewind(self, positions: Mapping[TopicPartition, int], known: int) -> list[Reset]:
-        """Go back to positions that are from before all resets behind number `known`.
+        """Go back to positions from before all resets after number `known`.
 
-        Return these resets once more: they count still.
+        Return these resets again: they still count.
         """
         again: list[Reset] = []
         for partition, offset in positions.items():
             if partition not in self._assigned():
                 continue
-            # A partition that was assigned anew meanwhile has another position.
+            # A partition that was assigned again meanwhile has another position.
             if self.partitions.get(partition) == self._fetcher.position(partition):
                 self._rewound[partition] = offset
             else:
@@ -150,8 +150,8 @@ async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
     if isinstance(error, LogTruncated) and error.diverges_at is not None:
         offset = max(error.diverges_at, error.begin)
         _log.warning(
-            "%s; continuing at offset %d. Results of lost records stay; the log of the brokers "
-            "tells why records were lost",
+            "%s; continuing at offset %d. Results of lost records stay; look into the brokers' "
+            "own log for the cause",
             error,
             offset,
         )

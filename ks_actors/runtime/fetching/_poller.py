@@ -193,10 +193,10 @@ class Poller(Actor[m.PollerMessage]):
             self._manager.tell(m.Records(fetched, arrived.epoch))
 
     def _fetch_tasks(self, tasks: Collection[m.TaskReady]) -> None:
-        anew = {one: at for task in tasks for one, at in task.positions.items()}
+        added = {one: at for task in tasks for one, at in task.positions.items()}
         self._partitions.update({one: task for task in tasks for one in task.positions})
-        self._assign(anew)
-        self._find_ends(anew)
+        self._assign(added)
+        self._find_ends(added)
         self._look_up_ends()
 
     def _forget(self, message: m.ForgetTasks) -> None:
@@ -225,11 +225,11 @@ class Poller(Actor[m.PollerMessage]):
         self._look_up_ends()
         self._member().tell(m.PartitionsGone(frozenset(gone.values())))
 
-    def _assign(self, anew: Mapping[TopicPartition, int]) -> None:
+    def _assign(self, added: Mapping[TopicPartition, int]) -> None:
         """Add partitions to those being read, without moving the others."""
         self._fetcher.assign(
             {
-                one: anew[one] if one in anew else self._fetcher.position(one)
+                one: added[one] if one in added else self._fetcher.position(one)
                 for one in self._partitions
             }
         )
@@ -248,8 +248,8 @@ class Poller(Actor[m.PollerMessage]):
         if self._fetcher.position(partition) != position:
             return
         _log.error(
-            "%s was not fetched from offset %d on, though the log has more and its broker answers: "
-            "its fetch begins anew; please report this with the state of its fetch: %s",
+            "%s was not fetched from offset %d on, though the log has more and its broker "
+            "answers: its fetch is restarted; please report this with the state of its fetch: %s",
             partition,
             position,
             self._fetcher.describe(partition),

@@ -30,9 +30,9 @@ class GlobalStores:
     Stores of type rocksdb open with the state of an earlier run, the others empty. Each store's
     topic is its changelog. Its position is stored with the data, never ahead of it, and says where
     to resume the topic. A store is discarded and filled from the beginning when its position does
-    not fit the topic: that was recreated or truncated, or the position belongs to another topic.
-    All stores are in memory if tasks are processed in threads, or if any store is a custom one:
-    threads read them while others write.
+    not fit the topic. Then the topic was recreated or truncated, or the position belongs to another
+    topic. All stores are in memory if tasks are processed in threads, or if any store is a custom
+    one: threads read them while others write.
     """
 
     def __init__(

@@ -133,8 +133,8 @@ class GlobalTables(Actor[GlobalMessage]):
         self._task = Task(
             GLOBAL_TASK, parts, positions, self._stores, wake=lambda: None, current=stores.current
         )
-        # Tables need no order across partitions, and a fetch follows only when all is applied: a
-        # wait for the records of another partition would never end.
+        # Tables need no order across partitions. The next fetch comes only when all records are
+        # applied, so a wait for another partition's records would never end.
         self._task.group.wait_for_none()
         self._store_registry = registry
         registered = self._store_registry.active(self._task, self._positions)
@@ -168,8 +168,8 @@ class GlobalTables(Actor[GlobalMessage]):
                     await self.ctx.blocking(partial(self._global.discard, self._lost))
             except StateError as error:
                 _log.warning(
-                    "could not close the global stores; the next start reads again what is not on "
-                    "disk: %s",
+                    "could not close the global stores; the next start reads the missing records "
+                    "again: %s",
                     error,
                 )
 
@@ -236,8 +236,8 @@ class GlobalTables(Actor[GlobalMessage]):
             # The stores have rows that the topic lacks, so no handler can decide to go on.
             self._lost[error.partition] = str(error)
             raise StreamsError(
-                f"a global table no longer fits its topic: {error}. Start the app again: it then "
-                "fills the table with what the topic has",
+                f"a global table no longer fits its topic: {error}. Start the app again: it fills "
+                "the table from the topic",
                 topic=error.partition.topic,
                 partition=error.partition.partition,
             ) from error

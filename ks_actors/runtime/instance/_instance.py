@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.watch import PartitionStates, Wait, Watch
     from ks_actors.snapshots import SnapshotManifest
 
-# Told before a worker failed, so known before that is decided about: a start has ended by then.
+# If it was sent before a worker failed, it must be handled first: the start has ended by then.
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system", urgent=(m.TasksChanged,))
 # Restores of damaged state without a commit in between. One damage may be met twice.
 _RESTORES = 4
@@ -234,7 +234,7 @@ class Instance(Actor[InstanceMessage]):
             self._on_state(state, old)
 
     def gone(self) -> None:
-        """Enter an end state when the actor has ended without: its close was cancelled twice."""
+        """Enter an end state if the actor ended without one: its close was cancelled twice."""
         if self.state is InstanceState.PENDING_ERROR:
             self._to(InstanceState.ERROR)
         elif self.state not in {InstanceState.NOT_RUNNING, InstanceState.ERROR}:
@@ -447,10 +447,10 @@ class Instance(Actor[InstanceMessage]):
             self._decide(cause, worker=name, rolled_back=True)
 
     def _restores(self, error: Exception) -> bool:
-        """Return whether tasks are to be opened again, which restores what was found damaged.
+        """Return whether to open tasks again, which restores their damaged state.
 
-        There is nothing for a handler to decide then. But it decides when nothing was committed
-        between several restores: the disk may be at fault.
+        A handler decides only when nothing was committed between several restores: the disk may be
+        at fault.
         """
         if not (self._running() and isinstance(error, TaskCorrupted) and self._wiring.restorable):
             return False
@@ -501,8 +501,8 @@ class Instance(Actor[InstanceMessage]):
                 self._note_late(decided.error)
             return
         # Shut down regardless of the handler: the log cannot reopen, and rejoining would fence the
-        # other instance. Topologies that do not fit their topics do not mend; commit their finished
-        # work.
+        # other instance. No restart helps a topology that does not fit its topics; commit its
+        # finished work.
         response = (
             UncaughtResponse.SHUTDOWN_CLIENT
             if isinstance(decided.error, _FINAL)

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from ks_actors.task import StoreRegistry, TaskParts
 
 _FIRST_EPOCH = 1
-# Tasks and stores are closed without the log, so a short limit for the log is not theirs.
+# Tasks and stores close without the log, so its short limit does not apply to them.
 LEAST_STOP_S = 10.0
 _AFTER_FAILURE = 1.0
 _log = component_log(__name__)
@@ -370,7 +370,7 @@ class Wiring:
 
     async def _start_poller(self, context: Context[Any]) -> Poller:
         topics, log = self._topics, self._log
-        # Asked without retries: a wait for windows tells by itself that the log is away.
+        # Without retries: a wait for windows itself warns that the log does not answer.
         bare = self.bare_log
         poller = Poller(
             log,
@@ -410,7 +410,7 @@ class Wiring:
                 client_id=self._ids.consumer,
                 instance_id=config.group_instance_id,
                 # The lock on the directory proves that the old member of this process id is dead. A
-                # static member must not leave by that.
+                # static member keeps its place in the group.
                 takes_over=config.group_instance_id is None,
                 transactional_id=self._transactional_id(process_id)
                 if self._transactional
@@ -538,9 +538,9 @@ class Wiring:
 
     @property
     def restorable(self) -> bool:
-        """Whether data on disk is damaged, and all of that comes back when tasks are opened again.
+        """Whether data on disk is damaged, and opening the tasks again restores all of it.
 
-        Global stores are opened at the start alone.
+        Global stores are opened only at the start.
         """
         return (
             self._state_manager is not None

@@ -62,7 +62,7 @@ class Workers:
         self._uncommitted: int = uncommitted_bytes
         self._workers: dict[str, _Entry] = {}
         self._ending: dict[str, _Entry] = {}
-        # Workers that have died, while it is decided about their replacement.
+        # Dead workers whose replacement is not decided yet.
         self._dead: set[str] = set()
         self._stage: WorkerState = WorkerState.STARTING
 

@@ -47,8 +47,8 @@ class AssignmentCheck:
         self._first: dict[str, int | None] = {
             topic: sizes(topic) for topics in topology().topics.values() for topic in topics
         }
-        # The mismatches for which the group was asked to assign again: readings that the topology
-        # does not have, and readings that no member has.
+        # The mismatches for which the group was asked to assign again. They are partitions of a
+        # task that does not read them, and partitions that no member reads.
         self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
 
     @classmethod

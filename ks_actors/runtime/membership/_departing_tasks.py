@@ -22,7 +22,7 @@ _AGAIN_S: Final = 0.1
 
 @final
 class DepartingTasks:
-    """Give tasks up as each comes to rest, without waiting for the calls of other tasks.
+    """Give each task up when it is at rest, without waiting for the calls of other tasks.
 
     The group is told that the tasks in `tasks` are here, so it assigns them to no other member.
     Each time some have gone, the group is asked for an assignment. To limit these requests, a task
@@ -51,7 +51,7 @@ class DepartingTasks:
 
     @property
     def may_go(self) -> bool:
-        """Whether some tasks have come to rest and may be given up."""
+        """Whether some tasks are at rest and may be given up."""
         return self._due and bool(self.tasks) and not self.between
 
     async def give_up(
@@ -70,7 +70,7 @@ class DepartingTasks:
         return left != gone
 
     async def part(self, standbys: frozenset[TaskId]) -> None:
-        """Give up the tasks that have come to rest since."""
+        """Give up the tasks that are at rest by now."""
         self._due = False
         if await self.give_up(self.tasks, standbys, self._handover.assignments - 1):
             self.ask()
@@ -88,7 +88,7 @@ class DepartingTasks:
         )
 
     def watch(self, member: Context[m.MemberMessage]) -> None:
-        """Send TasksAtRest to the member when tasks have come to rest.
+        """Send TasksAtRest to the member when tasks are at rest.
 
         Does nothing when all tasks are watched already.
         """

@@ -43,8 +43,8 @@ class Handover:
         # The state offsets of the tasks that are not processed here, as of the last step.
         self.offsets: Mapping[TaskId, int] = {}
         # The number of assignments followed so far. The group may have sent a newer one that has
-        # not begun yet. A generation does not tell them apart: a static member that returns in time
-        # gets the same one again, and a recreated group counts from 1.
+        # not begun yet. Generations do not distinguish them: a static member that returns in time
+        # gets the same one again. A recreated group counts from 1.
         self.assignments: int = 0
 
     async def before_rebalance(self) -> None:
@@ -71,7 +71,7 @@ class Handover:
         are given back.
         """
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
-        # First of all: a task that begins anew must not get records fetched for the one before.
+        # First of all: a restarted task must not get records that were fetched for it before.
         await self._wait(who, "fetching to stop", self._poller.ask(m.ForgetTasks, tasks))
         # From here on the tasks write nothing more: a later commit would not include them.
         await self._wait(
@@ -152,7 +152,7 @@ class Handover:
         except AskTimeout as late:
             raise TaskTimeout(
                 f"a processor has not returned {self._seconds:g} s after its task was lost: "
-                f"{cause}. Look for functions that block"
+                f"{cause}. Find the function that blocks"
             ) from late
         made_progress = await self._wait(
             who,
@@ -171,7 +171,7 @@ class Handover:
 
     async def _ask_offsets(self) -> None:
         self.offsets = await self._wait(
-            "the progress of restoring", "how far the state is", self._state.ask(m.AskOffsets)
+            "the progress of restoring", "the offsets of the state", self._state.ask(m.AskOffsets)
         )
 
     async def _wait(self, who: str, what: str, answer: Ask[T]) -> T:

@@ -225,7 +225,7 @@ class Member(Actor[m.MemberMessage]):
         Others are gathered: each assignment of a fetcher goes through all partitions, and drops
         fetches in flight.
         """
-        # A task that is about to be closed and begun anew is not ready yet.
+        # A task that is about to be closed and started again is not ready yet.
         if ready.task not in self._tasks or ready.task in self._departing.tasks:
             return
         self._ready[ready.task] = ready
@@ -354,7 +354,7 @@ class Member(Actor[m.MemberMessage]):
         self._tell_stage(WorkerState.PARTITIONS_ASSIGNED)
         self._look_at_pending()
         _log.info(
-            "assigned in generation %d: new tasks %s; standbys %s; given up: %s",
+            "assigned in generation %d: new tasks %s; standbys %s; revoked: %s",
             event.group.generation,
             named(new),
             named(standbys),
@@ -415,7 +415,7 @@ class Member(Actor[m.MemberMessage]):
 
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are: another member has them, or will get them."""
-        _log.warning("all tasks are given up without a commit: %s", cause)
+        _log.warning("all tasks are closed without a commit: %s", cause)
         # First of all: the committer cannot roll back while it waits for the answer to this commit.
         self._commits.give_up()
         self._group.forget()
@@ -435,7 +435,7 @@ class Member(Actor[m.MemberMessage]):
     def _look_at_pending(self) -> None:
         """Tell the instance when all tasks of an assignment run.
 
-        Between a revocation and the next assignment, they may not stay.
+        Between a revocation and the next assignment, the tasks may have to leave.
         """
         if self._stage is WorkerState.PARTITIONS_ASSIGNED and not self._pending:
             self._tell_stage(WorkerState.RUNNING)

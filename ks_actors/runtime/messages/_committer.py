@@ -44,7 +44,7 @@ class CommitTimer(Message, frozen=True):
 
 
 class WorkBegins(Message, frozen=True):
-    """A task is leased, moved or given back, the first since there was nothing to commit."""
+    """A task is leased, moved or given back, the first one since there was nothing to commit."""
 
 
 class WorkersChanged(Message, frozen=True):
@@ -54,7 +54,7 @@ class WorkersChanged(Message, frozen=True):
 
 
 class DrainStalled(Message, frozen=True):
-    """Nothing of a task that began to drain at `since` has ended for so many `seconds`."""
+    """A task that began to drain at `since` has made no progress for `seconds`."""
 
     task: TaskId
     since: float
@@ -62,7 +62,7 @@ class DrainStalled(Message, frozen=True):
 
 
 class Rollback(Message, frozen=True):
-    """Rewind tasks to their last commit: `tasks` under at least once, all tasks under exactly once.
+    """Rewind tasks to their last commit: `tasks` under at-least-once, all tasks under exactly-once.
 
     `give_up`: the tasks are about to be given up; commit nothing until AllowCommits.
     Answered with whether a commit has succeeded since tasks were last given up.

@@ -96,11 +96,11 @@ class TasksGivenUp(Message, frozen=True):
 
 
 class TasksAtRest(Message, frozen=True):
-    """Tasks that are to move have come to rest (internal)."""
+    """Tasks that are to move are at rest (internal)."""
 
 
 class FetchNew(Message, frozen=True):
-    """Begin to fetch for all tasks that have become ready since (internal)."""
+    """Begin to fetch for all tasks that have become ready meanwhile (internal)."""
 
 
 class ClosingTimedOut(Message, frozen=True):

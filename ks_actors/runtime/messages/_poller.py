@@ -40,7 +40,7 @@ class ForgetTasks(Message, frozen=True):
 class SeekAll(Message, frozen=True):
     """Rewind fetching to these offsets after a rollback, and rest for `rest` seconds.
 
-    Records carry `epoch` from now on. The offsets are from before the resets behind `resets`.
+    Records carry `epoch` from now on. The offsets are from before the resets after number `resets`.
     """
 
     reply: Reply[None]
@@ -69,7 +69,7 @@ class BufferLow(Message, frozen=True):
 
 
 class RefetchStalled(Message, frozen=True):
-    """Begin the fetch of a partition anew: the log has records, and no fetch brings them."""
+    """Restart the fetch of a partition: the log has records, but no fetch returns them."""
 
     partition: TopicPartition
     position: int

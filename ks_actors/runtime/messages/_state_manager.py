@@ -148,7 +148,7 @@ class FlushStep(Message, frozen=True):
 
 
 class CleanUp(Message, frozen=True):
-    """Delete the directories of tasks that have not been here for long (internal)."""
+    """Delete the directories of tasks that left long ago (internal)."""
 
 
 class CleanUpEnded(Message, frozen=True):

@@ -99,7 +99,7 @@ class Close(Message, frozen=True):
 
 
 class AskBusy(Message, frozen=True):
-    """Ask for those of these tasks that have work in hand or uncommitted."""
+    """Ask which of these tasks have work in hand or uncommitted."""
 
     reply: Reply[frozenset[TaskId]]
     tasks: frozenset[TaskId]
@@ -131,7 +131,7 @@ class Freeze(Message, frozen=True):
 class ResumeFeeding(Message, frozen=True):
     """Lease tasks again after Drain; their output belongs to `epoch`.
 
-    Those that still drain are fed again only when the commit has `failed`.
+    Tasks that still drain are fed again only if the commit has `failed`.
     """
 
     failed: bool

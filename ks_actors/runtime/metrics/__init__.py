@@ -1,4 +1,4 @@
-"""The sources of an app's metrics, and the actor that takes notes of them."""
+"""The sources of an app's metrics, and the actor that samples them."""
 
 from ks_actors.runtime.metrics._sampler import SAMPLER_MAILBOX, Sampler
 from ks_actors.runtime.metrics._sources import add_sources

@@ -59,7 +59,7 @@ class _Inputs:
     def _seen_at(
         self, place: PartitionState, before: dict[TopicPartition, tuple[int, int | None]]
     ) -> tuple[int, int | None]:
-        """Return the position, and the time that tells the lag."""
+        """Return the position, and the time from which the lag follows."""
         partition = place.partition
         # A thread moves the queue at this moment.
         if place.absent is not None and partition in before:

@@ -66,7 +66,7 @@ def _requests(metrics: Metrics, watched: Watched) -> Iterator[Readings]:
     log = watched.log()
     if not isinstance(log, MeasuresRequests):
         return
-    # A client that was made anew has the name of the one before, which is about to close.
+    # A recreated client has the name of its predecessor, which is about to close.
     for figures in {(one.kind, one.client_id): one for one in log.requests()}.values():
         figures.use(metrics.registry.window)
         times, tags = figures.times, {"client-id": figures.client_id}

@@ -63,7 +63,7 @@ class _Restores:
         now = parts.restorer.ctx.time()
         for task, changelog, active, _, at, known in parts.restorer.reads():
             fetched = stores[task].ends.get(changelog) if task in stores else None
-            # A standby goes on behind the end that it began with.
+            # A standby reads on beyond the end that its changelog had at first.
             later = fetched is not None and (known is None or (not active and fetched > known))
             end = fetched if later else known
             remaining = nan if end is None else float(max(0, end - at))

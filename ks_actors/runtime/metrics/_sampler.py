@@ -1,4 +1,4 @@
-"""The actor that takes notes for rates, measures the event loop, and asks databases."""
+"""The actor that samples totals for rates, measures the event loop, and reads databases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Note(Message, frozen=True):
 
 
 class Beat(Message, frozen=True):
-    """See how late this message is (internal)."""
+    """Measure how late this message is (internal)."""
 
 
 class DatabasesRead(Message, frozen=True):
@@ -47,8 +47,8 @@ SamplerMessage: TypeAlias = Note | Beat | DatabasesRead | DatabasesNotRead
 class Sampler(Actor[SamplerMessage]):
     """Note all totals each 10 s, so that rates are those of the last minute.
 
-    Databases are asked as often, in a thread, while somebody reads the metrics. A timer of each
-    second measures by how much the event loop is late.
+    Databases are read equally often, in a thread, while somebody reads the metrics. A timer
+    measures each second how late the event loop is.
     """
 
     def __init__(self, metrics: Metrics, registry: Iterable[RegisteredStores]) -> None:
@@ -65,7 +65,7 @@ class Sampler(Actor[SamplerMessage]):
             self.ctx.timers.every("beat", _BEAT_S, Beat())
 
     def receive(self, message: SamplerMessage) -> None:
-        """Take notes."""
+        """Take samples."""
         match message:
             case Beat():
                 now = self.ctx.time()
@@ -88,7 +88,7 @@ class Sampler(Actor[SamplerMessage]):
         try:
             registry.note()
         except Exception:  # noqa: BLE001 - a fault of the metrics is no reason to end the app
-            _log.exception("the totals of metrics could not be noted; it is retried")
+            _log.exception("could not sample the totals of metrics; retrying")
         if registry.was_read and not self._asking:
             self._asking = True
             self.ctx.pipe(_read(tuple(self._stores)), DatabasesRead, DatabasesNotRead)

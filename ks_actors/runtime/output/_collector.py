@@ -193,8 +193,7 @@ class Collector(Actor[CollectorMessage]):
             topic, number = outgoing.partition
             if number != UNKNOWN_PARTITION:
                 self._ready.append(outgoing)
-            # A missing topic counts as one of one partition: the log then says what is wrong with
-            # it.
+            # A missing topic counts as a topic of one partition: the log then reports the fault.
             elif size := self._sizes(topic) or (1 if topic in missing else 0):
                 self._place(outgoing, size)
             else:
@@ -330,9 +329,9 @@ class Collector(Actor[CollectorMessage]):
             return
         void = next((why for why in error.errors.values() if isinstance(why, _REPEATED)), None)
         if void is not None:
-            # The error is not about records: all of it is repeated, when the log answers.
-            # One such partition is enough: at least once everything is repeated anyway, and exactly
-            # once the transaction cannot be kept.
+            # The error is not about records: all of it is repeated, when the log answers. One such
+            # partition is enough: under at-least-once all is repeated anyway, and under
+            # exactly-once the transaction cannot be kept.
             self._fail(void)
             return
         going_on: list[Refused] = []
@@ -365,14 +364,14 @@ class Collector(Actor[CollectorMessage]):
         )
 
     def _repeat_without(self, going_on: list[Refused], error: ProduceFailed) -> None:
-        """Have the transaction repeated, which is void, without the dropped records."""
+        """Have the void transaction repeated without the dropped records."""
         if self._left_out.is_stuck():
             partition, why = next(iter(error.errors.items()))
             failure = ProductionFailed(
                 f"the log has refused records in {BARREN_ATTEMPTS + 1} attempts in a row, though "
-                "the handler drops them: their bytes differ in each attempt, so they are not known "
-                "again. Write the same bytes for the same input (no random ids, no present time), "
-                f"or filter before the sink: {why}",
+                "the handler drops them: their bytes differ in each attempt, so they are not "
+                "recognized. Write the same bytes for the same input (without random ids and the "
+                f"present time), or filter before the sink: {why}",
                 topic=partition.topic,
                 partition=partition.partition,
             )

@@ -75,7 +75,7 @@ class DeadLetterWriter:
             await self._producer.close()
 
     async def _send(self, producer: Producer, waiting: list[Outgoing]) -> list[Outgoing]:
-        """Send these; return the replacements for those that were rejected.
+        """Send letters; return the replacements for the rejected ones.
 
         Raises LogTimeout when the call must be repeated.
         """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch, TopicPartition
     from ks_actors.runtime.shared import Metrics
 
-# Any other error, like a missing right or a broker's own fault, would befall every record: with
+# Any other error, like a missing right or a broker's own fault, would affect every record. With
 # RESUME the whole output would be lost until somebody notices.
 _ABOUT_RECORDS = (InvalidRecord, RecordTooLarge, UnknownTopicOrPartition)
 BARREN_ATTEMPTS: Final = 10
@@ -53,8 +53,8 @@ class Refused:
         first = 0
         for batch in self._batches:
             numbers = range(first, first + len(batch))
-            # What is written behind the refused record is written again: in another order a reader
-            # would take an older value of a key for the latest.
+            # The records behind the refused one are written again. In another order a reader would
+            # take an older value of a key for the latest.
             keep = [number >= self._written and number not in letters for number in numbers]
             self.dropped += [
                 ((batch.keys[n - first], batch.values[n - first]), its_letters)
@@ -154,15 +154,15 @@ class RejectedRecords:
 
 
 class RecordsLeftOut(TransactionAborted):
-    """A transaction is repeated without records that it had: the next attempt comes further."""
+    """A transaction is repeated without records that it had: the next attempt gets further."""
 
 
 class LeftOut:
     """Records that voided a transaction, left out when the transaction is repeated.
 
     They are identified by partition, key and value. Each is left out once per attempt, until an
-    attempt is committed. One whose bytes differ in each attempt is not known again, and refused
-    again: then attempts leave out no more than those before them.
+    attempt is committed. A record whose bytes differ in each attempt is not recognized, and refused
+    again. Then an attempt leaves out no more records than the attempts before it.
     """
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class LeftOut:
         self._used: list[tuple[TopicPartition, _Record, Letters]] = []
 
     def is_stuck(self) -> bool:
-        """Note that an attempt is void; return whether too many in a row have come no further."""
+        """Note that an attempt is void; return whether too many in a row have got no further."""
         self._barren = 0 if len(self._used) > self._most else self._barren + 1
         self._most = max(self._most, len(self._used))
         return self._barren >= BARREN_ATTEMPTS

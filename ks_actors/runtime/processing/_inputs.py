@@ -104,7 +104,7 @@ class Inputs:
         return task
 
     def begin_commit(self) -> None:
-        """Note that the positions to commit are taken: from now on partitions move ahead of it.
+        """Note that the positions to commit are taken: from now on partitions move ahead of them.
 
         So do those whose move is deferred.
         """

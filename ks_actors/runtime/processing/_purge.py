@@ -44,9 +44,9 @@ class Purger:
     ) -> dict[TopicPartition, int]:
         """Return the offsets to delete up to, for `delete`; none when it is not time yet.
 
-        `positions` are the committed ones, of the partitions that are here. Only these count: a
-        partition may have lost its log since a commit, and records of the new one that nobody has
-        processed lie below the old offset.
+        `positions` are the committed ones, of the partitions that are here. Only these count. A
+        partition may have lost its log since a commit; then unprocessed records of the new log lie
+        below the old offset.
         """
         if (
             not self._committed

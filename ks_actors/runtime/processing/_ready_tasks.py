@@ -26,9 +26,9 @@ _SPARE: Final = 64
 class ReadyTasks:
     """Track the tasks that are ready, and those that become ready by time alone.
 
-    No scan of all tasks is needed. Every change of a task must be followed by a `update`:
-    records, results, the end of a lease or of a rest. `wants` returns the work that a task may get:
-    None for none, True for only its work in hand (it drains for a commit), False for any.
+    No scan of all tasks is needed. Every change of a task must be followed by an `update`: records,
+    results, the end of a lease or of a rest. `wants` returns the work that a task may get: None for
+    none, False for any. True stands for its work in hand alone: it drains for a commit.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ class ReadyTasks:
         """Return the next tasks and whether to only drain them; None when there is none.
 
         Picked tasks are not ready any more. Draining tasks come first, each alone: a commit waits
-        for them. Of the others, one pick has as many as fill a slice together. It has at most an
-        equal share for each of the free `workers`, and at most `most`. A task that needs a thread,
-        or a whole slice, comes alone.
+        for them. Otherwise one pick has as many tasks as fill a slice together. It has at most
+        `most` tasks, and at most an equal share for each of the free `workers`. A task that needs a
+        thread, or a whole slice, comes alone.
         """
         now = self._waited()
         if (found := self._draining.pick(now)) is not None:

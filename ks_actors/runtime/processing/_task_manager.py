@@ -268,7 +268,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         if (seconds := self._ready.wakes_in()) is None:
             return
         at = self.ctx.time() + seconds
-        # An earlier timer stands: it costs one look, and setting it anew would cost each slice.
+        # Keep an earlier timer: it costs one check, while setting it again would cost each slice.
         if self._wakes is None or at < self._wakes - _CLOSE_S or "wake" not in self.ctx.timers:
             self._wakes = at
             self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
@@ -468,7 +468,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         rewind.
         """
         for task in self._to_rewind(message):
-            # Cancelled first, all of them: their ends are then awaited together.
+            # Cancel all of them first, to await their ends together.
             task.give_up()
         self._rewinding = message
         self._update_ready(task.id for task in self._to_rewind(message))
@@ -522,7 +522,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 errors.append(as_exception(error))
             else:
                 self._untouch(task)
-            # Where one task has failed only that one waits: the others go on at once.
+            # If one task has failed, only that task waits: the others go on at once.
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)
                 self.ctx.timers.once(f"rest {task.id}", message.rest, m.TaskRestOver(task.id))

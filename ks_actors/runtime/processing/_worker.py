@@ -81,8 +81,8 @@ class Worker(Actor[WorkerMessage]):
     epoch of its commit, which the committer sends. Until then, a new worker is paused.
 
     An error out of a task ends the worker after it has given back the other tasks of the lease. The
-    supervisor does the rest. Under at least once, the dead letters of the failed record are written
-    first. Under exactly once, they are void. A task asks for a commit when its stores exceed the
+    supervisor does the rest. Under at-least-once, the dead letters of the failed record are written
+    first. Under exactly-once, they are void. A task asks for a commit when its stores exceed the
     worker's share of uncommitted bytes.
     """
 

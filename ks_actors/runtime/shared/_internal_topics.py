@@ -57,7 +57,7 @@ async def topics_prepared(log: Log, topics: AppTopics) -> AsyncIterator[dict[str
     await _create(log, topics, new, counts)
     created = await log.describe_topics([one.name for one in new], configs=False) if new else {}
     ids = {name: topic.id for name, topic in {**existing, **created}.items() if topic.id}
-    # Those of the start: what was made from a topic then is not of one that was made since.
+    # The ids at the start count: state made from a topic does not belong to its later namesake.
     topics.topic_ids = {**ids, **topics.topic_ids}
     async with in_background(
         _check_configs(log, [topic for topic in wanted if topic.name in existing]),
@@ -107,7 +107,7 @@ async def unlisted_topics(
     except NotAuthorized:
         if len(lacking) == 1:
             return {}
-    # The refusal of one is none of the others.
+    # The log may refuse one topic and not the others.
     found = [await unlisted_topics(log, [topic], ()) for topic in lacking]
     return {name: topic for each in found for name, topic in each.items()}
 
@@ -137,7 +137,7 @@ async def _create(
 
 
 def _without_bound(topics: Iterable[NewTopic]) -> list[NewTopic]:
-    """Return topics for brokers before Kafka 3.6, which have no such setting, and no such bound."""
+    """Return topics for brokers before Kafka 3.6, which have no bound on timestamps."""
     return [
         NewTopic(
             one.name,
@@ -225,9 +225,9 @@ async def _check_sinks(
     if missing:
         text = ", ".join(f"{topic} ({', '.join(writers[topic])})" for topic in missing)
         raise MissingSinkTopics(
-            f"the app writes to topics that do not exist: {text}; "
-            f"{_ways_to_create(missing)}: unasked, the app creates only its internal topics, and "
-            "brokers create no others for it (auto.create.topics.enable)"
+            f"the app writes to topics that do not exist: {text}; {_ways_to_create(missing)}: the "
+            "app creates only its internal topics, and never lets brokers create others "
+            "(auto.create.topics.enable)"
         )
 
 
@@ -354,7 +354,7 @@ def _align_copartitioned(
 ) -> None:
     """Give internal topics the size of their copartitioned topics.
 
-    Raises TopologyError when the users' own topics differ, or the sizes that users told.
+    Raises TopologyError when the users' own topics differ, or the sizes that users gave.
     """
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:

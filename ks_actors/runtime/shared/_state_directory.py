@@ -34,9 +34,9 @@ class StateDirectory:
     def open(self, cluster: str = "") -> str:
         """Create the directory if needed, lock it, and return the process id. Blocks.
 
-        It keeps the id of the cluster, if that is known. Raises ConfigError if it has another one,
-        StateLocked if another instance has the directory, StateFull if there is no room for its
-        files, StateError if it cannot be used.
+        The directory keeps the cluster's id, if known. Raises ConfigError for another id, and
+        StateLocked if another instance has the directory. Raises StateFull if there is no room for
+        its files, and StateError if it cannot be used.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -68,8 +68,8 @@ class StateDirectory:
         try:
             return str(json.loads((self.path / PROCESS_FILE).read_text())["processId"])
         except (OSError, ValueError, KeyError, TypeError):
-            # The file is missing or cut off by a crash. A new id costs only the record of warm
-            # tasks.
+            # The file is missing or cut off by a crash. With a new id the group only forgets which
+            # tasks are warm here.
             found = str(uuid.uuid4())
         _write_process_id(self.path, found)
         return found
@@ -94,9 +94,9 @@ def write_process_id(path: Path, process_id: str) -> None:
 
 
 def check_cluster(path: Path, cluster: str) -> str:
-    """Return the id of the cluster that the state in a directory is of; empty if unknown.
+    """Return the id of the cluster that a directory's state belongs to; empty if unknown.
 
-    Raises ConfigError if that is another one than the given, unless it is unknown, too. Blocks.
+    Raises ConfigError if `cluster` is known and differs. Blocks.
     """
     file = path / CLUSTER_FILE
     try:
@@ -106,8 +106,8 @@ def check_cluster(path: Path, cluster: str) -> str:
     if kept and cluster and kept != cluster:
         raise ConfigError(
             f"the state in {path} is of cluster {kept!r}, and the bootstrap servers are of cluster "
-            f"{cluster!r}: name the servers of the first one, or another state_dir; if the second "
-            f"one has replaced the first for good, delete {file}, and stores are filled anew"
+            f"{cluster!r}: name the servers of cluster {kept!r}, or another state_dir; if cluster "
+            f"{cluster!r} has replaced it for good, delete {file}: stores are then filled again"
         )
     return kept
 

@@ -278,8 +278,8 @@ class _Transfer:
         _, end, empty = await self._keys_in(changelog)
         if not empty:
             raise SnapshotRefused(
-                f"{changelog} already has records: older versions of a key cannot be added behind "
-                "them. Run `ks-actors reset`, which makes this changelog anew, then load "
+                f"{changelog} already has records: older versions of a key cannot be added after "
+                "them. Run `ks-actors reset`, which deletes this changelog, then load "
                 f"{self._plan.snapshot.place} with if_seeded='overwrite'"
             )
         rows = 0

@@ -233,9 +233,9 @@ class SnapshotSource:
             now = self._topics.topic_ids.get(changelog, "")
             if now and stored.changelog_id and stored.changelog_id != now:
                 raise SnapshotRefused(
-                    f"{where} belongs to a changelog {changelog} with id "
-                    f"{stored.changelog_id}, and the one of that name has id {now}: it was deleted "
-                    "and created again, or is of another cluster"
+                    f"{where} belongs to a changelog {changelog} with id {stored.changelog_id}, "
+                    f"and the one of that name has id {now}: it was deleted and created again, or "
+                    "is in another cluster"
                 )
             if stored.next_offset < begin:
                 raise SnapshotRefused(

@@ -82,7 +82,7 @@ def write_checkpoint_rows(
             for batch in rows.batches(spec):
                 if stop():
                     raise SnapshotFailed(
-                        f"writing the snapshot {writer.name} was given up in the middle of store "
+                        f"writing the snapshot {writer.name} was cancelled in the middle of store "
                         f"{spec.name} of task {task}"
                     )
                 store.write(batch)

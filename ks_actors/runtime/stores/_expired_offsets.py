@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Position
 
 _REMEDY = (
-    "To start anew, close all instances and run `ks-actors reset`; to keep the state, commit the "
+    "To start over, close all instances and run `ks-actors reset`; to keep the state, commit the "
     "group's offsets before the start. Brokers keep offsets for offsets.retention.minutes after a "
     "group's last member has left"
 )
@@ -30,22 +30,22 @@ def continued(
     The task must not process records again that its stores already contain. With exactly-once
     writes (`exact`), it resumes after the last record that the stores know of the partition. With
     at-least-once, stores may be ahead of the output: records are processed twice rather than left
-    out. Their positions in a former topic of the same name mean nothing. A warning describes the
-    finding and the decision.
+    out. The stores' positions in a former topic of the same name mean nothing. A warning describes
+    the finding and the decision.
     """
     fresh = [partition for partition, position in begun.items() if position.fresh]
     stores = entry.stores
-    anew = sorted(one for one in fresh if one.topic in stores.topic_ids.others)
-    if anew:
+    changed = sorted(one for one in fresh if one.topic in stores.topic_ids.others)
+    if changed:
         _log.warning(
-            "task %s starts with %s, as auto_offset_reset says: the topic was deleted and created "
-            "again since, or is of another cluster. The stores keep the results of its former "
+            "task %s starts with %s, as auto_offset_reset says, because the topic was deleted and "
+            "created again, or is in another cluster. The stores keep the results of its former "
             "records. %s",
             entry.task,
-            ", ".join(f"{partition} at offset {begun[partition].offset}" for partition in anew),
+            ", ".join(f"{partition} at offset {begun[partition].offset}" for partition in changed),
             _REMEDY,
         )
-        fresh = [partition for partition in fresh if partition not in anew]
+        fresh = [partition for partition in fresh if partition not in changed]
     if not fresh:
         return begun
     known: dict[TopicPartition, int] = {}

@@ -51,8 +51,7 @@ class Flusher:
         if self._steps is not None:
             return False
         if changed is not None and self._memory_is_short():
-            # The budget is of all tasks together: one that is idle may hold the rows that have to
-            # go.
+            # All tasks share the budget: an idle task may hold the rows that must be evicted.
             self._changed.update(dict.fromkeys(self._stores))
         # Take turns: continue after the task that was written last.
         if self._last is not None and self._last in self._changed and len(self._changed) > 1:
@@ -193,8 +192,8 @@ class Writing:
             if more:
                 self._soon()
             else:
-                # Look for the next task at once: changes that came during the flush wait for nobody
-                # else.
+                # Look for the next task at once: nothing else starts the flush of changes that came
+                # meanwhile.
                 self.begin(idle=self._idle, changed=None if self._idle else ())
 
     def leave(self, tasks: Collection[TaskId]) -> None:

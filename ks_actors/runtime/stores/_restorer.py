@@ -40,9 +40,9 @@ _log = component_log(__name__)
 class ChangelogRead(NamedTuple):
     """The progress of a changelog's reading at one moment.
 
-    It began at `start`, and `position` is next. Of an `active` task, which is restored, `end` is
-    where the reading ends. Of a standby it is the end at the beginning: the last fetch knows a
-    later one, but no fetch tells that of an empty changelog. None while it is unknown.
+    It began at `start`, and `position` is next. For an `active` task, which is restored, `end` is
+    where the reading ends. For a standby it is the changelog's end when the reading began: no fetch
+    returns the end of an empty changelog. None while it is unknown.
     """
 
     task: TaskId
@@ -264,7 +264,7 @@ class Restorer(Actor[RestorerMessage]):
             self._limits.forget(changelog)
 
     def roles(self) -> dict[TaskId, bool]:
-        """Return the tasks with changelogs to read: whether they are restored; else they follow."""
+        """Return the tasks with changelogs to read: True for a restore, False for a standby."""
         return {task: isinstance(order, m.Restore) for task, order in self._orders.items()}
 
     def reads(self) -> list[ChangelogRead]:
@@ -408,7 +408,7 @@ class Restorer(Actor[RestorerMessage]):
         reading = {changelog: self._positions[changelog] for changelog in wanted}
         # Assigning drops fetched records, so do it only when something has changed.
         if reading != self._reading:
-            # Fetches of before the change have positions that are no longer true.
+            # Fetches from before the change have outdated positions.
             self._epoch += 1
             self._reading = reading
             self._fetcher.assign(reading)

@@ -340,7 +340,7 @@ class StateManager(Actor[StateManagerMessage]):
             entry.life.to(TaskState.RUNNING)
         self._stores[task] = entry.stores
         entry.is_open = True
-        # Of a standby, queries may read what it has; of a task that restores they would read the
+        # Queries may read a standby's stores. In the stores of a restoring task they would read the
         # past.
         entry.stores.restoring = entry.order is not None
         # Answers of the restorer to earlier orders become stale.
@@ -482,7 +482,7 @@ class StateManager(Actor[StateManagerMessage]):
     async def _delete_old(self) -> None:
         """Delete the directories that nobody has used for long."""
         directories, seconds = self._task_directories, self._cleanup_seconds
-        # To look takes some ms for each. Then on the loop: a task that comes back is told apart.
+        # `look` takes some ms per directory; the rename on the loop is safe from returning tasks.
         found = await self.ctx.blocking(partial(directories.look, directories.old(seconds * 1000)))
         aside = directories.set_old_aside(seconds, found)
         await self.ctx.blocking(partial(directories.delete, aside))
@@ -525,7 +525,7 @@ class StateManager(Actor[StateManagerMessage]):
         errors: list[Exception] = []
         for task in sorted(tasks):
             entry = self._entries.pop(task)
-            # Makes a running open give up early, for example the load of a large snapshot.
+            # Ends a running open early, for example the load of a large snapshot.
             entry.stop.set()
             self._stores.pop(task, None)
             self._store_registry.leave(task)
@@ -560,7 +560,7 @@ def unrestored(
             why = (
                 f"; the record with key {shown!r} does not fit this store: something else has "
                 "written to the changelog, or the kind or serdes of the store were changed. Undo "
-                "that change, or reset the application to start anew"
+                "that change, or reset the application to start over"
             )
             break
     failure = StreamsError(

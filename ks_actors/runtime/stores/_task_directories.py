@@ -115,8 +115,8 @@ class TaskDirectories:
     ) -> list[Path]:
         """Rename directories that have been unused for at least `seconds`; return their new paths.
 
-        `found` is what `look` has found. Directories that an earlier deletion has left are among
-        the paths. The caller deletes them. A task that returns meanwhile begins anew.
+        `found` is the result of `look`. Directories that an earlier deletion has left are among the
+        paths. The caller deletes them. A task that returns meanwhile begins with a new directory.
         """
         gone = []
         for task in self.old(seconds * 1000):

@@ -54,8 +54,8 @@ class ReadElsewhere(NamedTuple):
 class Coverage:
     """Compare the topology's partitions with those of the group's members.
 
-    `own` are the partitions of this instance. A log that cannot describe groups is taken to have
-    all partitions read.
+    `own` are the partitions of this instance. If the log cannot describe groups, all partitions
+    count as read.
     """
 
     def __init__(
@@ -149,10 +149,10 @@ class Coverage:
         *,
         each: bool,
     ) -> dict[TopicPartition, int]:
-        """Return the number of offsets behind the committed ones, 0 where they have no record.
+        """Return the number of offsets behind the committed ones, 0 where no record follows.
 
-        They count up to these `ends`, or the present ones. Unless `each` partition matters, the
-        check stops once one is known to have a record. Raises LogError.
+        Count up to `ends`, or to the present ends. Unless `each` partition matters, the check stops
+        once one is known to have a record. Raises LogError.
         """
         wanted = sorted(partitions)
         committed = await groups.group_offsets(self._topics.config.application_id)

@@ -115,7 +115,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class HealthCheck:
-    """Look at the parts of an instance; callable from any thread.
+    """Check the parts of an instance; callable from any thread.
 
     `log` is the log without retries, None while there is none. `now_ms` is a steady clock in ms.
     """
@@ -142,7 +142,7 @@ class HealthCheck:
     def _loop(self) -> Iterator[HealthProblem]:
         if self._watch is None or self._watch.looked_ms is None:
             return
-        # Reckoned from outside: a blocked loop cannot say so itself.
+        # Measured from outside: a blocked loop cannot report itself.
         still = int(self._now_ms - self._watch.looked_ms)
         if still > self._bounds.loop_ms:
             text = f"the event loop has not turned for {still / 1000:.0f} s: a call blocks it"

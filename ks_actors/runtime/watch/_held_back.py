@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
 
 _log = component_log(__name__)
-# The number of partitions with a line of their own each, and of further ones named.
+# The most partitions to log in a line each, and the most to name besides.
 _LINES = 10
 
 
@@ -66,7 +66,7 @@ class OpenTransactions:
     ) -> None:
         """Note last stable offsets, and the ends of the same logs looked up after them.
 
-        Log the partitions that go on after a warning. Those without an end were not asked about.
+        Log the partitions that go on after a warning. Partitions without an end were not looked up.
         """
         before, self._found = self._found, {}
         for partition, end in ends.items():
@@ -88,9 +88,9 @@ class OpenTransactions:
                 )
 
     def of(self, partition: TopicPartition, position: int | None) -> HeldBack | None:
-        """Return what is held back of a partition that is processed up to `position`.
+        """Return the held-back records of a partition that is processed up to `position`.
 
-        Beyond the last stable offset of the last look, the transaction has ended since.
+        If `position` is beyond the last known stable offset, the transaction has ended.
         """
         found = self._found.get(partition)
         return found if found is not None and position == found.begin else None
@@ -109,6 +109,6 @@ class OpenTransactions:
             _log.warning(line, partition, task, now - one.since, one.text)
         if due[_LINES:]:
             _log.warning(
-                "open transactions hold back %d more partitions; App.waiting() names them",
+                "%d more partitions wait for open transactions; App.waiting() names them",
                 len(due) - _LINES,
             )

@@ -47,7 +47,7 @@ class StandstillSince:
         self.absent: float | None = place.absent
         self.still: float = now
         self.since: float | None = None
-        # Whether it has moved between the last two looks, even back to a position from before a
+        # Whether it has moved between the last two checks, even back to a position before a
         # failure.
         self.moves: bool = False
         self.warnings: int = 0
@@ -95,8 +95,8 @@ class StandstillTimes:
     def update(self, ends: Mapping[TopicPartition, int], now: float, *, look: bool) -> list[Found]:
         """Return all partitions with their standstills.
 
-        Log those that have resumed after a warning. Only a `look` of the watchdog is what the next
-        one is compared with: others may come any moment before it.
+        Log those that have resumed after a warning. The next call is compared with the last `look`
+        of the watchdog only: other calls may come at any moment.
         """
         metrics = self._partition_states.metrics
         if metrics.commits != self._commits:
@@ -125,7 +125,7 @@ class StandstillTimes:
         for (task, partition), still in before.items():
             if still.warnings and still.since is not None and (task, partition) not in self._seen:
                 _log.info(
-                    "%s of task %s is no longer on this instance, after it had waited for %.0f s",
+                    "%s of task %s has left this instance after it had waited for %.0f s",
                     partition,
                     task,
                     now - still.since,

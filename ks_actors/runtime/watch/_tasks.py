@@ -51,7 +51,7 @@ class RestoreProgress(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """The part of the way that is done, from 0 to 1; None without an end."""
+        """The part that is read, from 0 to 1; None without an end."""
         if self.end is None:
             return None
         way = self.end - self.start

@@ -27,8 +27,8 @@ class Upstream:
     """Wait until the app has committed all records that its upstream tasks had at a moment.
 
     Tasks of other instances count too, since the group's committed offsets tell of all. A commit
-    includes calls and cached updates, and its output is in the topics that the next tasks read. A
-    log that cannot describe groups is taken to have nothing on its way.
+    includes calls and cached updates, and its output is in the topics that the next tasks read. If
+    the log cannot describe groups, no records count as on their way.
     """
 
     def __init__(self, log: Log, topics: AppTopics, coverage: Coverage) -> None:
@@ -64,8 +64,8 @@ class Upstream:
     async def passed(self, levels: Iterable[frozenset[str]]) -> None:
         """Wait until records have passed all levels, one after the other.
 
-        Those that come meanwhile are not waited for. As long as the log does not answer, nothing is
-        known to have passed; a warning tells the reason once.
+        Do not wait for later records. As long as the log does not answer, no records count as
+        passed; a warning gives the reason once.
         """
         if not isinstance(self._log, TellsGroups):
             return
@@ -89,8 +89,8 @@ class Upstream:
                     if not told:
                         told = True
                         _log.warning(
-                            "windows with idle_after_ms stay open: the log does not tell the "
-                            "offsets of the topics before them, %s: %s; it is asked again",
+                            "windows with idle_after_ms stay open, because the offsets of the "
+                            "topics upstream of them, %s, could not be looked up: %s; retrying",
                             ", ".join(sorted(topics)),
                             error,
                         )

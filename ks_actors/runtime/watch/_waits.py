@@ -52,7 +52,7 @@ class WaitReason(Enum):
     NOT_FETCHED = "not fetched"
     """The log has records that no fetch has brought."""
     TRANSACTION = "transaction"
-    """Exactly once: the records are in an open transaction of another producer, or behind it."""
+    """Exactly-once: the records are in an open transaction of another producer, or behind it."""
     UNREAD = "unread"
     """The topology reads the partition, but no member of the group does."""
     SCHEDULE = "schedule"

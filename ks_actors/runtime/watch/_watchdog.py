@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0
 _COUNTED_S = 60.0
-# The number of partitions logged in a line of their own at each look, and of further ones named.
+# The most partitions to log in a line each at each check, and the most to name besides.
 _LINES = 10
 _NAMES = 50
 # A short wait for one of these reasons is no standstill: the records are on their way.
@@ -88,10 +88,10 @@ class Watch(Actor[WatchMessage]):
     Warns after `stall_warning_ms`, twice that, four times that, and so on. A check costs one look
     at each partition, and nothing for each record. For quiet partitions, one request per half of
     `stall_warning_ms` asks the log for end offsets, and a second one where only committed records
-    are read. For new ones the first look does, also when the watchdog is turned off, as nothing
-    else tells the lag of an empty partition. The group is asked as often when the topology reads
-    partitions that no task here has: perhaps no member has them.
-    Errors of the watchdog are logged and harm nothing else.
+    are read. For new partitions the first check asks, even with the watchdog turned off, as nothing
+    else tells the lag of an empty partition. The group is asked as often if the topology reads
+    partitions that no task here has: perhaps no member has them. Errors of the watchdog are logged
+    and harm nothing else.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Watch(Actor[WatchMessage]):
         # The time of the next request to the log, and whether one is under way.
         self._ask_at: float = 0.0
         self._asking: bool = False
-        # The partitions without a known end that were asked about, so that each is asked for once.
+        # The partitions without a known end that were looked up, so that each is looked up once.
         self._new: frozenset[TopicPartition] = frozenset()
         self._asking_group: bool = False
         self._was_paused: bool = False
@@ -175,7 +175,7 @@ class Watch(Actor[WatchMessage]):
                     elif self._runs() and not self._asking:
                         self._ask_for_new(self._partition_states.places(self._ends))
                 except Exception:  # noqa: BLE001 - a fault of the watch is no reason to end the app
-                    _log.exception("the check for waiting records failed; it is retried")
+                    _log.exception("the check for waiting records failed; retrying")
             case EndsFound():
                 self._asking = False
                 self._ends = message.ends
@@ -271,10 +271,10 @@ class Watch(Actor[WatchMessage]):
         )
 
     def _mend(self, stalled: Sequence[Found]) -> None:
-        """Have fetches begun anew that bring nothing, though the log answers that it has more.
+        """Restart fetches that return nothing, though the log answers that it has more.
 
-        This happens as rarely as warnings: a fetch on a slow network may take as long, and what it
-        would bring is dropped.
+        This happens as rarely as warnings: a fetch on a slow network may take as long, and its
+        records would be dropped.
         """
         for one in stalled:
             place = one.place
@@ -359,7 +359,7 @@ class Watch(Actor[WatchMessage]):
         A task that waits only for records has one entry.
         """
         now, self._reasons = self.ctx.time(), self._new_reasons()
-        # Turned off, the watchdog does not look: then there are these alone to compare.
+        # Turned off, the watchdog does not look: then only these calls are compared.
         found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
         if not self._partition_states.manager.paused:

@@ -43,7 +43,7 @@ FIXED: Final = (
 """Serdes of objects of about the same size."""
 
 TEXT: Final = (serdes.STRING, serdes.BYTES)
-"""Serdes of objects that tell their size by their length."""
+"""Serdes of objects whose length gives their size."""
 
 
 WHOLE: Final = ((serdes.SHORT, 16), (serdes.INTEGER, 32), (serdes.LONG, 64))
@@ -72,7 +72,7 @@ class Codec:
         self.topic: str = topic
         self.timestamped: bool = timestamped
         self.faithful: bool = spec.key.faithful
-        # A faithful serde writes what it has read as it was.
+        # A faithful serde writes an object as it has read it.
         self.mutable: bool = not spec.value.immutable or (
             spec.as_written and not spec.value.faithful
         )
@@ -81,7 +81,7 @@ class Codec:
         self.tells_keys: bool = spec.source_topic is None and any(
             spec.key is serde for serde in (*FIXED, *TEXT)
         )
-        # An operator's rows hold several values of a table's, of which a put changes one.
+        # An operator's rows hold several values of a table; a put changes one of them.
         self.reads_back: bool = self.mutable and getattr(spec.value, "reads_back", True)
         self.fixed: bool = any(spec.value is serde for serde in FIXED)
         self.text: bool = any(spec.value is serde for serde in TEXT)
@@ -101,7 +101,7 @@ class Codec:
         self.key_form: int | None = _form(spec.key) if self.faithful else 0
         self.value_form: int | None = _form(spec.value)
         self._write_key: Callable[[Any], bytes] = checked_serializer(spec.key, topic, is_key=True)
-        # of faithful keys columns are written, in the kernel: no frame around each of them
+        # the kernel writes columns of faithful keys: no frame around each of them
         self.key: Callable[[Any], bytes] = self._write_key if self.faithful else self.key_bytes
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
         self.value: Callable[[Any], bytes] = checked_serializer(spec.value, topic)
@@ -126,7 +126,7 @@ class Codec:
     def written(self, index: Any, entry: Entry) -> bytes:
         """Return the bytes of an entry that is put; raises SerializationError.
 
-        A mutable value is read back: nothing else tells whether later reads can.
+        A mutable value is read back: nothing else shows whether later reads succeed.
         """
         try:
             data = self.raw(entry)
@@ -136,7 +136,7 @@ class Codec:
             try:
                 self.entry(data)
             except SerializationError as error:
-                # Its own text is about rows that an earlier version has written.
+                # The error's own text is about rows that an earlier version wrote.
                 cause = error.__cause__
                 self.refuse(index, entry[0], cause if isinstance(cause, Exception) else error)
         return data
@@ -189,7 +189,7 @@ class Codec:
         return pack_time(entry[1]) + self.value(entry[0])
 
     def column(self, values: list[Any]) -> list[bytes] | None:
-        """Return the engine's values of many entries in one pass; None if each needs its own."""
+        """Return the engine's values of many entries in one pass; None if that is impossible."""
         if self.mutable or not self.by_column or set(map(type, values)) != {tuple}:
             return None
         try:

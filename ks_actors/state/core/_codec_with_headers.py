@@ -35,7 +35,7 @@ class CodecWithHeaders(Codec):
     """The serdes of a store that keeps headers.
 
     In memory the bytes of an entry are its timestamp, its headers and its value. On disk they are
-    those of Kafka Streams: headers, timestamp and value; of sessions, headers and value. The
+    those of Kafka Streams: headers, timestamp and value, without timestamp for sessions. The
     changelog has the headers as those of its records. `record_headers` returns the headers of the
     current record, which a delete by a user takes along.
     """
@@ -75,7 +75,7 @@ class CodecWithHeaders(Codec):
         return raw[unpack_headers(raw, TIME_BYTES)[1] :]
 
     def column(self, values: list[Any]) -> list[bytes] | None:
-        """Return the engine's values of many entries in one pass; None if each needs its own."""
+        """Return the engine's values of many entries in one pass; None if that is impossible."""
         if self.mutable or set(map(type, values)) != {tuple}:
             return None
         try:

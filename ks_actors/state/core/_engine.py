@@ -15,8 +15,8 @@ EngineRow = tuple[bytes, bytes | None]
 class Engine(Protocol):
     """The interface of the storage below memory: a sorted map of bytes.
 
-    Nothing is durable before a `flush` completes. `damage` is the error by which it has found that
-    its data cannot be read, empty while it can.
+    Nothing is durable before a `flush` completes. `damage` is the error that has shown that the
+    data is unreadable; it is empty at first.
     """
 
     damage: str

@@ -49,7 +49,7 @@ def entry_with(value: Any, timestamp: int, headers: Headers) -> Entry:
 
 
 def headers_of(entry: Entry) -> Headers:
-    """Return the headers of an entry, which most have none of."""
+    """Return the headers of an entry; most entries have none."""
     return entry.headers if type(entry) is EntryWithHeaders else ()
 
 

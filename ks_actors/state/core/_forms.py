@@ -47,8 +47,8 @@ class Form:
     """The two ways between an entry and the user's form of it.
 
     `show` makes the user's form. `taker` takes the codec and a function for the time of a value
-    without one. It returns the function that makes an entry of the user's form: None of None, and
-    of a form with None as value.
+    without one. It returns the function that makes an entry of the user's form. The entry is None
+    for None, and for a form with None as value.
     """
 
     __slots__ = ("show", "taker")

@@ -1,4 +1,4 @@
-"""The check of the times that a store is asked for."""
+"""The check of times in reads of a store."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ _STEP: Final = 64
 class MemoryBudget:
     """The bytes that all tasks may take together, by their own estimates.
 
-    A task below its fair share is left alone. When the sum exceeds the limit, each task gives up
-    its memory above a level. The level is the same for all, and leaves an eighth of the limit free.
+    A task below its fair share is left alone. When the sum exceeds the limit, each task frees its
+    memory above a level. The level is the same for all, and leaves an eighth of the limit free.
     """
 
     def __init__(self, limit: int) -> None:
@@ -53,7 +53,7 @@ class MemoryBudget:
             self.used -= self._tasks.pop(task, 0)
 
     def surplus(self, task: TaskMemory) -> int:
-        """Return the bytes that a task has to give up."""
+        """Return the bytes that a task has to free."""
         # Without the lock: an old number only delays the answer until the next call.
         if self.used <= self.limit:
             return 0

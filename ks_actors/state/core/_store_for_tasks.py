@@ -34,12 +34,12 @@ class StoreForTasks(Protocol):
 
     The stores of a task commit together. Puts belong to the open transaction. `freeze` ends it and
     begins the next one; then `publish` takes the frozen one as committed, or `drop` rolls back all
-    that is not committed. Committed changes wait in memory, commit by commit: `compact` makes one
-    set of rows of them, and `begin_write` and `write_slices` bring these to disk. All of it belongs
+    uncommitted changes. Committed changes wait in memory, commit by commit: `compact` merges them
+    into one set of rows, and `begin_write` and `write_slices` write it to disk. All of it belongs
     to one thread at a time.
 
-    A custom store is behind the same contract, in a wrapper that has no rows of its own: the
-    methods that are not abstract do what such a store does.
+    A custom store meets the same contract in a wrapper without rows of its own. The methods that
+    are not abstract serve such a store.
     """
 
     name: str
@@ -52,7 +52,7 @@ class StoreForTasks(Protocol):
     segment_ms: int
     """The length of the segments of its rows on disk (ms); 0 without segments."""
     unwritten_bytes: int
-    """The approximate bytes of committed rows that the database does not have."""
+    """The approximate bytes of committed rows that are missing in the database."""
     resident_records: int
     """The number of rows that `evict` leaves in memory. Set it before you call `evict`."""
     row_weight: RowWeight
@@ -159,7 +159,7 @@ class StoreForTasks(Protocol):
         return iter(())
 
     def wants_eviction(self, *, idle: bool) -> bool:  # noqa: ARG002 - there are no rows
-        """Return whether memory needs work: much of it, or, while `idle`, any."""
+        """Return whether memory has much work to do or, while `idle`, any."""
         return False
 
     def evict(self) -> Iterator[None]:

@@ -112,7 +112,7 @@ class Transactional(ABC, Generic[Handle]):
         self._time: Callable[[], int] = parts.record_time
         # Each read of a mutable value makes a new object.
         self.mutable: bool = codec.mutable
-        # whole numbers from `_least` up to below this are read as they are
+        # from `_least` to below this, whole numbers are read as they are
         self.bound: int = codec.bound
         self._least: int = -codec.bound
         self._text: type | None = codec.text_type
@@ -122,7 +122,7 @@ class Transactional(ABC, Generic[Handle]):
         self._frozen: dict[Handle, Any] = {}
         self._deleted: dict[Handle, int] = {}
         self._frozen_deleted: dict[Handle, int] = {}
-        # typical bytes of key and value, where these are not counted one by one
+        # typical bytes of key and value, unless the bytes are counted one by one
         self._typical: int = 0
         self._size: int = 0  # bytes of the changes that are counted one by one
         self._frozen_size: int = 0
@@ -200,7 +200,7 @@ class Transactional(ABC, Generic[Handle]):
         self._frozen_deleted, self._deleted = self._deleted, {}
 
     def _note_headers_of_delete(self, handle: Handle) -> None:
-        """Note the current record's headers with the delete that it has just made, if any."""
+        """Note the current record's headers if it has just made a delete."""
         headers, time = self.codec.record_headers(), self._deleted.get(handle)
         if headers and time is not None:
             self._deleted[handle] = TimeWithHeaders(time, headers)
@@ -295,8 +295,8 @@ class Transactional(ABC, Generic[Handle]):
     def changelog(self, *, batch_bytes: int = 0, marked: bool = False) -> Iterator[Batch]:
         """Return the frozen changes, the last value of each key, in slices.
 
-        `batch_bytes` is the log's largest batch. Such a log gets encoded slices where one pass can
-        encode them, other logs get columns. With `marked` the last slice is columns too, because
+        `batch_bytes` is the log's largest batch. Such a log gets encoded slices if one pass can
+        encode them; other logs get columns. With `marked` the last slice is columns too, because
         the caller adds headers to its last record.
         """
         handles = list(self._frozen)
@@ -406,7 +406,7 @@ class Transactional(ABC, Generic[Handle]):
         return self.uncompacted() >= BACKLOG
 
     def wants_eviction(self, *, idle: bool) -> bool:
-        """Return whether memory needs work: much of it, or, while `idle`, any."""
+        """Return whether memory has much work to do or, while `idle`, any."""
         return bool(self.uncompacted()) if idle else self.overdue
 
     def compact(self, count: int) -> bool:
@@ -490,12 +490,12 @@ class Transactional(ABC, Generic[Handle]):
             later = list(islice(writing, 1, None))
             try:
                 for other in later:
-                    # skip handles of later groups, which write them anyway
+                    # skip handles in later groups: those groups write them anyway
                     if not other.isdisjoint(handles):
                         handles = [handle for handle in handles if handle not in other]
                 self._write(engine, handles)
             except BaseException:
-                group.update(handles)  # handles of other groups are written all the same
+                group.update(handles)  # handles in other groups are written nevertheless
                 raise
             if not group:
                 writing.popleft()

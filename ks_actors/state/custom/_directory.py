@@ -27,7 +27,7 @@ OPEN: Final = ".open"
 """The end of the name of the marker beside the directory of an open store."""
 
 LEFT: Final = ".left"
-"""The end of the name of the marker beside one whose store does not follow its changelog."""
+"""The same for the marker beside a directory whose store does not follow its changelog."""
 
 RETURNED: Final = (
     "it was not in the topology, or had no changelog, for a time, and its changelog may lack the "
@@ -46,7 +46,7 @@ def marker_of(directory: Path, suffix: str) -> Path:
 
 
 def is_taken(name: str) -> bool:
-    """Return whether a task's directory uses a name itself, even where case does not count."""
+    """Return whether a task's directory uses a name itself, ignoring case."""
     lowered = name.casefold()
     return lowered in TAKEN or (lowered.startswith(".") and lowered.endswith((OPEN, LEFT)))
 
@@ -59,7 +59,7 @@ def directory_of(task: Path, name: str) -> Path:
 def look_around(task: str, directory: Path | None, specs: Sequence[StoreSpec]) -> dict[str, str]:
     """Put the directories of stores in order, before anything of the task is opened.
 
-    Return the stores with changelogs that were absent, each with the reason to give it up. Raises
+    Return the stores with changelogs that were absent, each with the reason to discard it. Raises
     StateError.
     """
     if directory is None:
@@ -76,7 +76,7 @@ def look_around(task: str, directory: Path | None, specs: Sequence[StoreSpec]) -
 
 
 def _settle(task: Path, specs: Sequence[StoreSpec]) -> None:
-    """Move directories of an earlier layout, where a store's name was always that of its directory.
+    """Move directories of an earlier layout, in which a directory always had its store's name.
 
     Raises StateError for the only copy of a store whose files are among those of the database or
     the engines.
@@ -115,7 +115,7 @@ def _own_files(directory: Path, engines: Collection[str]) -> list[str] | None:
 def _note_absent(task: Path, specs: Iterable[StoreSpec]) -> None:
     """Mark the directories with files whose stores are not among the `specs` with changelogs.
 
-    The offsets in there are out of reach, and must not hold when the stores come back.
+    Offsets in there cannot be changed, and must not count when the stores come back.
     """
     followed = set(_places(task, specs))
     engines = task / ENGINES
@@ -126,7 +126,7 @@ def _note_absent(task: Path, specs: Iterable[StoreSpec]) -> None:
 
 
 def note_present(task: Path | None, specs: Iterable[StoreSpec]) -> None:
-    """Remove the markers of the stores with changelogs, once nothing old is left of them."""
+    """Remove the markers of the stores with changelogs, once their old state is deleted."""
     for place in () if task is None else _places(task, specs):
         marker_of(place, LEFT).unlink(missing_ok=True)
 

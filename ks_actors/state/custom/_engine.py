@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class SuppliedEngine:
     """The user's engine behind the contract of `Engine`, with errors that name the store.
 
-    `directory` is the engine's own, and is made here. Raises StateError when the supplier fails, or
-    makes something else, and StateFull, StateLocked or TaskCorrupted when the supplier does.
+    `directory` is the engine's own, and is made here. Raises StateError when the supplier fails or
+    returns no engine. Passes on the supplier's StateFull, StateLocked and TaskCorrupted.
     """
 
     owes: bool = False
@@ -88,7 +88,7 @@ class SuppliedEngine:
         self, low: bytes, high: bytes, *, reverse: bool = False
     ) -> Generator[tuple[bytes, bytes], None, None]:
         """Iterate over a snapshot from `low` to before `high`. Raises as `get` does."""
-        # The snapshot is of now, not of the first row that is asked for.
+        # The snapshot is taken now, not at the first row.
         try:
             rows = iter(self._open.scan(low, high, reverse=reverse))
         except Exception as error:  # noqa: BLE001 - the user's code

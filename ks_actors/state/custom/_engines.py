@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class SuppliedEngines:
-    """The open engines by store. `forgetful` are the stores on engines that are not persistent.
+    """The open engines by store. `forgetful` has the stores on engines that are not persistent.
 
     `directory` is the task's; each engine has one of its own below it.
     """
@@ -46,7 +46,7 @@ class SuppliedEngines:
         )
 
     def close(self) -> None:
-        """Close all, even when one fails. Blocks. Raises the error of the last one that fails."""
+        """Close all engines, even when one fails. Blocks. Raises the last error."""
         engines, self.by_store = self.by_store, {}
         with ExitStack() as closing:
             for engine in engines.values():
@@ -56,6 +56,6 @@ class SuppliedEngines:
 def by_engine(
     engines: Iterable[Engine], stores: Sequence[StoreForTasks]
 ) -> list[tuple[Engine, list[StoreForTasks]]]:
-    """Return each engine that has any of the stores, with those."""
+    """Return each engine that has any of the stores, with its stores."""
     found = [(engine, [store for store in stores if store.engine is engine]) for engine in engines]
     return [(engine, own) for engine, own in found if own]

@@ -34,7 +34,7 @@ class CustomStore(StoreForTasks):
 
     Changes that the custom store reports wait here for the changelog, the last one of each key. The
     data belongs to the custom store and cannot be rolled back here. On a rollback, a store that
-    manages its offsets is made anew, as of its last commit. Any other changed store becomes
+    manages its offsets is opened again at its last commit. Any other changed store becomes
     `spoiled`.
     """
 
@@ -82,11 +82,11 @@ class CustomStore(StoreForTasks):
     def open(self, checkpoint: int | None, *, exact: bool, unfit: str | None = None) -> None:
         """Make the store with its state on disk; give up and restore untrusted state.
 
-        `checkpoint` is the store's offset from the checkpoint file. State is untrusted in three
-        cases: it has no offset; it is `unfit`, for the reason given; or `exact` is set and a store
-        that does not manage offsets was left open by a crash. An offset without any files is that
-        of a deleted directory, and does not count. Raises StateError when a store with untrusted
-        state has no changelog.
+        `checkpoint` is the store's offset from the checkpoint file. State is untrusted if it has no
+        offset, or is `unfit` for the given reason. With `exact`, it is also untrusted if a crash
+        left the store open and the store does not manage offsets. An offset without any files
+        belongs to a deleted directory, and does not count. Raises StateError when a store with
+        untrusted state has no changelog.
         """
         if unfit is not None:
             self._give_up(unfit)
@@ -109,14 +109,14 @@ class CustomStore(StoreForTasks):
         self._mark(there=True)
 
     def _offset(self, store: StateStore, checkpoint: int | None, exact: bool) -> int | None:
-        """Return the offset that the state on disk is at; None if it is not known."""
+        """Return the offset of the state on disk; None if it is unknown."""
         if not self.logged:
             return None
         if not store.manages_offsets:
             return None if exact and self._left_open() else checkpoint
         offset = store.committed_offset(self._changelog)
         if offset is None and checkpoint is not None:
-            store.commit({self._changelog: checkpoint})  # migrates that of an earlier layout
+            store.commit({self._changelog: checkpoint})  # migrates an earlier layout
             return checkpoint
         return offset
 
@@ -143,15 +143,15 @@ class CustomStore(StoreForTasks):
         try:
             store.init(self._context)
         except BaseException:
-            # It may hold locks and files already. Its first error is the one to tell.
+            # It may hold locks and files already. Report its first error.
             with suppress(Exception):
                 store.close()
             raise
         if self.logged and self._context.restore is None:
             store.close()
             raise StateError(
-                f"store {self.name} has a changelog, but nothing that restores it: call "
-                "context.register in init, or add it without one"
+                f"store {self.name} has a changelog, but no function that restores it: call "
+                "context.register in init, or add the store with logging=False"
             )
         self._open = store
         return store
@@ -187,7 +187,7 @@ class CustomStore(StoreForTasks):
             marker.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the store; delete its state if that is changed and has no offset of its own.
+        """Close the store; delete changed state that has no offset of its own.
 
         After an error of the custom store it counts as left open by a crash.
         """

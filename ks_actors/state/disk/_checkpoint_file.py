@@ -40,7 +40,7 @@ def write_checkpoint(directory: Path, offsets: Mapping[tuple[str, int], int]) ->
 
 
 def read_checkpoint(directory: Path) -> dict[tuple[str, int], int]:
-    """Return the next offset by topic and partition, nothing without a file.
+    """Return the next offset by topic and partition; empty without a file.
 
     Negative offsets are left out: Kafka Streams writes -4 for an unknown one. The offsets are for
     assignment, and as old as the last clean close. An open task uses its stores' own offsets.
@@ -95,7 +95,7 @@ class CheckpointFile:
     def read(self) -> dict[tuple[str, int], int]:
         """Return the contents; delete an unreadable file.
 
-        Then databases still know their own offsets, and other stores are restored.
+        Databases still know their own offsets then, and other stores are restored.
         """
         if self._directory is None:
             return {}
@@ -124,7 +124,7 @@ class CheckpointFile:
     def forget(self, store: str) -> None:
         """Remove the offset of a store, before its state is deleted.
 
-        On a full disk, remove the whole file: an offset must not outlive the state that it is of.
+        On a full disk, remove the whole file: an offset must not outlive its state.
         """
         if self._directory is None:
             return
@@ -140,7 +140,7 @@ class CheckpointFile:
             write_checkpoint(self._directory, {})
 
     def write(self, written: Mapping[str, int], lost: Callable[[str], bool]) -> None:
-        """Write the stores' offsets on disk, without stores that are `lost`."""
+        """Write the offsets that the stores have on disk, except those of `lost` stores."""
         if self._directory is not None and self._directory.exists():
             write_checkpoint(
                 self._directory,

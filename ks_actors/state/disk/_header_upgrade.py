@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ks_actors.state.disk._manifest import Manifest, StoreFacts
 
 UNKNOWN: Final = -1
-"""The timestamp (ms) of rows of a store that had none, as in Kafka Streams."""
+"""The timestamp (ms) for rows of a store without timestamps, as in Kafka Streams."""
 
 SLICE: Final = 1_000
 _PLAIN: Final = NO_HEADERS + pack_time(UNKNOWN)
@@ -35,10 +35,10 @@ _log = component_log(__name__)
 
 
 def upgrade(engine: Engine, manifest: Manifest, name: str, wanted: StoreFacts, task: str) -> bool:
-    """Give the rows of a store no headers, if that makes them fit; return whether it did. Blocks.
+    """Give a store's rows empty headers, if that makes them fit; return whether it did. Blocks.
 
-    The new rows are written beside the old ones, and take their place in one step: after a crash
-    it begins again. Raises StateFull, and TaskCorrupted when the database has no room for a store.
+    The new rows are written beside the old ones, and replace them in one step: after a crash it
+    begins again. Raises StateFull, and TaskCorrupted when the database has no room for a store.
     """
     known = manifest.stores[name]
     added = PREFIXES.get((known.kind, wanted.kind))
@@ -47,13 +47,13 @@ def upgrade(engine: Engine, manifest: Manifest, name: str, wanted: StoreFacts, t
     began, draft = time.perf_counter(), name + MARK
     number = manifest.admit(draft, wanted, task)
     old, new = bytes((known.id,)), bytes((number,))
-    # Durable: no other store may take the number of rows that are there.
+    # Durable: no other store may get the id of existing rows.
     engine.write([manifest.row()], [(new, after(new))], durable=True)
     rows, count = engine.scan(old, after(old)), 0
     while found := list(islice(rows, SLICE)):
         engine.write([(new + key[len(old) :], added + data) for key, data in found])
         count += len(found)
-    # On disk before their offsets count for them: the offsets are there already.
+    # The rows must be on disk before they count: their offsets are on disk already.
     engine.flush(wait=True)
     del manifest.stores[draft]
     manifest.stores[name] = msgspec.structs.replace(wanted, id=number)

@@ -22,7 +22,7 @@ OFFSET: Final = META + b"offset:"
 FACTS: Final = META + b"facts:"
 LAST_ID: Final = 254
 MARK: Final = ":with-headers"
-"""The end of the name that a store's new rows have while there are old ones, in an upgrade.
+"""The suffix of a store's name for its new rows during an upgrade, beside the old ones.
 
 A store's own name has no colon.
 """
@@ -31,7 +31,7 @@ _offset: Final = struct.Struct(">q")
 
 
 class StoreFacts(msgspec.Struct, frozen=True):
-    """The facts about a store that must not change while its data is used.
+    """The properties of a store that must not change while its data is used.
 
     An empty `changelog` means that it has none, or that an earlier layout did not record it.
     """
@@ -149,9 +149,9 @@ def recall(
 ) -> int | None:
     """Load a store's facts from the engine; return the next offset of its changelog.
 
-    Return None without a changelog, or if the store has to be restored. Rows without an offset
-    take the `checkpoint` offset of an earlier layout. With neither, they do not fit the changelog:
-    report them to `give_up` and delete them, because the changelog has them too.
+    Return None without a changelog, or if the store has to be restored. Rows without an offset take
+    the `checkpoint` offset of an earlier layout. With neither, they do not fit the changelog:
+    report them to `give_up` and delete them. The changelog has them too.
     """
     offset = None
     if store.logged:
@@ -160,7 +160,7 @@ def recall(
             rows = engine.scan(store.prefix, after(store.prefix))
             has_rows = next(rows, None) is not None
             rows.close()
-            # Without rows it is that of a store given up, whose new life was cut short.
+            # An offset without rows belongs to a discarded store, before its first new write.
             offset = checkpoint if has_rows else None
             if offset is None:
                 if has_rows:

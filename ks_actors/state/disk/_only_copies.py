@@ -1,4 +1,4 @@
-"""State on disk that no changelog has: it must not be deleted, nor taken for none."""
+"""State on disk without a changelog: it must be neither deleted nor overlooked."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def open_database(
     """Open the database in a task's directory. Blocks.
 
     Raises TaskCorrupted, also when there are tables and the database knows no stores. RocksDB takes
-    the rest of a MANIFEST that is cut off for all of it, and deletes the tables that are missing in
-    there. With `careful`, look before it can: take some ms more, and keep them.
+    a truncated MANIFEST for a whole one, and deletes the tables that it lacks. With `careful`,
+    check before that, which takes some ms more, and keep the tables.
     """
     directory = directory / DATABASE
     has_tables = _has_tables(task, directory)
@@ -62,8 +62,8 @@ def _has_tables(task: str, database: Path) -> bool:
 def _check_stores(engine: RocksEngine, task: str, directory: Path) -> None:
     if engine.get(STORES) is None:
         raise TaskCorrupted(
-            f"task {task}: the state in {directory} is damaged: it is deleted and restored (there "
-            "are tables that its MANIFEST does not have, as if that was cut off)"
+            f"task {task}: the state in {directory} is damaged: it is deleted and restored (it has "
+            "tables that are not in its MANIFEST, which was probably truncated)"
         )
 
 
@@ -101,11 +101,11 @@ def _has_rows(engine: RocksEngine, number: int) -> bool:
 def only_copies(
     task: str, directory: Path, shared: SharedResources, logged: Collection[str]
 ) -> list[str]:
-    """Return the stores of which a task's directory may have the only copy. Blocks, some ms.
+    """Return the stores of which a task's directory may have the only copy. Blocks for some ms.
 
-    The stores that are known to be `logged` are none. Nothing tells of an engine or a custom store
-    that it has a changelog, but an offset in the checkpoint file. Raises StateError if the
-    directory cannot be read.
+    Stores known to be `logged` do not count. For an engine or a custom store, only an offset in the
+    checkpoint file shows that it has a changelog. Raises StateError if the directory cannot be
+    read.
     """
     try:
         found = [*unlogged_stores(task, directory, shared), *_with_files(directory)]

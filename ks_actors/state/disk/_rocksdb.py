@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 SMALLEST_MEMTABLE: Final = 64 << 10
 LARGEST_MEMTABLE: Final = 16 << 20
 MUCH: Final = 1 << 20
-"""Written bytes, from which on closing a database leaves memory worth returning to the OS."""
+"""After so many written bytes, closing a database leaves memory worth returning to the OS."""
 
 # Tables waiting for a merge; at 20 RocksDB stalls writers.
 MANY_TABLES: Final = 12
 STALL_S: Final = 30.0
-"""How long a write waits for RocksDB's background work."""
+"""The longest wait (s) of a write for RocksDB's background work."""
 STALL_STEP_S: Final = 0.005
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
 
 
 BEHIND: Final = 1.0
-"""The fraction of the allowed replay after a crash, from which on puts must wait."""
+"""Puts wait above this fraction of the allowed replay after a crash."""
 
 
 class SharedResources:
@@ -101,7 +101,7 @@ class SharedResources:
         # the default, 1 MiB, makes many small stores cost three times the budget
         options.set_arena_block_size(64 << 10)
         options.set_compression_type(rocksdict.DBCompressionType.lz4())
-        # The threads are of the process, not of one database: more would take the app's processors.
+        # All databases of the process share these threads: more would take the app's processors.
         options.set_max_background_jobs(2)
         options.set_keep_log_file_num(2)
         # All tables stay open: opening one again reads its index and filter.
@@ -162,7 +162,7 @@ def _check_beginning(directory: Path) -> None:
         return
     if any(directory.glob("*.sst")) or any(log.stat().st_size for log in directory.glob("*.log")):
         raise FileNotFoundError(
-            f"No such file: {directory / 'CURRENT'}, beside data of the database"
+            f"No such file: {directory / 'CURRENT'}, though {directory} has data of a database"
         )
 
 
@@ -344,7 +344,7 @@ class RocksEngine:
             self._refuse_use(error)
 
     def statistics(self) -> dict[str, float]:
-        """Return RocksDB's statistics, nothing while it is being closed.
+        """Return RocksDB's statistics; empty while it is being closed.
 
         May be called in any thread.
         """
@@ -386,7 +386,7 @@ class RocksEngine:
         finally:
             self._data = self._database = None
         if self._bytes >= MUCH and HAS_KERNEL:
-            # Otherwise each thread that closes a database keeps as much for its next one.
+            # Otherwise each thread that closes a database keeps that memory for its next one.
             _kernel.trim_memory()
 
     def _refuse(self, error: Exception) -> NoReturn:
@@ -397,7 +397,7 @@ class RocksEngine:
             raise
 
     def _refuse_use(self, error: Exception) -> NoReturn:
-        """Raise the error of a use of other files than the database's, which may be missing."""
+        """Raise the error for files outside of the database, which may be missing."""
         refuse(error, f"task {self._task}: the state in {self._directory}")
 
 
@@ -405,8 +405,8 @@ class RocksEngine:
 class SortedTables:
     """A writer of sorted tables, which a database ingests as they are.
 
-    Rows must come in key order. Ending a table stops all threads, for half a microsecond per row:
-    so tables are small. There are at most `MOST_TABLES`, because each is an open file.
+    Rows must come in key order. Ending a table stops all threads for half a microsecond per row, so
+    tables are small. There are at most `MOST_TABLES`, because each is an open file.
     """
 
     def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:

@@ -31,7 +31,7 @@ def raise_if_full(error: BaseException, where: str) -> None:
 
 
 def is_stall(error: Exception) -> bool:
-    """Return whether a write or a flush was not done, because it would have had to wait."""
+    """Return whether a write or a flush was refused because it would have waited."""
     text = str(error)
     return any(sign in text for sign in STALLED)
 

@@ -25,7 +25,7 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     """Return the offset to read each store's changelog from, as stored in a task's directory.
 
     Return nothing if there is no readable state. A custom store appears under the name of its
-    changelog, because nothing else is known of it. Blocks, some ms. The stores must not be open for
+    changelog, the only known fact about it. Blocks for some ms. The stores must not be open for
     writing.
     """
     found = _in_database(directory, shared)

@@ -1,4 +1,4 @@
-"""The file of topic ids: which topics a task's state was made from (KIP-516)."""
+"""The file with the ids of the topics from which a task's state was made (KIP-516)."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class TopicIds:
     """The ids of the topics that a task's state on disk was made from.
 
     A topic that was deleted and created again has another id, and so has one of the same name in
-    another cluster. Offsets of before mean nothing there, even if they lie within the new topic.
-    `filled_from` has the topic of each store on disk that is filled from one. `ids` are the present
-    ids by topic, without those that are unknown. State of an earlier version has no such file: it
-    is trusted. All methods block.
+    another cluster. Offsets of the old topic mean nothing in the new one, even if they lie within
+    it. `filled_from` has the topic of each store on disk that is filled from one. `ids` are the
+    present ids by topic, without those that are unknown. State of an earlier version has no such
+    file: it is trusted. All methods block.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class TopicIds:
             refuse(error, f"task {self._task}: the file of topic ids {path}")
         except ValueError as error:
             _log.warning(
-                "task %s: %s is not a file of topic ids, and is written anew; stores are not "
-                "compared with the topics that they were made from this time: %s",
+                "task %s: %s is not a file of topic ids, and is written again; at this start "
+                "stores are not compared with the topics from which they were made: %s",
                 self._task,
                 path,
                 error,
@@ -83,7 +83,7 @@ class TopicIds:
         return {
             store: (
                 f"it was made from a topic {topic} with id {self._known[topic]}; the topic of that "
-                f"name has id {self._ids[topic]} now: it was deleted and created again, or is of "
+                f"name has id {self._ids[topic]} now: it was deleted and created again, or is in "
                 "another cluster"
             )
             for store, topic in self._filled_from.items()
@@ -93,7 +93,7 @@ class TopicIds:
     def write(self) -> None:
         """Write the present ids, if the file does not have them yet.
 
-        Call it when nothing of the others' topics is left. Raises StateFull, or StateError.
+        Call it when no state from other topics is left. Raises StateFull, or StateError.
         """
         if self._directory is None or not self._directory.is_dir():
             return

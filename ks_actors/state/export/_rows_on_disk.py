@@ -201,7 +201,7 @@ class StoreIngest:
             ]
         rows = list(zip(keys, values, strict=True))
         for start in range(0, len(rows), ROWS):
-            # Sorted tables take half the time, but each is a file. Past some number of them,
+            # Sorted tables take half the time, but each is a file. Beyond some number of files,
             # RocksDB's own writes are better.
             if not self._tables.write(rows[start : start + ROWS]):
                 self._engine.write(rows[start : start + ROWS])
@@ -238,7 +238,7 @@ class Ingest:
             spec for spec in stores if spec.place is StorePlace.DATABASE
         ]
         only = without_copy(self._stores) if (directory / DATABASE).exists() else []
-        with suppress(StateError):  # of a database that cannot be read nothing can be saved
+        with suppress(StateError):  # nothing can be saved from an unreadable database
             found = unlogged_stores(task, directory, shared)
             only += sorted(set(found) - {*only, *logged_on_disk(self._stores)})
         if only:

@@ -27,7 +27,7 @@ Met = tuple[int, int, Any]
 
 
 class JoinWindowLookups(JoinWindowRows, Generic[K]):
-    """Entries by key and start (ms), as many as were put. Expiry is that of `WindowsByKey`."""
+    """Entries by key and start (ms), one for each put. Expiry is that of `WindowsByKey`."""
 
     def __init__(self, parts: StoreParts) -> None:
         super().__init__(parts)

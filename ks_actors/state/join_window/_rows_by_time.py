@@ -49,10 +49,10 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
     """Rows by time, key and order of puts.
 
     A put never changes existing rows: it appends one to the segment of its time. So a transaction
-    is the rows behind a position in each segment, a rollback truncates, and puts need no undo
-    notes. A segment leaves memory as a whole when its last row has expired. Rows that expire before
-    they are written are never written. The engine has segments of its own, as long as those of
-    Kafka Streams.
+    consists of the rows after a position in each segment. A rollback truncates, and puts need no
+    undo notes. A segment leaves memory as a whole when its last row has expired. Rows that expire
+    before they are written are never written. The engine has segments of its own, as long as those
+    of Kafka Streams.
 
     Segments below `_low` may have rows on disk only. Those are read by key, and kept in `_cold`
     until they expire. The public members are for TaskStores.
@@ -343,7 +343,7 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
         return self._gone_rows
 
     def wants_eviction(self, *, idle: bool) -> bool:
-        """Return whether memory needs work: much of it, or, while `idle`, any."""
+        """Return whether memory has much work to do or, while `idle`, any."""
         return self._gone_rows >= (1 if idle else BACKLOG)
 
     def compact(self, count: int) -> bool:

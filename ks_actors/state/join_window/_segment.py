@@ -171,7 +171,7 @@ class Segment:
     def roll_back(self) -> int:
         """Remove all uncommitted rows; return how many."""
         left, index = self.committed, self.index
-        # Only the keys of removed rows: the others keep their places.
+        # Only the keys of removed rows change: the others keep their places.
         for key in set(self.keys[left:]):
             places = index.get(key)
             if type(places) is list:
@@ -201,7 +201,7 @@ class Segment:
         """
         index, left = self.index, max(0, len(self.values) - count)
         count = len(self.values) - left
-        # Any keys: nobody looks into an expired segment any more.
+        # In any order: no lookup searches an expired segment.
         for _ in range(min(count, len(index))):
             index.popitem()
         self._cut(left)

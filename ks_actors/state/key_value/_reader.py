@@ -48,7 +48,7 @@ class KeyValueReader(Reader[KeyValueBase[Any, Any]]):
         order = store.arranged()
         order.place(order.missing)
         layers = [{} if committed else store.uncommitted_within(low, high)]
-        # The order never loses a key: current keys are met, and newer keys had no value.
+        # The order never loses a key: the scan finds current keys, and newer keys had no value.
         pairs = order.walk(low, high, reverse=reverse)
         stored = store.stored(low, high, reverse=reverse)
         return self._started(layers, iter(()), self._rows(pairs, stored, layers, reverse=reverse))

@@ -113,7 +113,7 @@ class Order:
         Keys that are inserted meanwhile may show or not.
         """
         while not high or low < high:
-            # Find the chunk anew each time: insertions may have split it meanwhile.
+            # Find the chunk each time: insertions may have split it meanwhile.
             at = self._at(high or None, before=True) if reverse else self._at(low)
             step = -1 if reverse else 1
             part: list[Pair] = []
@@ -134,7 +134,7 @@ class Order:
                 low = part[-1][0] + b"\0"
 
     def about(self, low: bytes, high: bytes) -> int:
-        """Return the estimated number of keys from `low` to before `high`, rather too many."""
+        """Return the estimated number of keys from `low` to before `high`, rather too high."""
         return (self._at(high or None, before=True) - self._at(low) + 1) * 2 * CHUNK
 
     def _at(self, key: bytes | None, *, before: bool = False) -> int:

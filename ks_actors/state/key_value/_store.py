@@ -48,7 +48,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         """Return the value of `key`, or None.
 
         A mutable value is yours to change; put it to change the store. Raises SerializationError
-        for a key that the store could not have: its serde cannot write it.
+        for a key that its serde cannot write: the store cannot have it.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")

@@ -111,7 +111,7 @@ class Table(Transactional[Any], Generic[K]):
     def _load(self, key: Any) -> Any:
         engine = self.engine
         raw: bytes | None
-        # Here, and not at a hit: a key of another type than the store's would never be found.
+        # Only after a miss: a key of another type than the store's would never be found.
         encoded = self.codec.index_bytes(key)
         if self._restored or self._restored_writing:
             raw = self._restored.get(encoded, MISSING)
@@ -228,7 +228,7 @@ class Table(Transactional[Any], Generic[K]):
         view = self._view
         if entry is not None:
             value = entry[0]
-            # Only of ASCII text is the length in characters the number of bytes.
+            # The length in characters is the number of bytes only for ASCII text.
             if type(value) is not self._text or (type(value) is str and not value.isascii()):
                 entry = self._admitted(key, entry)
         if key in self._dirty:
@@ -385,7 +385,7 @@ class Table(Transactional[Any], Generic[K]):
             self.codec.read_key(keys[0])
         restored = self._restored
         restored.put(keys, batch.values, batch.timestamps)
-        # Without a disk below, there is nothing that a deletion would have to hide.
+        # Without a disk below, a deletion has nothing to hide.
         if self.engine is None and None in batch.values:
             for key in keys:
                 if restored.get(key, MISSING) is None:
@@ -406,7 +406,7 @@ class Table(Transactional[Any], Generic[K]):
     def begin_write(self) -> None:
         """Take the compacted and restored changes as the ones to write."""
         super().begin_write()
-        # A write that failed has left some: these are older, and go first.
+        # The changes left by a failed write are older, and go first.
         if self._restored_writing:
             self._restored_writing.take_over(self._restored)
         else:

@@ -34,8 +34,8 @@ class SessionStore(TimedStore, Generic[K, V]):
 
     A session is `Windowed(key, Window(start, end))`, both times in ms and included. It expires when
     a session of any key is put that ends `retention_ms` or more after it. Iterators are in the
-    order of Kafka Streams: in memory by end, then key bytes, then the latest start first; with
-    segments by segment, then key bytes, then end, then start. The backward ones reverse it.
+    order of Kafka Streams. In memory that is by end, key bytes, and the latest start first. With
+    segments it is by segment, key bytes, end and start. The backward ones reverse it.
 
     Expiry is that of Kafka Streams: sessions that end at or before the latest put end minus the
     retention are invisible. A put that old is dropped and counted as late. In a segmented store
@@ -135,8 +135,8 @@ class SessionStore(TimedStore, Generic[K, V]):
         """Iterate over all sessions that end in a time range, sorted by end.
 
         The range is from `earliest_end` to `latest_end`, both included. Sessions with the same end
-        are in the order of Kafka Streams: in memory by key bytes, then the latest start first; with
-        segments by start, then key bytes.
+        are in the order of Kafka Streams. In memory that is by key bytes, then the latest start
+        first; with segments by start, then key bytes.
         """
         check_ms(self.name, earliest_end, latest_end)
         return self._shown(sorted(self.entries_between(earliest_end, latest_end), key=self._by_end))
@@ -152,7 +152,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         track = self._tracks.get(index)
         value = MISSING if track is None else track.get(slot, MISSING)
         if value is MISSING:
-            # Memory has all sessions that end from `_low` on, and all of a key that was loaded.
+            # Memory has all sessions that end from `_low` on, and all sessions of loaded keys.
             if end >= self._low or self.engine is None or index in self._loaded:
                 return None
             raw = self.engine.get(self._engine_key((index, slot)))
@@ -221,7 +221,7 @@ class SessionStore(TimedStore, Generic[K, V]):
     def _delete(self, handle: tuple[Any, int], end: int) -> None:
         """Delete a session.
 
-        A session of this transaction alone leaves no trace: most sessions grow into others.
+        A session that only this transaction has put leaves no trace: most grow into others.
         """
         index, slot = handle
         # Puts without a read leave the notes unaware of rows on disk.

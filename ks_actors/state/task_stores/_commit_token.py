@@ -9,7 +9,7 @@ from typing import final
 class Token:
     """A handle for one frozen transaction of all stores.
 
-    `persisted` is true once the stores without changelog have written their part.
+    `persisted` is true once the stores without changelog have written their changes.
     """
 
     __slots__ = ("number", "persisted")

@@ -60,14 +60,14 @@ def open_stores(
     """Make the stores, each with its state on disk: in `engine`, or in one of its own in `engines`.
 
     They are added to `opened` one by one: after an error, close those that are there. A store that
-    is `unfit`, for the reason given, begins empty; the others keep their state. `topics` are the
-    changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be read, StateError
-    for an unusable store without changelog and for one of another kind, whose changelog does not
-    fit either, and any error of custom stores.
+    is `unfit`, for the given reason, begins empty; the others keep their state. `topics` are the
+    changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be read, and any
+    error of custom stores. Raises StateError for an unusable store without changelog, and for a
+    store of another kind.
     """
     manifest = None if engine is None else Manifest.read(engine, place.task)
     known = {} if manifest is None else dict(manifest.stores)
-    # Before anything is opened or given up: nothing is lost to whoever undoes the change.
+    # Before anything is opened or discarded: a user who undoes the change loses nothing.
     for spec in specs:
         if spec.name in known and spec.name not in unfit:
             _refuse_another_kind(place.task, spec, known[spec.name], topics)
@@ -100,7 +100,7 @@ def _refuse_another_kind(
             f"store {spec.name} of task {task} was a {before.replace('_', '-')} store, and is a "
             f"{now.replace('_', '-')} store now, which cannot read the rows of its changelog "
             f"{changelog}: give it another name, or undo the change; or reset the application to "
-            "compute it anew"
+            "compute it again"
         )
 
 
@@ -111,11 +111,11 @@ def _record(
     known: Mapping[str, StoreFacts],
     specs: Sequence[StoreSpec],
 ) -> None:
-    """Write the manifest if it is not as `known`, and delete offsets that do not hold any more.
+    """Write the manifest if it is not as `known`, and delete invalid offsets.
 
-    Those are the offsets of stores without changelog, and of stores that are not among the `specs`,
-    which are all that the task has in this database: their rows do not fit the later changelog,
-    which may lack the deletions until then.
+    Those are the offsets of stores without changelog, and of stores that are not among the `specs`.
+    The `specs` are all stores of the task in this database. Rows of other stores do not fit the
+    later changelog, which may lack deletions.
     """
     logged = {spec.name for spec in specs if spec.logging}
     stale = [
@@ -127,8 +127,8 @@ def _record(
         place.file.forget(name)
         facts = manifest.stores[name]
         if not facts.changelog and all(spec.name != name for spec in specs):
-            # An earlier layout did not record it. Without it and an offset, the rows would pass for
-            # the only copy.
+            # An earlier layout did not record it. Without changelog and offset, the rows would
+            # count as the only copy.
             changelog, _ = place.file.partition(name)
             manifest.stores[name] = msgspec.structs.replace(facts, changelog=changelog)
     rows: list[EngineRow] = [(OFFSET + name.encode(), None) for name in stale]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Engine, EngineRow, StoreForTasks
 
 At: TypeAlias = Mapping[tuple[str, int], int]
-"""Offsets by topic and partition, each of a record that is included."""
+"""Offsets by topic and partition: the last included record of each."""
 POSITION: Final = META + b"position:"
 SUFFIX: Final = ".position"
 VERSION_HEADER: Final = "v"
@@ -37,9 +37,9 @@ _log = component_log(__name__)
 def pack(position: At) -> bytes:
     """Return a position in the format of Kafka Streams.
 
-    All numbers are big-endian int32, except offsets (int64): a byte 0; the number of topics; for
-    each topic the length of its name, the name (UTF-8), and the number of partitions; for each
-    partition its number and the offset.
+    It is a byte 0 and the number of topics. For each topic the length of its name, the name (UTF-8)
+    and the number of partitions follow; for each partition, its number and the offset. All numbers
+    are big-endian int32, except offsets (int64).
     """
     topics: dict[str, list[tuple[int, int]]] = {}
     for (topic, partition), offset in position.items():
@@ -126,7 +126,7 @@ class Positions:
         return self._at.get(store, {})
 
     def follows_task(self, store: str) -> bool:
-        """Whether an active store includes all that its task has processed.
+        """Whether an active store includes all records that its task has processed.
 
         A store without changelog may have lost part of it.
         """
@@ -141,7 +141,7 @@ class Positions:
     def begin(self, stores: Iterable[str], logged: Collection[str], position: At) -> None:
         """Note that the task starts processing at this position, after all changelogs are read.
 
-        Only a store without changelog may lack something.
+        Only a store without changelog may lack records.
         """
         for store in stores:
             if store in logged:
@@ -155,7 +155,7 @@ class Positions:
         self._lost.clear()
 
     def leave(self, topics: Collection[str], stores: Mapping[str, StoreForTasks]) -> None:
-        """Forget all offsets in topics, on disk as well: these are others now. Blocks."""
+        """Forget all offsets in recreated topics, on disk as well. Blocks."""
         for name, at in self._at.items():
             left = {each: offset for each, offset in at.items() if each[0] not in topics}
             if len(left) < len(at):

@@ -53,7 +53,7 @@ class StoreSet:
         return shown(self.kept(name))
 
     def kept(self, name: str) -> StoreForTasks:
-        """Return a store as kept here: a custom one in its wrapper.
+        """Return a store as this set keeps it: a custom store in its wrapper.
 
         Raises StateError as `store` does.
         """
@@ -76,7 +76,7 @@ class StoreSet:
         return tuple(spec.name for spec in self._specs)
 
     def next_offset(self, store: str) -> int | None:
-        """Return the offset to read a store's changelog from; None is its beginning."""
+        """Return the offset to read a store's changelog from; None means its beginning."""
         return self._offsets.get(store)
 
     @property
@@ -109,7 +109,7 @@ class StoreSet:
     def figures(self, *, in_thread: bool) -> Iterator[tuple[StoreSpec, StoreFigures]]:
         """Iterate over the stores with their figures; cheap, and callable at any time.
 
-        While a thread has the task (`in_thread`) custom stores are left out: they compute theirs.
+        Leave out custom stores, which compute theirs, while a thread has the task (`in_thread`).
         """
         for spec in self._specs:
             custom = spec.kind is StoreKind.CUSTOM

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 RESTORING_TAIL: Final = 4
 """The factor by which a restoring task may have more to replay after a crash.
 
-The less often rows are written, the fewer of them are overwritten.
+Rarer writes overwrite fewer rows.
 """
 
 
@@ -119,7 +119,7 @@ class TaskStores(StoreSet):
         self._supplied: SuppliedEngines = SuppliedEngines(task, specs, directory)
         self._frozen: Token | None = None
         self.restoring: bool = False  # assigned for processing, but still restoring
-        # stores without changelog are further on disk than the last commit
+        # on disk, stores without changelog are ahead of the last commit
         self._ahead: bool = False
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
@@ -184,7 +184,7 @@ class TaskStores(StoreSet):
         """Release everything; with `clean`, first write the committed state. Blocks.
 
         Uncommitted changes are lost either way. A database that has turned out to be damaged is
-        given up, so that the next opening restores its stores. Raises StateError.
+        deleted, so that the next opening restores its stores. Raises StateError.
         """
         self._stop_flush()
         engines = self._engines
@@ -241,7 +241,7 @@ class TaskStores(StoreSet):
         return [*database, *self._supplied.by_store.values()]
 
     def _lost(self, store: str) -> bool:
-        """Return whether nothing of a store is there after a close, whatever was written."""
+        """Return whether a store keeps nothing after a close, whatever was written."""
         return store in self._supplied.forgetful or self._custom.lost(store)
 
     def give_up(self, reason: str) -> None:
@@ -305,7 +305,7 @@ class TaskStores(StoreSet):
                 batch = Batch(batch.keys, batch.values, batch.timestamps, headers, batch.offsets)
         # Before the offset: an error must not skip the record.
         restored.restore(batch)
-        # In memory only: it goes to disk together with the rows, never ahead of them.
+        # In memory only: the offset goes to disk together with the rows, never ahead of them.
         self._offsets[store] = next_offset
         if self._memory is not None and batch.keys:
             restored.row_weight.learn(batch.keys[-1], batch.values[-1])
@@ -349,7 +349,8 @@ class TaskStores(StoreSet):
     def _check(self, token: Token) -> None:
         if token is not self._frozen:
             raise IllegalTransition(
-                f"task {self.task}: {token} is not being committed, {self._frozen or 'nothing'} is"
+                f"task {self.task}: {token} is not being committed, but "
+                f"{self._frozen or 'no state'} is"
             )
 
     def changelog(self, token: Token, *, batch_bytes: int = 0) -> Iterator[tuple[str, Batch]]:
@@ -495,9 +496,9 @@ class TaskStores(StoreSet):
     def flush_steps(self) -> Iterator[None]:
         """Write the committed state in steps of about half a millisecond, the offsets last.
 
-        Let others run between the steps. You may abandon it at any step and start again. It does
-        only the memory work when `wants_flush` was true for that alone. Raises StateFull: unwritten
-        rows then stay in memory for the next try.
+        Let others run between the steps. You may abandon it at any step and start again. If
+        `wants_flush` was true only for memory, do only that work. Raises StateFull: unwritten rows
+        then stay in memory for the next try.
         """
         self._stop_flush()
         steps = self._flush()
@@ -508,7 +509,7 @@ class TaskStores(StoreSet):
     def point_steps(self) -> Iterator[None]:
         """Write the committed state, as `flush_steps` does, and evict nothing.
 
-        At the end the database has exactly the committed state, if nothing is kept meanwhile.
+        At the end the database has exactly the committed state, unless a commit comes meanwhile.
         """
         self._stop_flush()
         self._write = True

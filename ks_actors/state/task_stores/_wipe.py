@@ -27,7 +27,7 @@ def wipe(
     file: CheckpointFile,
     reason: str,
 ) -> None:
-    """Delete them from a task's directory, with a warning that tells the `reason`. Blocks.
+    """Delete both from a task's directory, with a warning that gives the `reason`. Blocks.
 
     Custom stores stay. Raises StateError, and deletes nothing, when a store in them has no
     changelog, even one of an earlier topology.
@@ -38,7 +38,7 @@ def wipe(
     for data in (directory / DATABASE, *engines):
         if data.exists():
             shutil.rmtree(data)
-    with suppress(OSError):  # unless there are engines of an earlier topology, or none ever were
+    with suppress(OSError):  # fails if engines of an earlier topology are there, or none ever were
         (directory / ENGINES).rmdir()
     # Custom stores have files of their own, which the database's damage does not touch.
     file.retain(spec.name for spec in specs if spec.kind is StoreKind.CUSTOM)
@@ -47,9 +47,9 @@ def wipe(
 def _former(
     task: str, directory: Path, specs: Sequence[StoreSpec], shared: SharedResources | None
 ) -> list[str]:
-    """Return the stores of earlier topologies that the database has the only copy of.
+    """Return the stores of earlier topologies whose only copy is in the database.
 
-    Of a database that cannot be read nothing is known, and nothing can be saved.
+    Return none for an unreadable database, from which nothing can be saved.
     """
     try:
         found = unlogged_stores(task, directory, shared or SharedResources())

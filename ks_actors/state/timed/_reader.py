@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.state.join_window import JoinWindowRows
 
 Admits: TypeAlias = "Callable[[bytes, int], bool]"
-"""A filter of rows by key bytes and slot; key bytes are empty where there is one key."""
+"""A filter of rows by key bytes and slot; key bytes are empty if there is one key."""
 Found = tuple[Any, Any, Any]
 """The sort key of a row, its dict key and slot, and its value in memory or its bytes."""
 W = TypeVar("W", bound="TimedStore | JoinWindowRows")
@@ -29,9 +29,9 @@ _first: Final = itemgetter(0)
 class SegmentedReader(Reader[W], Generic[W]):
     """The base of readers of stores with times.
 
-    Rows that have expired as of the last commit, or as of now, are invisible. `shown` returns the
-    entry of a dict key and slot and of their value in memory, or its bytes; a mutable one is a
-    copy.
+    Rows that have expired as of the last commit, or as of now, are invisible. `shown` takes a dict
+    key, a slot and their value in memory, or its bytes. It returns the entry, with a copy of a
+    mutable value.
     """
 
     def __init__(self, store: W, shown: Callable[[Any, Any], Entry | None]) -> None:
@@ -59,7 +59,7 @@ class SegmentedReader(Reader[W], Generic[W]):
         """
         store, form = self.store, self.store.slot_form
         from_engine = store.codec.from_engine
-        # Only of sessions in memory do Kafka Streams' stores have another order than on disk.
+        # Only for sessions do Kafka Streams' stores in memory have another order than on disk.
         other = form.of_sessions and not store.segmented
         order: Callable[[int], Any] = partial(form.in_memory, b"") if other else int
         memory = [(order(slot), slot, value) for slot, value in found.items()]
@@ -211,7 +211,7 @@ def _merged(
     """
     last = None
     for chunk in chunks if not reverse else ():
-        # `_used_up` takes from the end, because a list gives back its last item in constant time.
+        # `_used_up` takes from the end, because a list pops its last item in constant time.
         chunk.reverse()
     for found in heapq.merge(*map(_used_up, chunks), below, key=_first, reverse=reverse):
         # The merge is stable, so the row in memory comes before the one on disk.
@@ -223,7 +223,7 @@ def _merged(
 def _into_chunks(
     found: Iterator[Found | None], chunks: list[list[Found]], rows: Rows
 ) -> Generator[None, None, None]:
-    """Collect the found rows in sorted chunks, and tell the `rows` at the end.
+    """Collect the found rows in sorted chunks, and pass them to the `rows` at the end.
 
     Take one step for some hundred rows, found or not.
     """

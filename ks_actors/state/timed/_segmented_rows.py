@@ -73,8 +73,8 @@ class SegmentedRows(ABC):
             self._limit = time - self._retention
 
     def _late(self, time: int) -> None:
-        # As in Kafka Streams: stores on disk drop whole segments, and count what comes for one of
-        # these.
+        # As in Kafka Streams, stores on disk drop whole segments, and count puts into dropped
+        # segments.
         if not self.segmented or time // self.segment_ms < max(0, self._limit) // self.segment_ms:
             self._expired(1)
 
@@ -146,8 +146,7 @@ class SegmentedRows(ABC):
     ) -> Iterator[tuple[bytes, bytes, int, bytes]]:
         """Return all rows with times from `first` to before `stop`.
 
-        Each has its bytes on disk, which are its place, its key bytes, its slot and the engine's
-        value.
+        Each row has its stored key, its key bytes, its slot and the engine's value.
         """
         engine, form = self.engine, self.slot_form
         if engine is None or first >= stop:

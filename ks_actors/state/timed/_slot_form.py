@@ -42,9 +42,9 @@ class SlotForm:
     when the slot has `bits` for it; otherwise the slot is the time. So slots sort as rows on disk
     do.
 
-    `window` returns the start of a slot's window, or the Window of its session. `in_memory` returns
-    the sort key of a row in Kafka Streams' stores in memory, of key bytes and slot: time, key bytes
-    and the second number, of which sessions have the largest first.
+    `window` returns the start of a slot's window, or the Window of its session. `in_memory` takes
+    key bytes and slot. It returns the sort key of a row in Kafka Streams' stores in memory: time,
+    key bytes and the second number (sessions: largest first).
     """
 
     __slots__ = ("bits", "in_memory", "mask", "of_sessions", "size", "struct", "window")
@@ -82,9 +82,9 @@ class SlotForm:
     def check(self, numbers: list[tuple[int, int]]) -> None:
         """Raise ValueError for numbers of a changelog that no put has written.
 
-        They are those of a store of another kind, whose bytes make times beyond all clocks. The
-        last 4 bytes of a window's key are 0, or a count where the store has kept duplicates. Read
-        as a session's, they are the low half of its start.
+        They belong to a store of another kind, whose bytes make times beyond all clocks. The last 4
+        bytes of a window's key are 0, or a count where the store has kept duplicates. Read as a
+        session's key, they are the low half of its start.
         """
         if not self.bits:
             for time, sequence in numbers:

@@ -40,7 +40,7 @@ Track = dict[int, Any]
 VISITS: Final = 200
 """Keys that each commit checks for expired slots."""
 OVERDUE: Final = 5_000
-"""Keys waiting to be swept, from which on a sweep is overdue."""
+"""A sweep is overdue when so many keys wait for it."""
 TRACK_BYTES: Final = 300
 """The bytes that a key takes besides its rows."""
 _FEW: Final = 8
@@ -56,8 +56,8 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
     Older ones may be on disk only and are looked up by key. The engine has segments, so that
     expired rows are deleted in one piece.
 
-    Expired rows leave memory by stretches of time. Each stretch lists the keys that have a slot in
-    it. Once it has expired, these keys are swept, a few at each commit and with each new key.
+    Expired rows leave memory by time ranges. Each range lists the keys that have a slot in it. Once
+    it has expired, these keys are swept, a few at each commit and with each new key.
     """
 
     def __init__(self, parts: StoreParts, form: SlotForm = WINDOWS) -> None:
@@ -77,10 +77,10 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         # keys with all slots in memory, also those older than the mark
         self._loaded: set[Any] = set()
         self._resident: int = 0
-        # keys by stretch of time, appended to with each new slot
+        # keys by time range, extended with each new slot
         self._buckets: dict[int, list[Any]] = {}
-        self._gone: deque[list[Any]] = deque()  # the keys of expired stretches
-        # the latest start when each group of unwritten slots was last added to
+        self._gone: deque[list[Any]] = deque()  # the keys of expired time ranges
+        # the latest start at the last addition to each group of unwritten slots
         self._bounds: list[int] = []
         self._stale: list[set[tuple[Any, int]]] = []  # unwritten groups that have expired
         self._ring: deque[Any] = deque()  # keys to check for slots older than the low-water mark
@@ -269,7 +269,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         """Take the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
         count = super().publish(written=written)
-        # Stream time is final only now: a rollback would have to bring back what expired by it.
+        # Stream time is final only now: a rollback would have to restore expired rows.
         self._expire()
         if self._due:
             self.sweep(VISITS)
@@ -284,7 +284,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         self._loaded = set()
 
     def _expire(self) -> None:
-        """Queue the keys of expired stretches for `sweep`."""
+        """Queue the keys of expired time ranges for `sweep`."""
         limit = self._committed - self._retention
         for number in [
             number for number in self._buckets if (number + 1) * self._span - 1 <= limit
@@ -497,7 +497,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         """Return dict key, slot and value of the rows in memory with times in a range."""
 
     def _values_between(self, first: int, last: int) -> list[tuple[Any, int, Any]]:
-        """Return the same of all visible rows, loaded from disk if need be, in no order."""
+        """Return the same for all visible rows, loaded from disk if need be, in no order."""
         first = max(first, self._limit + 1)
         if last < first:
             return []

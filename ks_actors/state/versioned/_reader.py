@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class VersionedReader(Reader[VersionedKeyValueStore[Any, Any]]):
     """A reader of a versioned store.
 
-    It reads all versions of a key in one go, so commits need not note anything for it.
+    It reads all versions of a key in one go, so commits need not note replaced values for it.
     """
 
     def _record(

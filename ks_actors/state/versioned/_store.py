@@ -454,7 +454,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
             kept = [
                 begin for begin, end in pairwise(track) if end > limit or (index, end) not in clean
             ]
-            # The latest version stays, however old: it is the row as it is now.
+            # The latest version stays, however old: it is the current row.
             kept += track[-1:]
             if len(kept) == 1 and kept[0] <= limit and self._is_tombstone(index, kept[0]):
                 kept = [time for time in kept if (index, time) not in clean]

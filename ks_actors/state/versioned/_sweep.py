@@ -1,6 +1,6 @@
 """The search for expired versions in the engine.
 
-It finds those of keys that were not used since the store was opened.
+It covers the keys that were not used since the store was opened.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ROWS: Final = 400
 class Sweep:
     """Two passes over a store's rows after its opening.
 
-    The first one is immediate. The second one comes when all versions of the opening have expired
-    or are the latest.
+    The first pass is immediate. The second comes when all versions from the opening have expired or
+    are the latest.
     """
 
     def __init__(self, engine: Engine | None) -> None:

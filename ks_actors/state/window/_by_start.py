@@ -22,11 +22,11 @@ Pane = dict[Any, Any]
 """The values of one window, by key."""
 
 MANY: Final = 10_000
-"""Windows side by side, from which on a search for one key's windows takes too long."""
+"""With so many concurrent windows, a search for one key's windows takes too long."""
 
 
 def has_panes(spec: StoreSpec) -> bool:
-    """Return whether a window store is better kept window by window."""
+    """Return whether a window store should be kept window by window."""
     return spec.advance_ms > 0 and spec.retention_ms // spec.advance_ms <= MANY
 
 
@@ -126,8 +126,8 @@ class WindowsByStart(TimedStore, Generic[K]):
     ) -> tuple[int, int]:
         """Count each plain record, as one `get_entry` and one `put_entry` would.
 
-        Return the index of the first record that was not counted, and stream time. Windows lie side
-        by side; `clock` is stream time, grace and window size. See `count_windows` in
+        Return the index of the first record that was not counted, and stream time. Windows do not
+        overlap; `clock` is stream time, grace and window size. See `count_windows` in
         `_kernel.pyi`.
         """
         if type(self._panes) is not dict:  # a closed store raises on the record-by-record path

@@ -77,7 +77,7 @@ class WindowBase(SegmentedRows, Generic[K, P]):
 
         With `time_to`, iterate over start and value of the windows that start from `time_from` to
         `time_to`, both included, in time order. Raises SerializationError for a key that the store
-        could not have.
+        cannot have.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")

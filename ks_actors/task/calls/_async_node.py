@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.calls._call_spans import CallSpans
 
-# Keys that are equal are written alike, also those of dicts and sets.
+# Equal keys are written alike, also as dicts and sets.
 _WRITTEN = msgspec.json.Encoder(order="deterministic").encode
 _UNHASHABLE = object()
 # Calls may queue for about this time (s), enough to keep a key busy.
 _QUEUED_S = 0.05
-# So many calls may queue for one key however long they take, as keys are unevenly distributed.
+# At least so many calls may queue for one key, as keys are unevenly distributed.
 _DEEP = 4
 # The weight of the last call in the mean time of calls.
 _NEWEST = 0.2
@@ -40,19 +40,20 @@ _NEWEST = 0.2
 class AsyncNode:
     """Run a node's coroutine for up to `max_in_flight` records at once; emit results in order.
 
-    By key (the default), calls of one key run one after another, and calls of different keys run
-    side by side, and so do those of records without a key. By partition, all run side by side, and
-    results are emitted in the order of the records; without an order, as soon as they are ready.
+    By key (the default), calls of one key run one after another. Calls of different keys, and calls
+    of records without a key, run side by side. By partition, all run side by side, and results come
+    in the order of the records. Without an order, they come when they are ready.
 
     `emit` emits results in the task's own turns: `wake` requests a turn. A call that takes longer
     than `timeout_ms` is cancelled and fails with TimeoutError. A failed call is retried as `retry`
-    says, then the processing handler decides. Records wait when they arrive without room, from an
-    upstream node that makes many of one. With `replayable` results are always in the order of the
-    records: `order` then only says which calls run side by side. `spans` are those of traced calls.
+    says, then the processing handler decides. Records wait if they arrive without room, from an
+    upstream node that makes many records of one. With `replayable` results are always in the order
+    of the records: `order` then only says which calls run side by side. `spans` are those of traced
+    calls.
 
-    Records that queue behind their keys take no room from calls that can run. There are no more of
-    them than calls that run, and few of one key, unless their calls are quick: a commit of the task
-    has to wait for all of them.
+    Records that queue behind their keys take no room from calls that can run. They are never more
+    than the running calls, and few of one key, unless their calls are quick. A commit of the task
+    waits for all of them.
     """
 
     def __init__(
@@ -357,7 +358,7 @@ class AsyncNode:
         loop = asyncio.get_running_loop()
         call.deadline = loop.time() + timeout
         # One timer for all calls: a timer per record would cost more than the call of many
-        # processors. If there is one, it comes early enough: the other deadlines are earlier.
+        # processors. An existing timer comes early enough: its deadline is the earliest.
         if self._sweep is None:
             self._sweep = loop.call_at(call.deadline, self._cancel_late, loop)
 
@@ -371,7 +372,7 @@ class AsyncNode:
             elif call.task is not None:
                 call.late, call.deadline = True, inf
                 call.task.cancel()
-        # Calls have no deadline while they wait to be retried, or do not end though cancelled.
+        # Calls have no deadline while they wait for a retry, or do not end though cancelled.
         if following < inf:
             self._sweep = loop.call_at(following, self._cancel_late, loop)
 
@@ -401,7 +402,7 @@ def where(call: Call) -> str:
 
 
 def _lane_of(key: Any) -> Any:
-    """Return what equal keys that cannot be hashed, such as dicts, have in common.
+    """Return a common value of equal keys that cannot be hashed, such as dicts.
 
     Keys of types that msgspec does not know share one lane: their calls follow each other.
     """

@@ -47,9 +47,9 @@ class BatchNode:
     """Collect records, pass them to the node's function in batches, and emit its rows in order.
 
     A batch is sent when it is full, when its first record has waited for `max_wait_ms`, and when it
-    is flushed, as a commit does. While the function has as many batches as it may, the node
-    collects one more; then there is no room. Calls are those of an `AsyncNode`, with its timeouts
-    and retries. A failed call is a failure of each of its records: the processing handler is asked
+    is flushed, as a commit does. While the function has its maximum of batches, the node collects
+    one more; then there is no room. Calls are those of an `AsyncNode`, with its timeouts and
+    retries. A failed call is a failure of each of its records: the processing handler is asked
     about one after the other.
 
     Rows are emitted with the time of the last record of their batch. They have no single source

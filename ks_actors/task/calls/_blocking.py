@@ -26,10 +26,10 @@ def blocking(function: F, /) -> F:
 
     Tasks with such a function are processed in a worker's own thread, and the event loop stays
     free. Where such tasks have stores, workers pause until a commit has ended: only one thread at a
-    time may use a store. Such a function must not touch the loop. It may be one given to the DSL, a
-    processor, the `transform` of a ValueTransformer, the `windows_for` of your own windows, a
-    partitioner, or a sink's topic name extractor. A timestamp extractor may not: it is called on
-    the loop to find the task's next record.
+    time may use a store. Such a function must not touch the loop. It may be a function given to the
+    DSL, a processor, the `transform` of a ValueTransformer, or the `windows_for` of your own
+    windows. So may a partitioner, or a sink's topic name extractor. A timestamp extractor may not:
+    the loop calls it to find the task's next record.
 
     Raises TopologyError for an `async def`, which waits without a thread; it can await
     `asyncio.to_thread(...)` for blocking parts.

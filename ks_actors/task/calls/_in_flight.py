@@ -73,7 +73,7 @@ class InFlight(Protocol):
     times: Timing
     """The times (s) of calls that have ended, with their retries."""
     turnover: Turnover
-    """Tells when the records of one moment have left."""
+    """The turnover that shows when the records of one moment have left."""
 
     @property
     def running(self) -> int:

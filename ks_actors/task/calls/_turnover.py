@@ -31,11 +31,11 @@ class Turnover:
 
     def __init__(self) -> None:
         self._turn: int = 0
-        # Ascending, as a number is used again only while it is the last one.
+        # In ascending order: a number is used again only while it is the last one.
         self._counts: dict[int, int] = {}
 
     def enter(self) -> int:
-        """Note a record that comes; return the number to give back when it leaves."""
+        """Note a record that comes; return the number to pass to `leave`."""
         turn = self._turn
         self._counts[turn] = self._counts.get(turn, 0) + 1
         return turn

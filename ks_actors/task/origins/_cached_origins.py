@@ -134,7 +134,7 @@ class Seen:
         return self._weight
 
     def last(self, key: Any) -> Place | None:
-        """Return the place of a row's last record; None when it is not among these.
+        """Return the place of a row's last record; None if these batches lack it.
 
         The page is empty when the record may be one of several.
         """

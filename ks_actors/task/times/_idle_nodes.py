@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.task.calls import Holder
 
 PACE_MS: Final = 100
-"""The least time between two closes of one node: those due in between happen together."""
+"""The least time between two closes of one node: closes that are due in between happen together."""
 
 
 @final
@@ -51,9 +51,9 @@ class _Way:
 class _Watched:
     """One node, with the time (ms, monotonic) of its last record, and stream time by then.
 
-    `due` is the time of the next look at it, None while there is nothing to close. No record from
-    before the time `known` is still on its way to the node. Since the time `wants` the node waits
-    for a lookup, and then for the records on its `way`, to learn a later time.
+    `due` is the time of its next check, None while there is nothing to close. No record from before
+    the time `known` is still on its way to the node. Since the time `wants` the node waits for a
+    lookup, and then for the records on its `way`, to learn a later time.
     """
 
     __slots__ = ("after", "base", "due", "known", "last", "name", "node", "wants", "way")
@@ -108,10 +108,10 @@ class IdleNodes:
     clock, and start again with the task.
 
     A node is not idle while records for it wait in the log, in an asynchronous processor, in a
-    cache or in tasks upstream. So before a close, `asks` is set: the task's owner waits for these
-    records, looks up the end offsets of the partitions and passes them to `answer`. The close
-    happens when the task has taken all records before them, and those have passed the `holders`
-    that lead to the node: (holder, nodes it leads to), upstream first.
+    cache or in tasks upstream. So before a close, `asks` is set. The task's owner waits for these
+    records, looks up the partitions' end offsets and passes them to `answer`. The close happens
+    when all records before these ends have been taken, and have passed the `holders` that lead to
+    the node. They are pairs (holder, nodes it leads to), upstream first.
     """
 
     def __init__(self, queues: Mapping[TopicPartition, RecordQueue]) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BACK_MS: Final = 1_000
-"""Take a clock as set back when it is behind by more than this; wait out less."""
+"""A clock that is behind by more than this was set back; wait for a smaller lag."""
 
 
 class Schedule:
@@ -42,9 +42,9 @@ class PunctuationQueue:
     with it by whole intervals. So no call waits for the clock to catch up. A second clock, which
     cannot be set, distinguishes a step back from elapsed time.
 
-    Calls that are due at one time come in Kafka Streams' order, which is that of Java's
-    PriorityQueue: a binary heap, in which a cancelled schedule keeps its place until it is due.
-    Python's heapq sifts differently, so it would give another order.
+    Calls that are due at one time come in Kafka Streams' order, that of Java's PriorityQueue. It is
+    a binary heap, in which a cancelled schedule keeps its place until it is due. Python's heapq
+    sifts differently, so it would give another order.
 
     `wanted` is the number of schedules that are not cancelled.
     """
@@ -52,7 +52,7 @@ class PunctuationQueue:
     def __init__(self) -> None:
         self.wanted: int = 0
         self._heap: list[Schedule] = []
-        # The lead of the clock over the second clock when it was last not set back, and its time
+        # The clock's lead over the second clock at the last check without a set-back, and its time
         # then.
         self._ahead: float = -inf
         self._seen: int = 0

@@ -13,7 +13,7 @@ _SECONDS = 0.001
 class RunLength:
     """The number of records of a run, adapted so that a run takes about a millisecond.
 
-    A task whose functions may block takes one record at a time: each call may take seconds, however
+    A task whose functions may block takes one record at a time. Each call may take seconds, however
     fast earlier calls were, and the slice ends only with the run.
     """
 

@@ -61,7 +61,7 @@ async def test_the_life_of_an_app_is_in_its_log(tmp_path: Path, caplog: pytest.L
         assert "linger_ms" not in settings.getMessage()
         (created,) = told(caplog, "created topic")
         assert (created.getMessage(), vars(created)["topic"]) == ("created topic app-counts-changelog with 1 partition", "app-counts-changelog")
-        assert told(caplog, "assigned in generation ")[-1].getMessage().endswith("new tasks 0_0; standbys none; given up: none")
+        assert told(caplog, "assigned in generation ")[-1].getMessage().endswith("new tasks 0_0; standbys none; revoked: none")
         assert [vars(record)["state"] for record in told(caplog, "app: ")] == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
         assert told(caplog, "committed 1 task in ")[0].levelno == logging.DEBUG
         caplog.clear()

@@ -163,10 +163,10 @@ class Admin:
         *,
         lost: bool = False,
     ) -> bool:
-        """Let the controller change topics until each is done or `failed`.
+        """Request topic changes of the controller until each is done or has an error in `failed`.
 
-        After an answer that was `lost`, or reported a timeout, a code of `done` for a topic means
-        that an earlier request has changed it. Returns whether there was such an answer.
+        An answer may be `lost`, or report a timeout. After that, a topic's code in `done` means
+        that an earlier request has changed it. Returns whether that has happened.
         """
 
         async def attempt() -> None:

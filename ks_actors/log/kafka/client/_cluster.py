@@ -13,8 +13,8 @@ class Cluster:
     `id` comes from the first response: answers of brokers of other clusters, to which an address
     may lead later, are ignored. It is empty before the first response with an id.
 
-    The last response to any of the clients counts, so a client without requests does not look for a
-    broker that others know to have left. Threads may share it: a listing is replaced as a whole.
+    The last response to any of the clients counts. So an idle client does not look for a broker
+    whose departure others know. Threads may share it: a listing is replaced as a whole.
     """
 
     __slots__ = ("_lock", "brokers", "controller", "id")

@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
         self._used_at = self._loop.time()
 
     def _note_session(self, response: Any) -> None:
-        """Note until when the broker takes requests after a login (KIP-368)."""
+        """Note the time until which the broker takes requests after a login (KIP-368)."""
         lifetime_ms = getattr(response, "session_lifetime_ms", 0)
         if lifetime_ms > 0:
             self._renew_at = self._loop.time() + _RENEW * lifetime_ms / 1000

@@ -1,4 +1,4 @@
-"""Tokens for a login by OAUTHBEARER (KIP-255, KIP-768): where they come from, and how long."""
+"""Tokens for a login by OAUTHBEARER (KIP-255, KIP-768): their sources and lifetimes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 # The part of a token's life after which the next one is fetched, as in Kafka's clients.
 _REFRESH: Final = 0.8
-# How long a token is used that does not tell its end.
+# The time (s) for which to use a token without an end of its own.
 _UNKNOWN_LIFE_S: Final = 60.0
 _TIMEOUT_S: Final = 10.0
 _PATIENCE_S: Final = 15.0

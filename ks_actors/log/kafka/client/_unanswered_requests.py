@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 1.0
 # A broker answers these only after the slowest member of the group has done its part.
 _PATIENT: Final = ("JoinGroup", "SyncGroup")
-# Seconds after which they are nevertheless a reason to check whether the cluster has the broker.
+# Seconds after which they too are a reason to check whether the cluster has the broker.
 _PATIENCE_S: Final = 10.0
 # The least seconds between two reports to `doubted`.
 _DOUBT_EACH_S: Final = 2.0

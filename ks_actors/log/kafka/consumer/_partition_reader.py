@@ -48,7 +48,7 @@ class FetchState(Enum):
 
     OPEN = "fetched as far as its buffer has room and its owner has not paused it"
     LOOKING = "its offset range is being looked up"
-    RESTING = "left alone for a while after an error that passes"
+    RESTING = "left alone for a while after a temporary error"
     FAILED = "its owner has to see an error first"
 
 

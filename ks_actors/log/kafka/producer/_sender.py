@@ -359,7 +359,7 @@ class Sender:
                 f"an earlier batch for {queue.partition} failed"
                 if queue.poisoned
                 else f"the leader of {queue.partition} answered {name_of(code)}: it has lost "
-                "records of this producer, or what it knew of it"
+                "records of this producer, or its state"
             )
             self._fail(queue, pending, TransactionAborted(reason))
         elif code in _FORGOTTEN:

@@ -91,7 +91,7 @@ class TransactionState(NamedTuple):
         return self.is_near(identity) and (self.open or self.aborted)
 
     def is_near(self, identity: Identity) -> bool:
-        """Whether the epoch is one of those after `identity` that no newer producer writes with.
+        """Whether the epoch follows `identity`, and no newer producer writes with it.
 
         After its timeout, or when its producer asks for a new epoch, a transaction is aborted with
         the next epoch, by Kafka 4.0.0 with the one after that (KAFKA-19367). A newer producer

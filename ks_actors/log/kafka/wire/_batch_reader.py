@@ -332,10 +332,10 @@ class Chunk:
                 count //= 2
 
     def _read_plain(self, position: int, limit: int, columns: Columns) -> bool:
-        """Read the next batches at once, up to a special one; return whether there were any.
+        """Read the next plain batches at once; return whether there were any.
 
-        With many partitions most batches have a record or two, and their way through `_open` would
-        take longer than the records.
+        With many partitions most batches have a record or two: opening each by `_open` would take
+        longer than reading its records.
         """
         end = min(len(self.raw), self._unpacked_to)
         room = limit - len(columns.keys)

@@ -257,7 +257,7 @@ class _TransactionalPinned(Pinned):
         """Return the message. Raises LogError for a broker older than Kafka 3.0."""
         if _DESCRIBE_TRANSACTIONS.API_KEY not in versions:
             raise LogError(
-                "exactly once needs Kafka 3.0 or newer, and the broker has no "
+                "exactly-once needs Kafka 3.0 or newer, and the broker has no "
                 "DescribeTransactions: set processing_guarantee to at_least_once, or use newer "
                 "brokers"
             )

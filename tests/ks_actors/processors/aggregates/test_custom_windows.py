@@ -154,12 +154,12 @@ class Wrong:
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        ([(0, 10)], "each is to be a Window"),
-        ([Window(-1, 9)], "each begins at 0 or later, and has the timestamp"),
-        ([Window(6, 10)], "each begins at 0 or later, and has the timestamp"),
-        ([Window(0, 5)], "each begins at 0 or later, and has the timestamp"),
-        ([Window(0, 11)], "none may last longer than size_ms, 10"),
-        ([Window(0, 10), Window(0, 9)], "no two of them may begin at the same time"),
+        ([(0, 10)], "return Window(start, end) objects"),
+        ([Window(-1, 9)], "return windows from 0 on that contain the timestamp"),
+        ([Window(6, 10)], "return windows from 0 on that contain the timestamp"),
+        ([Window(0, 5)], "return windows from 0 on that contain the timestamp"),
+        ([Window(0, 11)], "return windows of at most size_ms, 10"),
+        ([Window(0, 10), Window(0, 9)], "return windows with different starts"),
     ],
 )
 @pytest.mark.parametrize("final", [False, True])

@@ -1,4 +1,4 @@
-"""A changelog that is deleted and made anew under an app that runs."""
+"""A changelog that is deleted and created again under an app that runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_a_changelog_that_is_made_anew_ends_the_app(harness: AppHarness, g
     error = await harness.ended()
     assert isinstance(error, ProductionFailed)
     assert (error.topic, error.partition) == (CHANGELOG, 0)
-    assert "made anew" in str(error)
+    assert "deleted and created again" in str(error)
     assert harness.log._groups.get("app").committed()[TopicPartition("in", 0)].offset == 3
 
 
@@ -58,7 +58,7 @@ async def test_an_app_that_has_written_nothing_yet_knows_the_end_of_what_it_rest
     await harness.produce_all("in", records(*"acdefghijk"))
     error = await harness.ended()
     assert isinstance(error, ProductionFailed)
-    assert "made anew" in str(error)
+    assert "deleted and created again" in str(error)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(1, 5)), max_size=30))

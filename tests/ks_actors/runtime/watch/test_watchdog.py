@@ -386,7 +386,7 @@ def test_a_fault_of_the_watch_does_not_end_the_app(caplog: pytest.LogCaptureFixt
         await harness.caught_up()
 
     run_app(test, echo(), topics=IN_AND_OUT)
-    assert "the check for waiting records failed; it is retried" in caplog.text
+    assert "the check for waiting records failed; retrying" in caplog.text
 
 
 @in_virtual_time

@@ -413,7 +413,7 @@ def test_a_broker_that_is_too_old_is_told() -> None:
         request.prepare({22: (0, 1), 65: (0, 0)})
     with pytest.raises(LogError, match="does not have it"):
         request.prepare({65: (0, 0)})
-    with pytest.raises(LogError, match=r"exactly once needs Kafka 3\.0 or newer, .*: set processing_guarantee to at_least_once"):
+    with pytest.raises(LogError, match=r"exactly-once needs Kafka 3\.0 or newer, .*: set processing_guarantee to at_least_once"):
         request.prepare({22: (0, 4)})
     assert isinstance(init_producer_id(None, 1).prepare({22: (0, 4)}).API_KEY, int)
 
