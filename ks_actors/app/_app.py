@@ -68,6 +68,7 @@ from ks_actors.topology import enter_services
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
     from types import TracebackType
 
     from actors import Ref
@@ -348,7 +349,9 @@ class App(AppOrders):
                 # A user's code; the event has happened anyway.
                 _log.exception("the state listener raised, about %s", new.name)
 
-    async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
+    async def close(
+        self, *, leave_group: bool = False, timeout_ms: int | timedelta | None = None
+    ) -> None:
         """Commit, close all tasks and stores, and leave the group.
 
         Raises the error that ended the app. Does nothing when the app is closed already.
@@ -366,7 +369,8 @@ class App(AppOrders):
         `group_instance_id` the app keeps its place in the group, and its tasks, for
         `session_timeout_ms`, unless `leave_group` is true.
         """
-        check_timeout(0 if timeout_ms is None else timeout_ms)
+        if timeout_ms is not None:
+            timeout_ms = check_timeout(timeout_ms)
         if not self._gone.is_set():
             self._check_loop()
         self._closing.begin(

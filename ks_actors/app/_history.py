@@ -25,6 +25,7 @@ from ks_actors.topology import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
     from pathlib import Path
 
     from actors import Ref
@@ -250,7 +251,7 @@ class AppOverHistory:
         internal_topics: Collection[str] | None = None,
         execute: bool = False,
         force: bool = False,
-        timeout_ms: int = 120_000,
+        timeout_ms: int | timedelta = 120_000,
     ) -> ResetPlan:
         """Reset the application, so that its next start is like the first: see `ks_actors.reset`.
 

@@ -11,6 +11,8 @@ from ks_actors.lifecycle import check_timeout
 from ks_actors.query import LocalStores, StoreQueries, answer, lags
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.serdes import Serde
@@ -37,7 +39,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
     @overload
     def store(
@@ -48,7 +50,7 @@ class AppQueries(AppOverHistory):
         isolation: IsolationLevel | None = None,
         stale: bool = False,
         timestamped: Literal[False] = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, V]: ...
     @overload
     def store(
@@ -61,7 +63,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
     @overload
     def store(
@@ -74,7 +76,7 @@ class AppQueries(AppOverHistory):
         isolation: IsolationLevel | None = None,
         stale: bool = False,
         timestamped: Literal[False] = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, V]: ...
     @overload
     def store(
@@ -86,7 +88,7 @@ class AppQueries(AppOverHistory):
         stale: bool = False,
         timestamped: bool = False,
         headers: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[Any, Any]: ...
     def store(
         self,
@@ -99,7 +101,7 @@ class AppQueries(AppOverHistory):
         stale: bool = False,
         timestamped: bool = False,
         headers: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[Any, Any]:
         """Return a reader of a store.
 
@@ -116,7 +118,7 @@ class AppQueries(AppOverHistory):
         most `timeout_ms` for a task that a thread processes. Raises UnknownStore, QueryFailed for a
         store without timestamps or headers, and for serdes that are not the store's.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         if not isinstance(name, str):
             key, value, name = name.key, name.value, name.name
         self._local.check_serdes(name, key, value)
@@ -132,14 +134,14 @@ class AppQueries(AppOverHistory):
         )
 
     async def query(
-        self, request: StateQueryRequest[R], timeout_ms: int = 10_000
+        self, request: StateQueryRequest[R], timeout_ms: int | timedelta = 10_000
     ) -> StateQueryResult[R]:
         """Query a store's partitions on this instance, with a bound on their position (KIP-796).
 
         Each partition gives its answer, or the reason why it has none. Raises UnknownStore and
         NotRunning.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         return await answer(self._local, request, timeout_ms)
 
     async def store_lags(self) -> dict[str, dict[int, LagInfo]]:

@@ -45,7 +45,7 @@ class StreamsConfig:
     Build it from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`; by
     `of` from a mapping; by `load` from a file, the environment and keywords. Names are
     `commit_interval_ms` or `commit.interval.ms`. Objects may be given by their dotted names, such
-    as `ks_actors.serdes.STRING`. Times are in ms, sizes in bytes.
+    as `ks_actors.serdes.STRING`. Times are in ms, or a `timedelta`; sizes are in bytes.
 
     Raises ConfigError, with all problems at once, for wrong values and for names that are unknown
     or not supported: no setting is accepted and ignored. A config is immutable;

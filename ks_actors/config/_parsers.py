@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import serdes
 from ks_actors import topology as timestamps
 from ks_actors._errors import TopologyError
+from ks_actors._times import whole_ms
 from ks_actors.config import _exception_handlers as handlers
 from ks_actors.config._durations import duration
 from ks_actors.config._kafka import servers
@@ -103,6 +104,14 @@ def whole_number(
         return value
 
     return parse
+
+
+def milliseconds(
+    least: int, *, most: int = LAST_INT, unlimited: bool = False
+) -> Callable[[Any], int]:
+    """Accept a time in ms, as `whole_number` does, or as a timedelta."""
+    parse = whole_number(least, most=most, unlimited=unlimited)
+    return lambda value: parse(whole_ms(value))
 
 
 def one_of(**words: Any) -> Callable[[Any], Any]:

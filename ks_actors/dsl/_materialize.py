@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ks_actors._errors import TopologyError
+from ks_actors._times import whole_ms
 from ks_actors.dsl._options import Materialized
 from ks_actors.dsl.windows import CheckedWindows, TimeWindows
 from ks_actors.processors.api import check_options
@@ -172,10 +173,10 @@ def _retention(
     name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str
 ) -> int:
     """Return the time (ms) for which windows are kept."""
-    retention = (
+    retention: int = (
         keep_ms
         if materialized is None or materialized.retention_ms is None
-        else materialized.retention_ms
+        else whole_ms(materialized.retention_ms)
     )
     if retention < keep_ms:
         raise TopologyError(

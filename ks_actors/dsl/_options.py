@@ -13,11 +13,13 @@ from ks_actors.processors.api import (
     check_offset_reset,
     check_serde,
     check_whole,
+    checked_ms,
 )
 from ks_actors.topology import check_store_type, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from ks_actors.serdes import Serde
     from ks_actors.topology import OffsetReset, Partitioner, StoreType, TimestampExtractor
@@ -96,13 +98,12 @@ class Joined(Generic[K, V, W]):
     value: Serde[V] | None = None
     other_value: Serde[W] | None = None
     name: str | None = None
-    grace_ms: int | None = None
+    grace_ms: int | timedelta | None = None
 
     def __post_init__(self) -> None:
         _check_serdes(self, "key", "value", "other_value")
         _check_name(self)
-        if self.grace_ms is not None:
-            check_whole(self.grace_ms, role="grace_ms", of="Joined", least=0)
+        _set_ms(self, "grace_ms")
 
 
 @dataclass(frozen=True)
@@ -166,22 +167,17 @@ class Materialized(Generic[K, V]):
     key: Serde[K] | None = None
     value: Serde[V] | None = None
     store_type: StoreType | None = None
-    retention_ms: int | None = None
+    retention_ms: int | timedelta | None = None
     logging: bool = True
     changelog_configs: Mapping[str, str] = field(default_factory=dict)
     caching: bool = True
-    history_retention_ms: int | None = None
+    history_retention_ms: int | timedelta | None = None
 
     def __post_init__(self) -> None:
         _check_serdes(self, "key", "value")
         _check_name(self)
         check_store_type(self.store_type, role="store_type", of="Materialized")
-        for role, ms in (
-            ("retention_ms", self.retention_ms),
-            ("history_retention_ms", self.history_retention_ms),
-        ):
-            if ms is not None:
-                check_whole(ms, role=role, of="Materialized", least=0)
+        _set_ms(self, "retention_ms", "history_retention_ms")
         for role, flag in (("logging", self.logging), ("caching", self.caching)):
             check_flag(flag, role=role, of="Materialized")
         check_configs(self.changelog_configs, role="changelog_configs", of="Materialized")
@@ -199,6 +195,13 @@ def whole_topic(consumed: Consumed[Any, Any], of: str) -> None:
 def _check_serdes(options: Any, *roles: str) -> None:
     for role in roles:
         check_serde(getattr(options, role), role=role, of=type(options).__name__)
+
+
+def _set_ms(options: Any, *roles: str) -> None:
+    for role in roles:
+        if (time := getattr(options, role)) is not None:
+            time = checked_ms(time, role=role, of=type(options).__name__, least=0)
+            object.__setattr__(options, role, time)
 
 
 def _check_name(options: Any) -> None:

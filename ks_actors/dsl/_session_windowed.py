@@ -19,6 +19,7 @@ from ks_actors.serdes import SessionWindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from ks_actors.dsl._aggregations import Aggregation, Functions
     from ks_actors.dsl._cogroup import CogroupedStream
@@ -55,7 +56,7 @@ class SessionWindowedStream(Generic[K, V]):
         self._by = by_session(windows, emit)
 
     def emit_strategy(
-        self, emit: EmitStrategy, *, idle_after_ms: int | None = None
+        self, emit: EmitStrategy, *, idle_after_ms: int | timedelta | None = None
     ) -> SessionWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their session closes.
 

@@ -17,6 +17,7 @@ from ks_actors.processors.api import (
     check_names,
     check_options,
     check_whole,
+    checked_ms,
     options_of,
     takes_key,
 )
@@ -37,6 +38,7 @@ from ks_actors.topology import valid_name, valid_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from datetime import timedelta
     from typing import TextIO, Unpack
 
     from ks_actors.dsl._branching import BranchedStream
@@ -461,9 +463,9 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         ],
         *,
         max_records: int = 10_000,
-        max_wait_ms: int = 1_000,
+        max_wait_ms: int | timedelta = 1_000,
         max_in_flight: int = 1,
-        timeout_ms: int | None = None,
+        timeout_ms: int | timedelta | None = None,
         retry: Retry | None = None,
         name: str | None = None,
     ) -> Stream[K2, V2]:
@@ -497,11 +499,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             },
             name,
         )
-        for role, count, least in (
-            ("max_records", max_records, 1),
-            ("max_wait_ms", max_wait_ms, 0),
-        ):
-            check_whole(count, role=role, of=name, least=least)
+        check_whole(max_records, role="max_records", of=name, least=1)
+        max_wait_ms = checked_ms(max_wait_ms, role="max_wait_ms", of=name, least=0)
         return self._next(name, Batched(function, max_records, max_wait_ms, run), rekeyed=True)
 
     def repartition_for_join(

@@ -31,6 +31,7 @@ from ks_actors.serdes import CustomWindowedSerde, WindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from ks_actors.dsl._aggregations import Aggregation, Functions
     from ks_actors.dsl._grouped import GroupedStream
@@ -65,7 +66,7 @@ class TimeWindowedStream(Generic[K, V]):
         self._by = by_window(windows, emit)
 
     def emit_strategy(
-        self, emit: EmitStrategy, *, idle_after_ms: int | None = None
+        self, emit: EmitStrategy, *, idle_after_ms: int | timedelta | None = None
     ) -> TimeWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their window closes.
 

@@ -23,6 +23,7 @@ from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from datetime import datetime
 
     from ks_actors.log import IsolationLevel
     from ks_actors.query._local import LocalStores, Part
@@ -110,7 +111,7 @@ class StoreQueries(Generic[K, V]):
 
     # One value.
 
-    async def get(self, key: K, as_of: int | None = None) -> V | None:
+    async def get(self, key: K, as_of: int | datetime | None = None) -> V | None:
         """Return the value of `key`, or None.
 
         Of a versioned store it is a VersionedRecord, the latest one or that of the time `as_of`
@@ -137,8 +138,8 @@ class StoreQueries(Generic[K, V]):
     async def versions(
         self,
         key: K,
-        time_from: int | None = None,
-        time_to: int | None = None,
+        time_from: int | datetime | None = None,
+        time_to: int | datetime | None = None,
         *,
         descending: bool = False,
     ) -> list[V]:
@@ -257,10 +258,14 @@ class StoreQueries(Generic[K, V]):
     @overload
     def fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
     @overload
-    async def fetch(self, key: K, time_from: int) -> V | None: ...
+    async def fetch(self, key: K, time_from: int | datetime) -> V | None: ...
     @overload
-    def fetch(self, key: K, time_from: int, time_to: int) -> StoreScan[tuple[int, V]]: ...
-    def fetch(self, key: K, time_from: int | None = None, time_to: int | None = None) -> Any:
+    def fetch(
+        self, key: K, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreScan[tuple[int, V]]: ...
+    def fetch(
+        self, key: K, time_from: int | datetime | None = None, time_to: int | datetime | None = None
+    ) -> Any:
         """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None.
 
         The key is searched as in `get`. With `time_to`, scan start and value of the windows that
@@ -282,9 +287,11 @@ class StoreQueries(Generic[K, V]):
     @overload
     def backward_fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
     @overload
-    def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreScan[tuple[int, V]]: ...
     def backward_fetch(
-        self, key: K, time_from: int = 0, time_to: int | None = None
+        self, key: K, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreScan[tuple[int, V]]: ...
+    def backward_fetch(
+        self, key: K, time_from: int | datetime = 0, time_to: int | datetime | None = None
     ) -> StoreScan[Any]:
         """Scan start and value of a key's windows, the latest first.
 
@@ -296,7 +303,7 @@ class StoreQueries(Generic[K, V]):
         return self._fetch(key, time_from, time_to, reverse=True)
 
     def _fetch(
-        self, key: K, time_from: int, time_to: int, *, reverse: bool
+        self, key: K, time_from: int | datetime, time_to: int | datetime, *, reverse: bool
     ) -> StoreScan[tuple[int, V]]:
         return self._scan_key(
             key,
@@ -323,7 +330,9 @@ class StoreQueries(Generic[K, V]):
 
         return StoreScan(run)
 
-    def fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[K, int], V]]:
+    def fetch_all(
+        self, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreScan[tuple[tuple[K, int], V]]:
         """Scan key, start and value of all windows, as the store's own `fetch_all` does.
 
         They start from `time_from` to `time_to`, inclusive.
@@ -331,13 +340,13 @@ class StoreQueries(Generic[K, V]):
         return self._fetch_all(time_from, time_to, reverse=False)
 
     def backward_fetch_all(
-        self, time_from: int, time_to: int
+        self, time_from: int | datetime, time_to: int | datetime
     ) -> StoreScan[tuple[tuple[K, int], V]]:
         """Scan like `fetch_all`, in reverse order."""
         return self._fetch_all(time_from, time_to, reverse=True)
 
     def _fetch_all(
-        self, time_from: int, time_to: int, *, reverse: bool
+        self, time_from: int | datetime, time_to: int | datetime, *, reverse: bool
     ) -> StoreScan[tuple[tuple[K, int], V]]:
         self._must_be(WINDOWS, "windows")
         return self._scan(
@@ -348,7 +357,7 @@ class StoreQueries(Generic[K, V]):
 
     # Sessions.
 
-    async def fetch_session(self, key: K, start: int, end: int) -> V | None:
+    async def fetch_session(self, key: K, start: int | datetime, end: int | datetime) -> V | None:
         """Return the aggregate of the key's session from `start` to `end`, or None.
 
         Times are in ms, inclusive. The key is searched as in `get`.
@@ -362,7 +371,7 @@ class StoreQueries(Generic[K, V]):
         return await self._first(key, read)
 
     def find_sessions(
-        self, key: K, earliest_end: int, latest_start: int
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan the key's sessions in a span of time, the earliest first.
 
@@ -371,13 +380,13 @@ class StoreQueries(Generic[K, V]):
         return self._find_sessions(key, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions(
-        self, key: K, earliest_end: int, latest_start: int
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan like `find_sessions`, the latest first."""
         return self._find_sessions(key, earliest_end, latest_start, reverse=True)
 
     def _find_sessions(
-        self, key: K, earliest_end: int, latest_start: int, *, reverse: bool
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime, *, reverse: bool
     ) -> StoreScan[tuple[Windowed[K], V]]:
         self._must_be(SESSIONS, "sessions")
         scan = session_key_scan(
@@ -391,7 +400,11 @@ class StoreQueries(Generic[K, V]):
         return self._scan_key(key, scan)
 
     def find_sessions_range(
-        self, low: K | None, high: K | None, earliest_end: int = 0, latest_start: int = LATEST
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime = 0,
+        latest_start: int | datetime = LATEST,
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan the sessions of the keys from `low` to `high`, inclusive, that overlap.
 
@@ -400,13 +413,23 @@ class StoreQueries(Generic[K, V]):
         return self._find_range(low, high, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions_range(
-        self, low: K | None, high: K | None, earliest_end: int = 0, latest_start: int = LATEST
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime = 0,
+        latest_start: int | datetime = LATEST,
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan like `find_sessions_range`, in reverse order."""
         return self._find_range(low, high, earliest_end, latest_start, reverse=True)
 
     def _find_range(
-        self, low: K | None, high: K | None, earliest_end: int, latest_start: int, *, reverse: bool
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime,
+        latest_start: int | datetime,
+        *,
+        reverse: bool,
     ) -> StoreScan[tuple[Windowed[K], V]]:
         self._must_be(SESSIONS, "sessions")
         return self._scan(
@@ -466,8 +489,8 @@ def prefix_scan(
 
 def window_key_scan(
     key: Any,
-    time_from: int,
-    time_to: int,
+    time_from: int | datetime,
+    time_to: int | datetime,
     *,
     committed: bool,
     reverse: bool,
@@ -482,7 +505,12 @@ def window_key_scan(
 
 
 def window_scan(
-    time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]
+    time_from: int | datetime,
+    time_to: int | datetime,
+    *,
+    committed: bool,
+    reverse: bool,
+    entry: Callable[[Any], Any],
 ) -> Scan:
     """Return the scan of windows of all keys."""
     return Scan(

@@ -12,6 +12,7 @@ from actors.testing import VirtualLoop
 from ks_actors._errors import NotRunning, UnknownTopicOrPartition
 from ks_actors.app import refuse_running_loop
 from ks_actors.config import StreamsConfig
+from ks_actors.lifecycle import check_instant, check_span
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.task import GLOBAL, Environment, RecordQueue, Task, TaskRunner
 from ks_actors.testing._plain_store import plain_store
@@ -21,6 +22,7 @@ from ks_actors.topology import SourceNode, check_serdes, check_topology
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping
+    from datetime import datetime, timedelta
     from types import TracebackType
 
     from ks_actors.log import Outgoing
@@ -43,7 +45,7 @@ class _Driver:
         topology: Topology,
         config: StreamsConfig | Mapping[str, Any] | None = None,
         *,
-        initial_wall_clock_ms: int = 0,
+        initial_wall_clock_ms: int | datetime | timedelta = 0,
         tracing: Tracing | None = None,
     ) -> None:
         if not isinstance(config, StreamsConfig):
@@ -51,7 +53,7 @@ class _Driver:
         check_topology(topology, of=type(self).__name__)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
-        self._now: int = initial_wall_clock_ms
+        self._now: int = check_instant(initial_wall_clock_ms, "initial_wall_clock_ms")
         self._setup = Environment(
             topology,
             config,
@@ -71,13 +73,15 @@ class _Driver:
 
     # --- input and output -------------------------------------------------------------------------
 
-    def advance(self, ms: int) -> None:
+    def advance(self, ms: int | timedelta) -> None:
         """Move the wall clock without calling punctuators."""
-        if isinstance(ms, bool) or not isinstance(ms, int):
-            raise TypeError(f"cannot advance the clock by {ms!r}: give a whole number of ms")
-        if ms < 0:
-            raise ValueError(f"cannot advance the clock by {ms} ms: time does not go back")
-        self._now += ms
+        by = check_span(ms, "the time to advance the clock")
+        if by < 0:
+            raise ValueError(f"cannot advance the clock by {by} ms: time does not go back")
+        self._now += by
+
+    def _start_of(self, given: int | datetime | timedelta | None) -> int:
+        return self._now if given is None else check_instant(given, "start_timestamp_ms")
 
     @property
     def wall_clock_ms(self) -> int:
@@ -375,7 +379,7 @@ class TopologyTestDriver(_Driver):
         topology: Topology,
         config: StreamsConfig | Mapping[str, Any] | None = None,
         *,
-        initial_wall_clock_ms: int = 0,
+        initial_wall_clock_ms: int | datetime | timedelta = 0,
         tracing: Tracing | None = None,
     ) -> None:
         super().__init__(
@@ -406,14 +410,14 @@ class TopologyTestDriver(_Driver):
         key: Serde[K],
         value: Serde[V],
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> TestInputTopic[K, V]:
         """Return a topic to pipe records into.
 
         Records without a timestamp get the start (default: the wall clock), which then advances.
         """
-        start = self._now if start_timestamp_ms is None else start_timestamp_ms
+        start = self._start_of(start_timestamp_ms)
         return TestInputTopic(name, key, value, self._pipe_now, start, auto_advance_ms)
 
     def create_output_topic(
@@ -425,7 +429,7 @@ class TopologyTestDriver(_Driver):
         """
         return TestOutputTopic(name, key, value, self)
 
-    def advance_wall_clock_time(self, ms: int) -> None:
+    def advance_wall_clock_time(self, ms: int | timedelta) -> None:
         """Move the wall clock, and call the punctuators that are due by then, each once."""
         self.advance(ms)
         self._run(self._punctuate())
@@ -499,14 +503,14 @@ class AsyncTopologyTestDriver(_Driver):
         key: Serde[K],
         value: Serde[V],
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> AsyncTestInputTopic[K, V]:
         """Return a topic to pipe records into; its calls that process are to be awaited.
 
         Records without a timestamp get the start (default: the wall clock), which then advances.
         """
-        start = self._now if start_timestamp_ms is None else start_timestamp_ms
+        start = self._start_of(start_timestamp_ms)
         return AsyncTestInputTopic(name, key, value, self._pipe, start, auto_advance_ms)
 
     async def pipe_input(
@@ -514,16 +518,15 @@ class AsyncTopologyTestDriver(_Driver):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
         """Process one serialized record, and everything that it causes.
 
         The timestamp defaults to the wall clock.
         """
-        await self._pipe(
-            topic, key, value, self._now if timestamp_ms is None else timestamp_ms, headers
-        )
+        time = self._now if timestamp_ms is None else check_instant(timestamp_ms, "timestamp_ms")
+        await self._pipe(topic, key, value, time, headers)
 
     def create_output_topic(
         self, name: str, key: Serde[K], value: Serde[V]
@@ -534,7 +537,7 @@ class AsyncTopologyTestDriver(_Driver):
         """
         return TestOutputTopic(name, key, value, self)
 
-    async def advance_wall_clock_time(self, ms: int) -> None:
+    async def advance_wall_clock_time(self, ms: int | timedelta) -> None:
         """Move the wall clock, and call the punctuators that are due by then, each once."""
         self.advance(ms)
         await self._punctuate()

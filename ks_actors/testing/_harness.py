@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from ks_actors._errors import NotRunning, TaskTimeout
 from ks_actors.app import App
 from ks_actors.config import StreamsConfig
-from ks_actors.lifecycle import check_timeout
+from ks_actors.lifecycle import check_instant, check_timeout
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime.shared import InstanceState, shut_down, write_process_id
@@ -26,6 +26,7 @@ from ks_actors.testing._topics import TestRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from datetime import datetime, timedelta
     from types import TracebackType
 
     from ks_actors.config import Keywords
@@ -81,7 +82,7 @@ class AppHarness:
         topics: Mapping[str, int | NewTopic] | None = None,
         embedded: EmbeddedLog | None = None,
         start: bool = True,
-        wall_clock_ms: int = 0,
+        wall_clock_ms: int | datetime | timedelta = 0,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
         restore_listener: RestoreListener | None = None,
         standby_listener: StandbyUpdateListener | None = None,
@@ -104,7 +105,9 @@ class AppHarness:
         }
         self._start_at_once: bool = start
         self._world: _World = _World(
-            AppKit(seed=seed, wall_clock_ms=wall_clock_ms), embedded, topics or {}
+            AppKit(seed=seed, wall_clock_ms=check_instant(wall_clock_ms, "wall_clock_ms")),
+            embedded,
+            topics or {},
         )
         self._shares: bool = False
         self._stack: AsyncExitStack = AsyncExitStack()
@@ -241,13 +244,13 @@ class AppHarness:
         if app is not None:
             await app.close(leave_group=leave_group)
 
-    async def ended(self, timeout_ms: int = 600_000) -> Exception | None:
+    async def ended(self, timeout_ms: int | timedelta = 600_000) -> Exception | None:
         """Wait until the app ends by itself, close it, and return the error that ended it.
 
         That error is not raised again at the end of the block. Raises TaskTimeout when the app does
         not end.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         app = self.app
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -342,16 +345,16 @@ class AppHarness:
         """Do the same as `App.add_worker`."""
         return await self.app.add_worker()
 
-    async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
+    async def remove_worker(self, timeout_ms: int | timedelta = 60_000) -> str | None:
         """Do the same as `App.remove_worker`."""
         return await self.app.remove_worker(timeout_ms)
 
-    async def caught_up(self, timeout_ms: int = 600_000) -> None:
+    async def caught_up(self, timeout_ms: int | timedelta = 600_000) -> None:
         """Wait until all records of the source topics are processed and committed, by any instance.
 
         Raises TaskTimeout, and the error that has ended an app.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:
@@ -410,7 +413,7 @@ class AppHarness:
         topic: str,
         key: Any,
         value: Any,
-        timestamp: int | None = None,
+        timestamp: int | datetime | timedelta | None = None,
         *,
         partition: int | None = None,
         headers: Headers = (),
@@ -419,15 +422,12 @@ class AppHarness:
 
         Bytes and None are written unchanged. The timestamp defaults to the wall clock.
         """
-        await self.produce_all(
-            topic,
-            [
-                TestRecord(
-                    key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers
-                )
-            ],
-            partition=partition,
+        time = (
+            self.kit.wall_time_ms()
+            if timestamp is None
+            else check_instant(timestamp, "the timestamp of a record")
         )
+        await self.produce_all(topic, [TestRecord(key, value, time, headers)], partition=partition)
 
     async def produce_all(
         self, topic: str, records: Iterable[TestRecord[Any, Any]], *, partition: int | None = None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from ks_actors.lifecycle import check_instant, check_span
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from datetime import datetime, timedelta
 
     from ks_actors.records import Headers
     from ks_actors.serdes import Serde
@@ -37,15 +40,17 @@ class _Input(Generic[K, V]):
 
     __test__ = False
 
-    def __init__(self, name: str, key: Serde[K], value: Serde[V], start: int, advance: int) -> None:
+    def __init__(
+        self, name: str, key: Serde[K], value: Serde[V], start: int, advance: int | timedelta
+    ) -> None:
         self.name: str = name
         self._key = key.serializer(name, is_key=True)
         self._value = value.serializer(name)
         self._time: int = start
-        self._advance: int = advance
+        self._advance: int = check_span(advance, "auto_advance_ms")
 
     def _encoded(
-        self, key: K | None, value: V | None, timestamp_ms: int | None
+        self, key: K | None, value: V | None, timestamp_ms: int | datetime | timedelta | None
     ) -> tuple[bytes | None, bytes | None, int]:
         return (
             None if key is None else self._key(key),
@@ -53,12 +58,13 @@ class _Input(Generic[K, V]):
             self._timestamp(timestamp_ms),
         )
 
-    def _timestamp(self, given: int | None) -> int:
+    def _timestamp(self, given: int | datetime | timedelta | None) -> int:
         """Return the timestamp of a record; by default the topic's own."""
         if given is None:
-            given = self._time
+            time = self._time
             self._time += self._advance
-        return given
+            return time
+        return check_instant(given, "timestamp_ms")
 
 
 class TestInputTopic(_Input[K, V]):
@@ -73,13 +79,17 @@ class TestInputTopic(_Input[K, V]):
         value: Serde[V],
         pipe: Callable[[str, bytes | None, bytes | None, int, Headers], None],
         start: int,
-        advance: int,
+        advance: int | timedelta,
     ) -> None:
         super().__init__(name, key, value, start, advance)
         self._pipe = pipe
 
     def pipe_input(
-        self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()
+        self,
+        key: K | None,
+        value: V | None,
+        timestamp_ms: int | datetime | timedelta | None = None,
+        headers: Headers = (),
     ) -> None:
         """Process one record, and everything that it causes.
 
@@ -91,7 +101,7 @@ class TestInputTopic(_Input[K, V]):
         self,
         key: bytes | None,
         value: bytes | None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
         """Process one record as if it came from the log: any bytes.
@@ -105,9 +115,9 @@ class TestInputTopic(_Input[K, V]):
         for key, value in pairs:
             self.pipe_input(key, value)
 
-    def advance_time(self, ms: int) -> None:
+    def advance_time(self, ms: int | timedelta) -> None:
         """Advance the timestamp of records without a timestamp."""
-        self._time += ms
+        self._time += check_span(ms, "the time to advance")
 
 
 class AsyncTestInputTopic(_Input[K, V]):
@@ -122,13 +132,17 @@ class AsyncTestInputTopic(_Input[K, V]):
         value: Serde[V],
         pipe: Callable[[str, bytes | None, bytes | None, int, Headers], Awaitable[None]],
         start: int,
-        advance: int,
+        advance: int | timedelta,
     ) -> None:
         super().__init__(name, key, value, start, advance)
         self._pipe = pipe
 
     async def pipe_input(
-        self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()
+        self,
+        key: K | None,
+        value: V | None,
+        timestamp_ms: int | datetime | timedelta | None = None,
+        headers: Headers = (),
     ) -> None:
         """Process one record, and everything that it causes.
 
@@ -140,7 +154,7 @@ class AsyncTestInputTopic(_Input[K, V]):
         self,
         key: bytes | None,
         value: bytes | None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
         """Process one record as if it came from the log: any bytes.
@@ -154,9 +168,9 @@ class AsyncTestInputTopic(_Input[K, V]):
         for key, value in pairs:
             await self.pipe_input(key, value)
 
-    def advance_time(self, ms: int) -> None:
+    def advance_time(self, ms: int | timedelta) -> None:
         """Advance the timestamp of records without a timestamp."""
-        self._time += ms
+        self._time += check_span(ms, "the time to advance")
 
 
 class TestOutputTopic(Generic[K, V]):

@@ -13,7 +13,7 @@ from ks_actors.processors.api import (
     check_flag,
     check_function,
     check_serde,
-    check_whole,
+    checked_ms,
 )
 from ks_actors.topology._names import valid_name
 from ks_actors.topology._store_engine import check_store_type
@@ -21,6 +21,7 @@ from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import timedelta
 
     from ks_actors.serdes import Serde
     from ks_actors.topology._custom_store import StateStore
@@ -73,8 +74,8 @@ def window(
     key: Serde[Any] | None = None,
     value: Serde[Any] | None = None,
     *,
-    retention_ms: int,
-    window_size_ms: int,
+    retention_ms: int | timedelta,
+    window_size_ms: int | timedelta,
     retain_duplicates: bool = False,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     timestamped: bool = False,
@@ -105,8 +106,8 @@ def window(
             f"window store {name} cannot keep headers with duplicates: leave out headers or "
             "retain_duplicates"
         )
-    check_whole(retention_ms, role="retention_ms", of=f"window store {name}")
-    check_whole(window_size_ms, role="window_size_ms", of=f"window store {name}")
+    retention_ms = checked_ms(retention_ms, role="retention_ms", of=f"window store {name}")
+    window_size_ms = checked_ms(window_size_ms, role="window_size_ms", of=f"window store {name}")
     if not 0 <= window_size_ms <= retention_ms:
         raise TopologyError(
             f"window store {name} cannot keep windows of {window_size_ms} ms for {retention_ms} "
@@ -135,7 +136,7 @@ def versioned_key_value(
     key: Serde[Any] | None = None,
     value: Serde[Any] | None = None,
     *,
-    history_retention_ms: int,
+    history_retention_ms: int | timedelta,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
@@ -147,7 +148,9 @@ def versioned_key_value(
     that long, and a day more.
     """
     _check(name, key, value, type, changelog_configs, logging=logging)
-    check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")
+    history_retention_ms = checked_ms(
+        history_retention_ms, role="history_retention_ms", of=f"versioned store {name}"
+    )
     if history_retention_ms < 0:
         raise TopologyError(
             f"versioned store {name} cannot keep history for {history_retention_ms} ms: give 0 or "
@@ -170,7 +173,7 @@ def session(
     key: Serde[Any] | None = None,
     value: Serde[Any] | None = None,
     *,
-    retention_ms: int,
+    retention_ms: int | timedelta,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     headers: bool = False,
     logging: bool = True,
@@ -182,7 +185,7 @@ def session(
     `headers` the store keeps the headers of each aggregate too (KIP-1271).
     """
     _check(name, key, value, type, changelog_configs, headers=headers, logging=logging)
-    check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
+    retention_ms = checked_ms(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
         raise TopologyError(
             f"session store {name} cannot keep sessions for {retention_ms} ms: give a retention_ms "

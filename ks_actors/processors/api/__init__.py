@@ -21,6 +21,7 @@ from ks_actors.processors.api._argument_checks import (
     check_serde,
     check_supplier,
     check_whole,
+    checked_ms,
     takes_key,
 )
 from ks_actors.processors.api._async_options import (
@@ -40,9 +41,9 @@ from ks_actors.processors.api._closing import (
 )
 from ks_actors.processors.api._context_checks import (
     LATEST_MS,
-    check_schedule,
     check_times_and_headers,
     checked_punctuator,
+    checked_schedule,
 )
 from ks_actors.processors.api._idle import IdleNode
 from ks_actors.processors.api._old_values import for_old, taken_in, withdrawn
@@ -159,13 +160,14 @@ __all__ = [
     "check_one_of",
     "check_options",
     "check_promise",
-    "check_schedule",
     "check_serde",
     "check_supplier",
     "check_times_and_headers",
     "check_whole",
     "checked",
+    "checked_ms",
     "checked_punctuator",
+    "checked_schedule",
     "for_old",
     "forward_closed",
     "idle_mark",

@@ -10,6 +10,7 @@ from ks_actors.processors.api._record import FixedKeyRecord, Record
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from datetime import datetime, timedelta
 
     from ks_actors.processors.api._operator import PunctuationType, RecordMetadata
     from ks_actors.records import TaskId
@@ -61,10 +62,10 @@ class Context(ABC, Generic[Out_contra]):
     @abstractmethod
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: int | timedelta,
         punctuation: PunctuationType,
         callback: Punctuator,
-        start_ms: int | None = None,
+        start_ms: int | datetime | timedelta | None = None,
     ) -> Callable[[], None]:
         """Call back every `interval_ms`, of stream time or wall-clock time.
 

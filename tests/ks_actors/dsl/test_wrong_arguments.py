@@ -336,12 +336,6 @@ def test_times_that_are_no_ints_are_refused_by_name(name: str) -> None:
             WINDOWS[name](value)
 
 
-def test_a_timedelta_for_a_time_is_told_in_ms() -> None:
-    """The error has the int to give."""
-    with pytest.raises(TopologyError, match=r"size_ms of TimeWindows is .*: give an int, which counts ms: 90000$"):
-        TimeWindows.of_size_with_no_grace(timedelta(minutes=1, seconds=30))  # type: ignore[arg-type]
-
-
 OTHERS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], str, list[Any]]] = {
     "windowed_by": (
         lambda b, w: grouped(b).windowed_by(w),
