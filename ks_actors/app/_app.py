@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
@@ -19,7 +19,7 @@ from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._signals import kept_handlers, until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
-from ks_actors.config import open_patiently
+from ks_actors.config import config_of, open_patiently
 from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import (
     Closing,
@@ -66,13 +66,14 @@ from ks_actors.task import Environment
 from ks_actors.topology import enter_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
     from types import TracebackType
 
     from actors import Ref
-    from ks_actors.config import StreamsConfig
+    from ks_actors.config import SettingsOfApp, StreamsConfig
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import GroupMember, Log, PatientLog
     from ks_actors.metrics import MetricValues
     from ks_actors.query import StoreEndpoint
@@ -86,14 +87,16 @@ _log = component_log(__name__)
 
 
 class App(AppOrders):
-    """Run a topology.
+    """Run a topology, or that of a StreamsBuilder.
 
-    `async with App(topology, config) as app:` starts it, and commits and closes it at the end.
+    `async with App(builder, "orders", "localhost:9092") as app:` starts it, and commits and closes
+    it at the end. `config` is the application id, with other settings as keywords, or a dict of
+    all settings, or a StreamsConfig. A builder builds the topology for the config.
 
     An app makes no event loop, installs no signal handler and holds no global state. (`main` does
-    all of that, for programs that consist of one app.) `log` replaces the config's log; the app
-    neither starts nor closes a given log. `system` is the actor system to run in, by default one of
-    its own.
+    all of that, for programs that consist of one app.) `log` replaces the config's log, and may be
+    its URL; the app neither starts nor closes a log object. `system` is the actor system to run in,
+    by default one of its own.
 
     `topics` are created before the start, with the given number of partitions, where they do not
     exist. Use it for source topics in a log that no other program fills. `on_state` is called with
@@ -112,10 +115,11 @@ class App(AppOrders):
 
     def __init__(
         self,
-        topology: Topology,
-        config: StreamsConfig,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
+        bootstrap_servers: str | Sequence[str] | None = None,
         *,
-        log: Log | None = None,
+        log: Log | str | None = None,
         topics: Mapping[str, int] | None = None,
         system: System | None = None,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
@@ -125,7 +129,11 @@ class App(AppOrders):
         task_priority: Callable[[TaskId], int] | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
+        **settings: Unpack[SettingsOfApp],
     ) -> None:
+        url = {"log": log} if isinstance(log, str) else {}
+        config = config_of(config, bootstrap_servers, {**settings, **url}, of="App")
+        log = None if isinstance(log, str) else log
         super().__init__(topology, config, log, {} if topics is None else topics, services)
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority

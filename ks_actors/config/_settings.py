@@ -69,16 +69,14 @@ _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LOCAL: Final = re.compile(r"(file|local):(//)?")
 
 
-class Options(TypedDict, total=False):
-    """Settings as keywords, except the application's id.
+class OptionsOfApp(TypedDict, total=False):
+    """Settings as keywords, except those that `App` names itself.
 
     Type checkers read the names and types of keywords from a class as it is written, so SETTINGS
     cannot make it. A test compares their names.
     """
 
     client_id: str
-    bootstrap_servers: str | Sequence[str]
-    log: str
     security_protocol: str
     sasl_mechanism: str
     sasl_username: str
@@ -174,6 +172,19 @@ class Options(TypedDict, total=False):
     max_drain_ms: int | timedelta
     worker_slice_ms: int | timedelta
     metrics_recording_level: str
+
+
+class SettingsOfApp(OptionsOfApp, total=False):
+    """Settings as keywords of `App`."""
+
+    application_id: str
+
+
+class Options(OptionsOfApp, total=False):
+    """Settings as keywords, except the application's id."""
+
+    bootstrap_servers: str | Sequence[str]
+    log: str
 
 
 class Keywords(Options, total=False):

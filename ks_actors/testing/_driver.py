@@ -6,25 +6,27 @@ import tempfile
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from actors.testing import VirtualLoop
 from ks_actors._errors import NotRunning, UnknownTopicOrPartition
 from ks_actors.app import refuse_running_loop
-from ks_actors.config import StreamsConfig
+from ks_actors.config import config_of
 from ks_actors.lifecycle import check_instant, check_span
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.task import GLOBAL, Environment, RecordQueue, Task, TaskRunner
 from ks_actors.testing._plain_store import plain_store
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
-from ks_actors.topology import SourceNode, check_serdes, check_topology
+from ks_actors.topology import SourceNode, check_serdes, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
     from types import TracebackType
 
+    from ks_actors.config import Keywords, StreamsConfig
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import Outgoing
     from ks_actors.records import Headers
     from ks_actors.serdes import Serde
@@ -42,15 +44,16 @@ class _Driver:
 
     def __init__(
         self,
-        topology: Topology,
-        config: StreamsConfig | Mapping[str, Any] | None = None,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
         *,
         initial_wall_clock_ms: int | datetime | timedelta = 0,
         tracing: Tracing | None = None,
+        **settings: Unpack[Keywords],
     ) -> None:
-        if not isinstance(config, StreamsConfig):
-            config = StreamsConfig.of({"application_id": "test", **(config or {})})
-        check_topology(topology, of=type(self).__name__)
+        of = type(self).__name__
+        config = config_of(config, None, settings, of=of, default_id="test")
+        topology = topology_of(topology, config, of=of)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
         self._now: int = check_instant(initial_wall_clock_ms, "initial_wall_clock_ms")
@@ -369,21 +372,26 @@ class TopologyTestDriver(_Driver):
     records. The code that processes is that of the runtime. Asynchronous processors run on the
     driver's own loop in virtual time. Where a loop runs already, use `AsyncTopologyTestDriver`.
 
-    `config` is a StreamsConfig or its settings by name; `application_id` defaults to "test". Stores
-    are real ones, in a temporary directory. Closing the driver removes everything. After a call has
-    raised an error, the driver can only be closed.
+    It takes a StreamsBuilder or its topology, and a config in the forms of `App`; `application_id`
+    defaults to "test". Stores are real ones, in a temporary directory. Closing the driver removes
+    everything. After a call has raised an error, the driver can only be closed.
     """
 
     def __init__(
         self,
-        topology: Topology,
-        config: StreamsConfig | Mapping[str, Any] | None = None,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
         *,
         initial_wall_clock_ms: int | datetime | timedelta = 0,
         tracing: Tracing | None = None,
+        **settings: Unpack[Keywords],
     ) -> None:
         super().__init__(
-            topology, config, initial_wall_clock_ms=initial_wall_clock_ms, tracing=tracing
+            topology,
+            config,
+            initial_wall_clock_ms=initial_wall_clock_ms,
+            tracing=tracing,
+            **settings,
         )
         self._loop: VirtualLoop | None = None
 

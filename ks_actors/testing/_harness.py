@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ks_actors._errors import NotRunning, TaskTimeout
 from ks_actors.app import App
-from ks_actors.config import StreamsConfig
+from ks_actors.config import config_of
 from ks_actors.lifecycle import check_instant, check_timeout
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.log.embedded import EmbeddedLog
@@ -22,6 +22,7 @@ from ks_actors.testing._connection import Connection
 from ks_actors.testing._disk import copy_as_is
 from ks_actors.testing._log_topics import LogTopics
 from ks_actors.testing._topics import TestRecord
+from ks_actors.topology import topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    from ks_actors.config import Keywords
+    from ks_actors.config import Keywords, Options, StreamsConfig
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import TopicPartition
     from ks_actors.log.embedded import EmbeddedMembership, Operation
     from ks_actors.records import Batch, Headers, TaskId
@@ -62,12 +64,13 @@ class AppHarness:
     """Run an app on an embedded log in virtual time; crash it, and break its environment.
 
     `seed` chooses the schedule. Use it by `async with`, on a `VirtualLoop`: see `run_app`. `topics`
-    are created first: the number of partitions by name. `config` is the app's (`application_id`
-    defaults to "app"), the other options are those of `App`. The app runs inside the block, unless
-    `start` is False. Leaving the block closes it, and raises the error that ended it unless `ended`
-    has returned that. State is in a temporary directory, and the log in memory, unless `state_dir`
-    or `embedded`, a started log, are given. Each app of the harness enters the same `services`: for
-    several apps, such as after a `restart`, entering them again must be possible.
+    are created first: the number of partitions by name. `config` and settings are the app's
+    (`application_id` defaults to "app"), the other options are those of `App`. The app runs inside
+    the block, unless `start` is False. Leaving the block closes it, and raises the error that ended
+    it unless `ended` has returned that. State is in a temporary directory, and the log in memory,
+    unless `state_dir` or `embedded`, a started log, are given. Each app of the harness enters the
+    same `services`: for several apps, such as after a `restart`, entering them again must be
+    possible.
 
     The app runs as in production. It calls the log through a connection that `crash` cuts, blocking
     jobs run in the loop's thread, and time advances when nothing else can happen. The same seed
@@ -76,7 +79,8 @@ class AppHarness:
 
     def __init__(
         self,
-        topology: Topology,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
         *,
         seed: int = 0,
         topics: Mapping[str, int | NewTopic] | None = None,
@@ -90,10 +94,12 @@ class AppHarness:
         task_priority: Callable[[TaskId], int] | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
-        **config: Unpack[Keywords],
+        **settings: Unpack[Keywords],
     ) -> None:
-        self._topology = topology
-        self._config = config
+        # As it was given: the directory of the state is the harness's own, unless it is named.
+        self._config = config_of(config, None, settings, of="AppHarness", default_id="app")
+        self._names_state_dir: bool = self._config.origins["state_dir"] != "default"
+        self._topology = topology_of(topology, self._config, of="AppHarness")
         self._options: dict[str, Any] = {
             "on_state": on_state,
             "restore_listener": restore_listener,
@@ -115,7 +121,7 @@ class AppHarness:
         self._app: App | None = None
         self._reported: Exception | None = None
         self._topics: LogTopics = LogTopics(self._world.log, lambda: (self._topology, self.config))
-        self.config: StreamsConfig = StreamsConfig.of({"application_id": "app", **config})
+        self.config: StreamsConfig = self._config
         self._world.client_id = self.config.client_id
 
     # --- the block --------------------------------------------------------------------------------
@@ -124,7 +130,7 @@ class AppHarness:
         async with AsyncExitStack() as stack:
             if not self._shares:
                 await self._make_world(stack)
-            if "state_dir" not in self._config:
+            if not self._names_state_dir:
                 directory = stack.enter_context(
                     tempfile.TemporaryDirectory(
                         prefix="ks-actors-test-", ignore_cleanup_errors=True
@@ -177,7 +183,11 @@ class AppHarness:
                     timer.cancel()
 
     def another(
-        self, topology: Topology | None = None, *, start: bool = True, **config: Unpack[Keywords]
+        self,
+        topology: Topology | StreamsBuilder | None = None,
+        *,
+        start: bool = True,
+        **config: Unpack[Options],
     ) -> AppHarness:
         """Return one more instance of the app, on the same log, with its own state directory.
 
@@ -186,13 +196,9 @@ class AppHarness:
         """
         world = self._world
         world.instances += 1
-        inherited = {name: value for name, value in self._config.items() if name != "state_dir"}
-        settings: dict[str, Any] = {
-            **inherited,
-            "client_id": f"{world.client_id}-{world.instances}",
-            **config,
-        }
-        other = AppHarness(topology or self._topology, start=start, **settings)
+        changed: Options = {"client_id": f"{world.client_id}-{world.instances}", **config}
+        other = AppHarness(topology or self._topology, self._config.replace(**changed), start=start)
+        other._names_state_dir = "state_dir" in config
         other._world = world
         other._topics = LogTopics(world.log, lambda: (other._topology, other.config))
         other._options = self._options
@@ -299,18 +305,17 @@ class AppHarness:
         member: EmbeddedMembership = membership
         self.log.expire(member)
 
-    async def restart(self, topology: Topology | None = None, **config: Unpack[Keywords]) -> None:
+    async def restart(
+        self, topology: Topology | StreamsBuilder | None = None, **config: Unpack[Options]
+    ) -> None:
         """Start a new app on the same log and disk, after a crash, an end or a close.
 
         An app that runs is closed first. With a `topology`, or `config`, it is the next version of
         the app: these replace the harness's own.
         """
+        self._config, self.config = self._config.replace(**config), self.config.replace(**config)
         if topology is not None:
-            self._topology = topology
-        if config:
-            self._config = {**self._config, **config}
-            changed: dict[str, Any] = {**config}
-            self.config = self.config.replace(**changed)
+            self._topology = topology_of(topology, self.config, of="AppHarness")
         if self._app is not None and self._app.state not in _ENDS:
             await self.close()
         await self.start()
