@@ -92,17 +92,23 @@ class StreamsBuilder:
 
     @overload
     def table(
-        self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
+        self,
+        topic: str,
+        consumed: None = None,
+        materialized: Materialized[Any, Any] | str | None = None,
     ) -> Table[Any, Any]: ...
     @overload
     def table(
-        self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None
+        self,
+        topic: str,
+        consumed: Consumed[K, V],
+        materialized: Materialized[K, V] | str | None = None,
     ) -> Table[K, V]: ...
     def table(
         self,
         topic: str,
         consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | str | None = None,
     ) -> Table[Any, Any]:
         """Read a topic as a table: the latest value of each key, None deletes.
 
@@ -117,17 +123,23 @@ class StreamsBuilder:
 
     @overload
     def global_table(
-        self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
+        self,
+        topic: str,
+        consumed: None = None,
+        materialized: Materialized[Any, Any] | str | None = None,
     ) -> GlobalTable[Any, Any]: ...
     @overload
     def global_table(
-        self, topic: str, consumed: Consumed[K, V], materialized: Materialized[K, V] | None = None
+        self,
+        topic: str,
+        consumed: Consumed[K, V],
+        materialized: Materialized[K, V] | str | None = None,
     ) -> GlobalTable[K, V]: ...
     def global_table(
         self,
         topic: str,
         consumed: Consumed[K, V] | None = None,
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
     ) -> GlobalTable[K, V]:
         """Read all partitions of a topic into a table; every instance has all of it.
 

@@ -67,7 +67,7 @@ class CogroupedStream(Generic[K, A]):
     def aggregate(
         self,
         initializer: Callable[[], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, A]:
@@ -142,7 +142,7 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
     def aggregate(
         self,
         initializer: Callable[[], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:

@@ -60,7 +60,7 @@ class GroupedStream(Generic[K, V]):
         self._repartition: Repartition | None = None
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[K, int]:
         """Return the table of the number of records per key.
 
@@ -71,7 +71,7 @@ class GroupedStream(Generic[K, V]):
     def reduce(
         self,
         reducer: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -86,7 +86,7 @@ class GroupedStream(Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A | None],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, A]:
@@ -171,10 +171,10 @@ class GroupedTable(Generic[K, V]):
         self._repartition: GraphNode | None = None
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[K, int]:
         """Return the table of the number of rows per group."""
-        check_materialized(materialized, named_or_behind("count", name, self.node))
+        materialized = check_materialized(materialized, named_or_behind("count", name, self.node))
         stored = key_value_store(
             self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=LONG
         )
@@ -186,7 +186,7 @@ class GroupedTable(Generic[K, V]):
         self,
         adder: Callable[[V, V], V | None],
         subtractor: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -198,7 +198,7 @@ class GroupedTable(Generic[K, V]):
         of = named_or_behind("reduce", name, self.node)
         check_function(adder, 2, role="adder", of=of)
         check_function(subtractor, 2, role="subtractor", of=of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         stored = key_value_store(
             self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=self.value
         )
@@ -211,7 +211,7 @@ class GroupedTable(Generic[K, V]):
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A | None],
         subtractor: Callable[[K, V, A], A | None],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, A]:
@@ -224,7 +224,7 @@ class GroupedTable(Generic[K, V]):
         check_function(initializer, 0, role="initializer", of=of)
         check_function(adder, 3, role="adder", of=of)
         check_function(subtractor, 3, role="subtractor", of=of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         stored = key_value_store(
             self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=None
         )

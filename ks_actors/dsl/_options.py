@@ -150,6 +150,8 @@ class Repartitioned(Generic[K, V]):
 class Materialized(Generic[K, V]):
     """Options for the store of a table. Queries can read a store with a `name`.
 
+    An operation that takes a Materialized also takes the name alone: `count("counts")`.
+
     `store_type` says where the rows are: `"rocksdb"`, `"in_memory"`, or a function that makes a
     `StoreEngine`; None is the app's default. `retention_ms` is for windowed stores: None keeps them
     as long as window and grace demand. `logging` keeps a changelog topic; `changelog_configs`

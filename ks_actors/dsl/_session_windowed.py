@@ -71,7 +71,7 @@ class SessionWindowedStream(Generic[K, V]):
         return SessionWindowedStream(self._grouped, self._windows, chosen)
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per session."""
         return _aggregations.count(self._grouped, self._by, materialized, name)
@@ -79,7 +79,7 @@ class SessionWindowedStream(Generic[K, V]):
     def reduce(
         self,
         reducer: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], V]:
@@ -95,7 +95,7 @@ class SessionWindowedStream(Generic[K, V]):
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A | None],
         merger: Callable[[K, A, A], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:
@@ -127,7 +127,7 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
         self,
         initializer: Callable[[], A],
         merger: Callable[[K, A, A], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:

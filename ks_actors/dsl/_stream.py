@@ -379,7 +379,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         self.graph.add_node(name, write, self.node)
 
     def to_table(
-        self, materialized: Materialized[K, V] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, V] | str | None = None, *, name: str | None = None
     ) -> Table[K, V]:
         """Take the records as updates of a table: the latest value of each key, None deletes."""
         return _table.stream_to_table(self, materialized, name)

@@ -151,7 +151,7 @@ class Table(TableJoins[K, V]):
     def filter(
         self,
         predicate: Callable[[K, V], object],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -164,7 +164,7 @@ class Table(TableJoins[K, V]):
     def filter_not(
         self,
         predicate: Callable[[K, V], object],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -178,7 +178,7 @@ class Table(TableJoins[K, V]):
     def map_values(
         self,
         mapper: Callable[[V], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V2]: ...
@@ -186,14 +186,14 @@ class Table(TableJoins[K, V]):
     def map_values(
         self,
         mapper: Callable[[K, V], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V2]: ...
     def map_values(
         self,
         mapper: Callable[..., V2 | None],
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V2]:
@@ -203,7 +203,7 @@ class Table(TableJoins[K, V]):
         """
         of = self._called("map_values", name)
         keyed = takes_key(mapper, of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         # Before the node's name: Kafka Streams numbers the two in this order, and names must be
         # equal.
         spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=None)
@@ -217,7 +217,7 @@ class Table(TableJoins[K, V]):
         self,
         supplier: Callable[[], ValueTransformer[K, V, V2]],
         *stores: str,
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         name: str | None = None,
     ) -> Table[K, V2]:
         """Return the table with values that a ValueTransformer computes with these `stores`.
@@ -233,7 +233,7 @@ class Table(TableJoins[K, V]):
             of=of,
             remedy="supply an object of a subclass of ValueTransformer",
         )
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         # Without a prefix: here Kafka Streams takes no number for a store without a name.
         spec = optional_store(self.graph, materialized, "", key=self.key, value=None)
         named = self.graph.name_or(name, _TRANSFORM_VALUES)
@@ -308,14 +308,14 @@ class Table(TableJoins[K, V]):
     def _filter(
         self,
         predicate: Callable[[K, V], object],
-        materialized: Materialized[K, V] | None,
+        materialized: Materialized[K, V] | str | None,
         name: str | None,
         *,
         negated: bool,
     ) -> Table[K, V]:
         of = self._called("filter_not" if negated else "filter", name)
         check_function(predicate, 2, role="predicate", of=of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         spec = optional_store(self.graph, materialized, _FILTER, key=self.key, value=self.value)
         named = self.graph.name_or(name, _FILTER)
         logic = FilterLogic(self, spec, predicate, negated=negated)
@@ -369,11 +369,11 @@ def source_table(
     graph: GraphBuilder,
     topic: str,
     consumed: Consumed[K, V],
-    materialized: Materialized[K, V] | None,
+    materialized: Materialized[K, V] | str | None,
 ) -> Table[K, V]:
     """Read a topic as a table."""
     valid_topic(topic, "table")
-    check_materialized(materialized, f"table of topic {topic}")
+    materialized = check_materialized(materialized, f"table of topic {topic}")
     spec, named = key_value_store(
         graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
     )
@@ -415,12 +415,12 @@ def global_table(
     graph: GraphBuilder,
     topic: str,
     consumed: Consumed[K, V],
-    materialized: Materialized[K, V] | None,
+    materialized: Materialized[K, V] | str | None,
 ) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
     valid_topic(topic, "global_table")
     whole_topic(consumed, f"global_table of topic {topic}")
-    check_materialized(materialized, f"global_table of topic {topic}")
+    materialized = check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
     spec, named = key_value_store(
         graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
@@ -447,11 +447,11 @@ def global_table(
 
 
 def stream_to_table(
-    stream: Stream[K, V], materialized: Materialized[K, V] | None, name: str | None
+    stream: Stream[K, V], materialized: Materialized[K, V] | str | None, name: str | None
 ) -> Table[K, V]:
     """Take a stream as a table: repartitioned, if its keys may have changed."""
     graph = stream.graph
-    check_materialized(materialized, named_or_behind("to_table", name, stream.node))
+    materialized = check_materialized(materialized, named_or_behind("to_table", name, stream.node))
     named = graph.name_or(name, _TO_TABLE)
     spec, stored = key_value_store(
         graph, materialized, _TO_TABLE, key=stream.key, value=stream.value

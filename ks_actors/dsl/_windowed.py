@@ -90,7 +90,7 @@ class TimeWindowedStream(Generic[K, V]):
         return TimeWindowedStream(self._grouped, self._windows, chosen)
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per key and window."""
         return _aggregations.count(self._grouped, self._by, materialized, name)
@@ -98,7 +98,7 @@ class TimeWindowedStream(Generic[K, V]):
     def reduce(
         self,
         reducer: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], V]:
@@ -112,7 +112,7 @@ class TimeWindowedStream(Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A | None],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:
