@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
+from ks_actors._hints import Hinted, refuse
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
@@ -86,7 +87,7 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 
 
-class App(AppOrders):
+class App(AppOrders, metaclass=Hinted):
     """Run a topology, or that of a StreamsBuilder.
 
     `async with App(builder, "orders", "localhost:9092") as app:` starts it, and commits and closes
@@ -132,7 +133,7 @@ class App(AppOrders):
         **settings: Unpack[SettingsOfApp],
     ) -> None:
         url = {"log": log} if isinstance(log, str) else {}
-        config = config_of(config, bootstrap_servers, {**settings, **url}, of="App")
+        config = config_of(topology, config, bootstrap_servers, {**settings, **url}, of="App")
         log = None if isinstance(log, str) else log
         super().__init__(topology, config, log, {} if topics is None else topics, services)
         check_callbacks(
@@ -191,6 +192,9 @@ class App(AppOrders):
                 log=lambda: self._bare_log,
             ),
         )
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refuse("is entered by `async with`; app.main() runs it as a program")
 
     @property
     def _parts(self) -> PartitionStates | None:

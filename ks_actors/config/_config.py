@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final, overload
 
 from ks_actors._errors import ConfigError
+from ks_actors._hints import Hinted
 from ks_actors.config._clients import TOPIC
 from ks_actors.config._names import shown
 from ks_actors.config._parsers import ProcessingGuarantee
@@ -18,7 +19,7 @@ from ks_actors.config._settings import SETTINGS, contradictions
 from ks_actors.config._sources import Given, from_environment, from_file, from_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import timedelta
 
     from ks_actors.config._exception_handlers import (
@@ -39,10 +40,11 @@ Source: TypeAlias = "tuple[Given, ...]"
 
 @final
 @dataclass(frozen=True, init=False, repr=False)
-class StreamsConfig:
+class StreamsConfig(metaclass=Hinted):
     """The settings of an app, with Kafka Streams' names and meanings unless documented here.
 
-    Build it from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`; by
+    Build it from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`, also
+    as `StreamsConfig("orders", "localhost:9092", commit_interval_ms=100)`; by
     `of` from a mapping; by `load` from a file, the environment and keywords. Names are
     `commit_interval_ms` or `commit.interval.ms`. Objects may be given by their dotted names, such
     as `ks_actors.serdes.STRING`. Times are in ms, or a `timedelta`; sizes are in bytes.
@@ -416,8 +418,24 @@ class StreamsConfig:
 
     _given: tuple[Source, ...] = field(compare=False)
 
-    def __init__(self, **settings: Unpack[Settings]) -> None:
-        self._resolve(from_mapping(settings, "keyword"))
+    @overload
+    def __init__(self, **settings: Unpack[Settings]) -> None: ...
+    @overload
+    def __init__(
+        self,
+        application_id: str,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        /,
+        **settings: Unpack[Options],
+    ) -> None: ...
+    def __init__(self, *places: Any, **settings: Any) -> None:
+        named = dict(zip(("application_id", "bootstrap_servers"), places, strict=False))
+        if len(places) > len(named) or named.keys() & settings.keys():
+            raise ConfigError(
+                f"StreamsConfig is given {', '.join(map(repr, places))} without names: give the "
+                "application id and the bootstrap servers so, once, and other settings by name"
+            )
+        self._resolve(from_mapping({**named, **settings}, "keyword"))
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], /) -> Self:

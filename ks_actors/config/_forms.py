@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ks_actors._errors import ConfigError
+from ks_actors._errors import ConfigError, TopologyError
 from ks_actors.config._config import StreamsConfig
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def config_of(
+    topology: object,
     config: StreamsConfig | Mapping[str, Any] | str | None,
     bootstrap_servers: str | Sequence[str] | None,
     settings: Mapping[str, Any],
@@ -26,6 +27,11 @@ def config_of(
     beside it. Raises ConfigError for a mixture of these, for wrong settings, and without an id if
     there is no default.
     """
+    if isinstance(topology, str):
+        raise TopologyError(
+            f"argument 'topology' of {of} is {topology!r}: give a StreamsBuilder or a Topology "
+            f"first, such as {of}(builder, {topology!r})"
+        )
     beside = dict(settings)
     if bootstrap_servers is not None:
         beside["bootstrap_servers"] = bootstrap_servers

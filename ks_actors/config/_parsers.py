@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import re
 from collections.abc import Mapping
@@ -124,7 +125,9 @@ def one_of(**words: Any) -> Callable[[Any], Any]:
         word = value.value if isinstance(value, Enum) else value
         if isinstance(word, str) and word.lower() in words:
             return words[word.lower()]
-        raise ValueError(f"is not one of {', '.join(words)}")
+        close = difflib.get_close_matches(word, words, n=1) if isinstance(word, str) else []
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"is not one of {', '.join(words)}{hint}")
 
     return parse
 
@@ -269,9 +272,11 @@ def handler(value: Any) -> Any:
     """Accept an exception handler, its name, or one of the words fail, continue and stop_after."""
     if isinstance(value, str) and (stop := _STOP_AFTER.fullmatch(value.strip())):
         return handlers.stop_after(int(stop[1]), per_seconds=float(stop[2]))
+    # The handlers' own names stand for them, too: log_and_continue.
+    word = value.lower().removeprefix("log_and_") if isinstance(value, str) else None
     return (
-        RESPONSES[value.lower()]
-        if isinstance(value, str) and value.lower() in RESPONSES
+        RESPONSES[word]
+        if word in RESPONSES
         else _fitting(_callable(_named(value, _handler_names)), 3)
     )
 

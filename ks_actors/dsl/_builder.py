@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _stream, _table
 from ks_actors.dsl._options import Consumed, whole_topic
 from ks_actors.dsl.graph import GraphBuilder, StreamSource, optimize
@@ -34,7 +35,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StreamsBuilder:
+class StreamsBuilder(metaclass=Hinted):
     """The builder of a topology from streams and tables.
 
     Operations without a name are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`.

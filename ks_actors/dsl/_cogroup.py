@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations, _grouped, _session_windowed, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl.windows import SessionWindows, checked_windows
@@ -30,7 +31,7 @@ A = TypeVar("A")
 _MERGE = "COGROUPKSTREAM-MERGE-"
 
 
-class CogroupedStream(Generic[K, A]):
+class CogroupedStream(Generic[K, A], metaclass=Hinted):
     """Grouped streams, each with its aggregator into one aggregate per key.
 
     Made by `GroupedStream.cogroup`.
@@ -132,7 +133,7 @@ class CogroupedStream(Generic[K, A]):
         )
 
 
-class TimeWindowedCogroupedStream(Generic[K, A]):
+class TimeWindowedCogroupedStream(Generic[K, A], metaclass=Hinted):
     """Cogrouped streams, aggregated per window. Made by `CogroupedStream.windowed_by`."""
 
     def __init__(self, cogrouped: CogroupedStream[K, A], windows: KnownWindows) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations, _cogroup, _session_windowed, _windowed
 from ks_actors.dsl._logic import add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import check_materialized, key_value_store
@@ -36,7 +37,7 @@ _TABLE_AGGREGATE = "KTABLE-AGGREGATE-"
 _TABLE_REDUCE = "KTABLE-REDUCE-"
 
 
-class GroupedStream(Generic[K, V]):
+class GroupedStream(Generic[K, V], metaclass=Hinted):
     """A stream with its records grouped by key. Made by `Stream.group_by` and `group_by_key`."""
 
     def __init__(
@@ -152,7 +153,7 @@ class GroupedStream(Generic[K, V]):
         )
 
 
-class GroupedTable(Generic[K, V]):
+class GroupedTable(Generic[K, V], metaclass=Hinted):
     """A table with its rows grouped by another key. Made by `Table.group_by`."""
 
     def __init__(

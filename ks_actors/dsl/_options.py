@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.processors.api import (
     check_configs,
     check_flag,
@@ -31,7 +32,7 @@ KO = TypeVar("KO")
 
 
 @dataclass(frozen=True)
-class Consumed(Generic[K, V]):
+class Consumed(Generic[K, V], metaclass=Hinted):
     """Options for reading a topic. A missing serde or extractor is the app's default.
 
     `offset_reset` is the start without a committed offset: "earliest", "latest", "none" (an error),
@@ -55,7 +56,7 @@ class Consumed(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Produced(Generic[K, V]):
+class Produced(Generic[K, V], metaclass=Hinted):
     """Options for writing a topic. A missing serde is the stream's, or else the app's default."""
 
     key: Serde[K] | None = None
@@ -70,7 +71,7 @@ class Produced(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Grouped(Generic[K, V]):
+class Grouped(Generic[K, V], metaclass=Hinted):
     """Options for grouping: serdes of the repartition topic and the store.
 
     `name` names the repartition topic (and the key selector).
@@ -86,7 +87,7 @@ class Grouped(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Joined(Generic[K, V, W]):
+class Joined(Generic[K, V, W], metaclass=Hinted):
     """Options for a stream-table join: serdes of key, stream's and table's value.
 
     `name` names the join and its repartition topic. With `grace_ms`, records wait until stream time
@@ -107,7 +108,7 @@ class Joined(Generic[K, V, W]):
 
 
 @dataclass(frozen=True)
-class TableJoined(Generic[K, KO]):
+class TableJoined(Generic[K, KO], metaclass=Hinted):
     """Options for a join of tables by a foreign key.
 
     `name` is the beginning of the names of its nodes, its topics and its store. `partitioner`
@@ -129,7 +130,7 @@ class TableJoined(Generic[K, KO]):
 
 
 @dataclass(frozen=True)
-class Repartitioned(Generic[K, V]):
+class Repartitioned(Generic[K, V], metaclass=Hinted):
     """Options for a repartition: `partitions` None takes as many as the topics upstream have."""
 
     key: Serde[K] | None = None
@@ -147,7 +148,7 @@ class Repartitioned(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Materialized(Generic[K, V]):
+class Materialized(Generic[K, V], metaclass=Hinted):
     """Options for the store of a table. Queries can read a store with a `name`.
 
     An operation that takes a Materialized also takes the name alone: `count("counts")`.

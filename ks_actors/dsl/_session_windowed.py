@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations
 from ks_actors.dsl._materialize import session_store
 from ks_actors.dsl.graph import Closes
@@ -35,7 +36,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
-class SessionWindowedStream(Generic[K, V]):
+class SessionWindowedStream(Generic[K, V], metaclass=Hinted):
     """A stream with its records grouped by key and session. Made by `GroupedStream.windowed_by`.
 
     Whenever a session grows, or two merge, the old ones are deleted: their result is None. The new
@@ -116,7 +117,7 @@ class SessionWindowedStream(Generic[K, V]):
         )
 
 
-class SessionWindowedCogroupedStream(Generic[K, A]):
+class SessionWindowedCogroupedStream(Generic[K, A], metaclass=Hinted):
     """Cogrouped streams, aggregated per session. Made by `CogroupedStream.windowed_by`."""
 
     def __init__(self, cogrouped: CogroupedStream[K, A], windows: SessionWindows) -> None:

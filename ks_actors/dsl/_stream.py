@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted, refuse
 from ks_actors.dsl import _branching, _grouped, _stream_joins, _stream_memory, _table
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
 from ks_actors.dsl.graph import named_or_behind
@@ -63,7 +64,12 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V], Generic[K, V]):
+class Stream(
+    _stream_joins.StreamJoins[K, V],
+    _stream_memory.StreamMemory[K, V],
+    Generic[K, V],
+    metaclass=Hinted,
+):
     """A stream of records, each a fact of its own.
 
     Operations return other streams; nothing runs before the topology does. Functions are called
@@ -72,6 +78,17 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
     Serdes are passed on as long as types are known to stay the same. An operation that may change
     the key drops its serde, and the next operation that needs equal keys in one task repartitions.
     """
+
+    if not TYPE_CHECKING:
+        # A plain `for` asks for rows, too, by number.
+        __getitem__ = refuse(
+            "describes records and has none: give functions of them, such as "
+            "stream.map_values(lambda value: value['a']) or filter(lambda key, value: value['a'])"
+        )
+        __aiter__ = refuse(
+            "describes records and has none: give functions of them, such as "
+            "stream.map_values(function) or foreach(function)"
+        )
 
     def __init__(
         self,

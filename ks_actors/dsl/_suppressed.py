@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _table
 from ks_actors.dsl._logic import add_logic
 from ks_actors.dsl.graph import Closes
@@ -37,7 +38,7 @@ _SUPPRESS = "KTABLE-SUPPRESS-"
 
 @final
 @dataclass(frozen=True)
-class BufferConfig:
+class BufferConfig(metaclass=Hinted):
     """Limits for waiting changes, at most one per key, in number or in bytes as they are written.
 
     None is no limit. When the buffer is full, the first ones are emitted early, or processing ends.
@@ -68,7 +69,7 @@ class BufferConfig:
 
 @final
 @dataclass(frozen=True, init=False)
-class Suppressed:
+class Suppressed(metaclass=Hinted):
     """The time at which changes of a table are forwarded.
 
     Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter. With

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted, refuse
 from ks_actors.dsl import _grouped, _stream, _suppressed
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import (
@@ -69,7 +70,7 @@ _STREAM_SOURCE = "KSTREAM-SOURCE-"
 _BY_WINDOW = {StoreKind.WINDOW.value, StoreKind.SESSION.value}
 
 
-class Table(TableJoins[K, V]):
+class Table(TableJoins[K, V], metaclass=Hinted):
     """The latest value of every key, and its changes.
 
     Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`. A table is
@@ -77,6 +78,12 @@ class Table(TableJoins[K, V]):
     A value of None deletes the row. An update with an older timestamp replaces the row too, unless
     the table has a history (`Materialized.history_retention_ms`): then it goes into the history.
     """
+
+    if not TYPE_CHECKING:
+        # A plain `for` asks for rows, too, by number.
+        __getitem__ = __aiter__ = refuse(
+            "describes rows and has none: the app that runs it has them, app.store(name).get(key)"
+        )
 
     def __init__(
         self,
@@ -337,7 +344,7 @@ class Table(TableJoins[K, V]):
         return Table(self.graph, node, self.sources, key, value, logic, store_name=store)
 
 
-class GlobalTable(Generic[K, V]):
+class GlobalTable(Generic[K, V], metaclass=Hinted):
     """All of a topic's latest values, in every instance.
 
     Streams can be joined with it by any key. Made by `StreamsBuilder.global_table`.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations
 from ks_actors.dsl._materialize import window_store
 from ks_actors.dsl.graph import Closes
@@ -47,7 +48,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
-class TimeWindowedStream(Generic[K, V]):
+class TimeWindowedStream(Generic[K, V], metaclass=Hinted):
     """A stream with its records grouped by key and window. Made by `GroupedStream.windowed_by`.
 
     A record is late when stream time has passed the window's end by the grace period. Late records

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
 
 from ks_actors._errors import FailureReason, QueryFailed
+from ks_actors._hints import Elsewhere, refuse
 from ks_actors.query._scan import Scan, StoreScan, slices
 from ks_actors.query._sessions import session_key_scan, session_scan
 from ks_actors.records import partition as partition_of
@@ -14,10 +15,7 @@ from ks_actors.state import (
     PLAIN_FORM,
     TIMESTAMPED,
     TIMESTAMPED_FORM,
-    KeyValueReader,
-    SessionReader,
     VersionedReader,
-    WindowReader,
 )
 from ks_actors.topology import HEADED, StoreKind
 
@@ -47,8 +45,26 @@ def as_it_is(record: Any) -> Any:
     return record
 
 
+_WAYS: Final = {
+    **dict.fromkeys(KEY_VALUE, "; it has get, range, prefix_scan and all"),
+    **dict.fromkeys(SESSIONS, "; it has fetch, fetch_session, find_sessions and all"),
+    **dict.fromkeys(VERSIONED, "; it has get and versions"),
+    **dict.fromkeys(WINDOWS, "; it has fetch, backward_fetch, fetch_all and all"),
+}
+
+
+class _OtherNames:
+    """The hints at names that StoreQueries lack."""
+
+    if not TYPE_CHECKING:
+        __getitem__ = refuse("has no []: await app.store(name).get(key)")
+        items = Elsewhere("async for key, value in app.store(name).all()")
+        keys = Elsewhere("async for key, value in app.store(name).all()")
+        values = Elsewhere("async for key, value in app.store(name).all()")
+
+
 @final
-class StoreQueries(Generic[K, V]):
+class StoreQueries(_OtherNames, Generic[K, V]):
     """Read a store of this instance, with keys `K` and values `V`: see `App.store`.
 
     It may be used from any task of the app's event loop, also while the store is processed and
@@ -100,7 +116,8 @@ class StoreQueries(Generic[K, V]):
 
     def _unknown(self, what: str) -> QueryFailed:
         return QueryFailed(
-            f"store {self.name}, a {self._spec.kind.value} store, cannot be queried {what}",
+            f"store {self.name}, a {self._spec.kind.value} store, cannot be queried {what}"
+            f"{_WAYS.get(self._spec.kind, '')}",
             reason=FailureReason.UNKNOWN_QUERY_TYPE,
             store=self.name,
         )
@@ -121,19 +138,14 @@ class StoreQueries(Generic[K, V]):
         """
         committed = self._committed
         if self._spec.kind in VERSIONED:
-
-            def read_version(reader: VersionedReader) -> Any:
-                return reader.get(key, as_of, committed=committed)
-
-            return await self._first(key, read_version)
+            return await self._first(
+                key, lambda reader: reader.get(key, as_of, committed=committed)
+            )
         self._must_be(KEY_VALUE, "a key")
         if as_of is not None:
             raise self._unknown("for the past, because it keeps no history")
 
-        def read(reader: KeyValueReader) -> Any:
-            return reader.get(key, committed=committed)
-
-        return await self._first(key, read)
+        return await self._first(key, lambda reader: reader.get(key, committed=committed))
 
     async def versions(
         self,
@@ -279,10 +291,7 @@ class StoreQueries(Generic[K, V]):
         if time_to is not None:
             return self._fetch(key, time_from, time_to, reverse=False)
 
-        def read(reader: WindowReader) -> Any:
-            return reader.get(key, time_from, committed=committed)
-
-        return self._first(key, read)
+        return self._first(key, lambda reader: reader.get(key, time_from, committed=committed))
 
     @overload
     def backward_fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
@@ -303,7 +312,7 @@ class StoreQueries(Generic[K, V]):
         return self._fetch(key, time_from, time_to, reverse=True)
 
     def _fetch(
-        self, key: K, time_from: int | datetime, time_to: int | datetime, *, reverse: bool
+        self, key: K, time_from: Any, time_to: Any, *, reverse: bool
     ) -> StoreScan[tuple[int, V]]:
         return self._scan_key(
             key,
@@ -346,7 +355,7 @@ class StoreQueries(Generic[K, V]):
         return self._fetch_all(time_from, time_to, reverse=True)
 
     def _fetch_all(
-        self, time_from: int | datetime, time_to: int | datetime, *, reverse: bool
+        self, time_from: Any, time_to: Any, *, reverse: bool
     ) -> StoreScan[tuple[tuple[K, int], V]]:
         self._must_be(WINDOWS, "windows")
         return self._scan(
@@ -365,10 +374,9 @@ class StoreQueries(Generic[K, V]):
         self._must_be(SESSIONS, "a session")
         committed = self._committed
 
-        def read(reader: SessionReader) -> Any:
-            return reader.get(key, start, end, committed=committed)
-
-        return await self._first(key, read)
+        return await self._first(
+            key, lambda reader: reader.get(key, start, end, committed=committed)
+        )
 
     def find_sessions(
         self, key: K, earliest_end: int | datetime, latest_start: int | datetime
@@ -386,7 +394,7 @@ class StoreQueries(Generic[K, V]):
         return self._find_sessions(key, earliest_end, latest_start, reverse=True)
 
     def _find_sessions(
-        self, key: K, earliest_end: int | datetime, latest_start: int | datetime, *, reverse: bool
+        self, key: K, earliest_end: Any, latest_start: Any, *, reverse: bool
     ) -> StoreScan[tuple[Windowed[K], V]]:
         self._must_be(SESSIONS, "sessions")
         scan = session_key_scan(
@@ -426,8 +434,8 @@ class StoreQueries(Generic[K, V]):
         self,
         low: K | None,
         high: K | None,
-        earliest_end: int | datetime,
-        latest_start: int | datetime,
+        earliest_end: Any,
+        latest_start: Any,
         *,
         reverse: bool,
     ) -> StoreScan[tuple[Windowed[K], V]]:

@@ -6,6 +6,9 @@ Serdes with names in capitals use the formats of the Java serdes with these name
 
 from __future__ import annotations
 
+import typing as _typing
+
+from ks_actors import _hints
 from ks_actors.serdes._as_read import AsRead as AsRead
 from ks_actors.serdes._as_read import of_serde as of_serde
 from ks_actors.serdes._checked import checked_serializer as checked_serializer
@@ -58,3 +61,8 @@ __all__ = [
     "session_windowed",
     "windowed",
 ]
+
+if not _typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return _hints.unknown_name(__name__, name)

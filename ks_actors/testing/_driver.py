@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from actors.testing import VirtualLoop
 from ks_actors._errors import NotRunning, UnknownTopicOrPartition
+from ks_actors._hints import Hinted, refuse
 from ks_actors.app import refuse_running_loop
 from ks_actors.config import config_of
 from ks_actors.lifecycle import check_instant, check_span
@@ -52,7 +53,7 @@ class _Driver:
         **settings: Unpack[Keywords],
     ) -> None:
         of = type(self).__name__
-        config = config_of(config, None, settings, of=of, default_id="test")
+        config = config_of(topology, config, None, settings, of=of, default_id="test")
         topology = topology_of(topology, config, of=of)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
@@ -361,7 +362,7 @@ def _check_headers(headers: object) -> None:
         raise TypeError(f"headers are {headers!r}: give pairs of a name and bytes, as a tuple")
 
 
-class TopologyTestDriver(_Driver):
+class TopologyTestDriver(_Driver, metaclass=Hinted):
     """Drive a topology from a test, synchronously.
 
     Pipe a record in, and everything that it causes has happened. There is one task for the whole
@@ -394,6 +395,11 @@ class TopologyTestDriver(_Driver):
             **settings,
         )
         self._loop: VirtualLoop | None = None
+
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = refuse(
+            "is entered by `with`; AsyncTopologyTestDriver by `async with`"
+        )
 
     def __enter__(self) -> Self:
         try:
@@ -487,11 +493,14 @@ class TopologyTestDriver(_Driver):
         )
 
 
-class AsyncTopologyTestDriver(_Driver):
+class AsyncTopologyTestDriver(_Driver, metaclass=Hinted):
     """The `TopologyTestDriver` for coroutines.
 
     Calls that process are awaited, and asynchronous processors run on the current loop.
     """
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refuse("is entered by `async with`; TopologyTestDriver by `with`")
 
     async def __aenter__(self) -> Self:
         self._start()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ks_actors._errors import NotRunning, TaskTimeout
+from ks_actors._hints import Hinted, refuse
 from ks_actors.app import App
 from ks_actors.config import config_of
 from ks_actors.lifecycle import check_instant, check_timeout
@@ -60,7 +61,7 @@ class _World:
         self.instances: int = 1
 
 
-class AppHarness:
+class AppHarness(metaclass=Hinted):
     """Run an app on an embedded log in virtual time; crash it, and break its environment.
 
     `seed` chooses the schedule. Use it by `async with`, on a `VirtualLoop`: see `run_app`. `topics`
@@ -97,7 +98,9 @@ class AppHarness:
         **settings: Unpack[Keywords],
     ) -> None:
         # As it was given: the directory of the state is the harness's own, unless it is named.
-        self._config = config_of(config, None, settings, of="AppHarness", default_id="app")
+        self._config = config_of(
+            topology, config, None, settings, of="AppHarness", default_id="app"
+        )
         self._names_state_dir: bool = self._config.origins["state_dir"] != "default"
         self._topology = topology_of(topology, self._config, of="AppHarness")
         self._options: dict[str, Any] = {
@@ -123,6 +126,9 @@ class AppHarness:
         self._topics: LogTopics = LogTopics(self._world.log, lambda: (self._topology, self.config))
         self.config: StreamsConfig = self._config
         self._world.client_id = self.config.client_id
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refuse("is entered by `async with`; run_app(…) makes a loop")
 
     # --- the block --------------------------------------------------------------------------------
 

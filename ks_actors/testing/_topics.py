@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from ks_actors._hints import Hinted
 from ks_actors.lifecycle import check_instant, check_span
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class _Input(Generic[K, V]):
         return check_instant(given, "timestamp_ms")
 
 
-class TestInputTopic(_Input[K, V]):
+class TestInputTopic(_Input[K, V], metaclass=Hinted):
     """A topic into which a test pipes records."""
 
     __test__ = False
@@ -120,7 +121,7 @@ class TestInputTopic(_Input[K, V]):
         self._time += check_span(ms, "the time to advance")
 
 
-class AsyncTestInputTopic(_Input[K, V]):
+class AsyncTestInputTopic(_Input[K, V], metaclass=Hinted):
     """The `TestInputTopic` of an `AsyncTopologyTestDriver`: its calls that process are awaited."""
 
     __test__ = False
@@ -173,7 +174,7 @@ class AsyncTestInputTopic(_Input[K, V]):
         self._time += check_span(ms, "the time to advance")
 
 
-class TestOutputTopic(Generic[K, V]):
+class TestOutputTopic(Generic[K, V], metaclass=Hinted):
     """A topic from which a test reads records, each once, in order.
 
     All methods raise UnknownTopicOrPartition when the topology does not write the topic.

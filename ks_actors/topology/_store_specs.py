@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import unknown_name
 from ks_actors.processors.api import (
     check_configs,
     check_flag,
@@ -243,3 +244,9 @@ def _check(
         check_configs(changelog_configs, role="changelog_configs", of=of)
     for role, flag in flags.items():
         check_flag(flag, role=role, of=of)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return unknown_name(__name__, name)

@@ -74,7 +74,7 @@ def public(module: Any) -> Iterator[tuple[str, Any]]:
             continue
         yield name, thing
         if isinstance(thing, type):
-            yield from ((f"{name}.{member}", getattr(thing, member)) for member in dir(thing) if member[0] != "_")
+            yield from ((f"{name}.{member}", getattr(thing, member)) for member in dir(thing) if member[0] != "_" and hasattr(thing, member))
 
 
 def found() -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _stream
 from ks_actors.dsl.graph import StreamJoin, named_or_behind
 from ks_actors.dsl.windows import JoinWindows
@@ -42,7 +43,7 @@ _KEYED = 3
 
 
 @dataclass(frozen=True)
-class StreamJoined(Generic[K, V, W]):
+class StreamJoined(Generic[K, V, W], metaclass=Hinted):
     """Options for a join of two streams: serdes of the key and of both values.
 
     `name` names the join, `store_name` its stores. `store_type` None is the app's default.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.processors.api import checked_ms
 from ks_actors.records import Window
 
@@ -18,7 +19,7 @@ LAST_INSTANT = 2**63 - 1
 
 @final
 @dataclass(frozen=True, init=False)
-class TimeWindows:
+class TimeWindows(metaclass=Hinted):
     """Windows of a fixed size that begin at multiples of `advance_ms` since the epoch.
 
     They are tumbling if `advance_ms` is the size, else hopping. A window takes records until stream
@@ -79,7 +80,7 @@ class TimeWindows:
 
 @final
 @dataclass(frozen=True, init=False)
-class SlidingWindows:
+class SlidingWindows(metaclass=Hinted):
     """A window for every set of records with timestamps at most `time_difference_ms` apart.
 
     Its ends are timestamps of records. A window takes records until stream time has passed its end
@@ -141,7 +142,7 @@ class SlidingWindows:
 
 @final
 @dataclass(frozen=True, init=False)
-class UnlimitedWindows:
+class UnlimitedWindows(metaclass=Hinted):
     """One window that begins at `start_ms` and never ends. Made by `of`."""
 
     start_ms: int = 0
@@ -190,7 +191,7 @@ class UnlimitedWindows:
 
 @final
 @dataclass(frozen=True, init=False)
-class SessionWindows:
+class SessionWindows(metaclass=Hinted):
     """A window for every run of a key's records without a gap longer than `inactivity_gap_ms`.
 
     It ends with the last of them. A session takes records until stream time has passed its end by
@@ -243,7 +244,7 @@ class SessionWindows:
 
 @final
 @dataclass(frozen=True, init=False)
-class JoinWindows:
+class JoinWindows(metaclass=Hinted):
     """The time range of a join: which records of two streams match.
 
     A record of the right stream matches from `before_ms` before to `after_ms` after one of the

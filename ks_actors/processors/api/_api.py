@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from ks_actors._hints import Elsewhere
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 
 if TYPE_CHECKING:
@@ -33,6 +34,17 @@ class Context(ABC, Generic[Out_contra]):
 
     It belongs to one processor for the lifetime of the task; do not use it elsewhere.
     """
+
+    if not TYPE_CHECKING:
+        topic = Elsewhere("context.record_metadata().topic")
+        partition = Elsewhere("context.record_metadata().partition")
+        offset = Elsewhere("context.record_metadata().offset")
+        timestamp = Elsewhere("record.timestamp, of the record that process gets")
+        headers = Elsewhere("record.headers, of the record that process gets")
+        getStateStore = Elsewhere("context.get_state_store(name)")  # noqa: N815 - Java's name
+        currentStreamTimeMs = Elsewhere("context.current_stream_time_ms()")  # noqa: N815 - Java's name
+        currentSystemTimeMs = Elsewhere("context.current_system_time_ms()")  # noqa: N815 - Java's name
+        recordMetadata = Elsewhere("context.record_metadata()")  # noqa: N815 - Java's name
 
     @property
     @abstractmethod

@@ -114,7 +114,14 @@ def check_options(value: T | None, kind: type[T], *, of: str) -> T:
     if value is None:
         return kind()
     wrapped = f"{kind.__name__}(value={value!r}) or {kind.__name__}(key={value!r})"
-    hint = wrapped if isinstance(value, Serde) else f"an object of {kind.__name__}, or None"
+    given = type(value).__name__
+    hint = f"an object of {kind.__name__}, or None"
+    if isinstance(value, Serde):
+        hint = wrapped
+    elif isinstance(value, str):
+        hint += f", such as {kind.__name__}(name={value!r})"
+    elif given in _OPTIONS:
+        hint += f"; a {given} is the argument {given.lower()!r}, where there is one"
     return check_kind(
         value, kind, role=f"argument {kind.__name__.lower()!r}", of=of, remedy=f"give {hint}"
     )
@@ -129,6 +136,8 @@ def check_serde(value: Any, *, role: str, of: str) -> None:
         if isinstance(value, type)
         else "an object of ks_actors.serdes"
     )
+    if getattr(value, "__module__", "").startswith("ks_actors.serdes"):
+        hint = f"its result for a type, such as serdes.{value.__name__}(Order)"
     raise TopologyError(
         f"{role} of {of} is {_shown(value)}, which is not a serde: give {hint}, or None for the "
         "app's default"
@@ -271,6 +280,7 @@ def _shown(value: Any) -> str:
     )
 
 
+_OPTIONS = ("Consumed", "Grouped", "Joined", "Materialized", "Produced", "Repartitioned")
 _SERDES: dict[type, str] = {
     str: "ks_actors.serdes.STRING",
     bytes: "ks_actors.serdes.BYTES",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
+from ks_actors._hints import Elsewhere
 from ks_actors.records import Window, Windowed
 from ks_actors.state.core import (
     AGGREGATION_FORM,
@@ -46,6 +47,11 @@ class SessionStore(TimedStore, Generic[K, V]):
     Members with `entry` or `entries` in their names are for operators. A slot is end and start in
     one number, so slots sort like Kafka Streams' sessions on disk.
     """
+
+    if not TYPE_CHECKING:
+        get = Elsewhere(
+            "store.fetch(key) has the sessions of a key, store.fetch_session(key, start, end) one"
+        )
 
     def __init__(self, parts: StoreParts) -> None:
         super().__init__(parts, SESSIONS)

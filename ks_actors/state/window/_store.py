@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._hints import Elsewhere
 from ks_actors.lifecycle import check_instant
 from ks_actors.state.core import (
     HEADERS_FORM,
@@ -39,6 +40,11 @@ class WindowBase(SegmentedRows, Generic[K, P]):
 
     `window_store` combines it with the data.
     """
+
+    if not TYPE_CHECKING:
+        get = Elsewhere(
+            "store.fetch(key, start) has one window, store.fetch(key, time_from, time_to) several"
+        )
 
     name: str
 

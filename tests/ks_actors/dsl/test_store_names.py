@@ -76,7 +76,7 @@ CALLS: dict[str, Callable[[StreamsBuilder, Any], Any]] = {
 
 
 def test_each_operation_with_a_store_is_here() -> None:
-    """Whatever takes a Materialized takes a name."""
+    """All operations that take a Materialized take a name."""
     found = {
         f"{name}.{member}"
         for name in ks_actors.__all__

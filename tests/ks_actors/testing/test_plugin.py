@@ -86,7 +86,7 @@ def test_harnesses_are_closed_after_their_test(pytester: pytest.Pytester, pytest
 
 @pytest.mark.parametrize("scope", ["class", "module", "session"])
 def test_a_harness_is_in_the_loop_of_its_test(pytester: pytest.Pytester, pytestconfig: pytest.Config, scope: str) -> None:
-    """Whatever the scope of that loop is."""
+    """In all scopes of loops."""
     pytester.makepyfile(HARNESS.replace("mark.asyncio", f"mark.asyncio(loop_scope='{scope}')"))
     run(pytester, pytestconfig).assert_outcomes(passed=2)
 
