@@ -414,15 +414,7 @@ def test_what_is_unknown_everywhere_has_the_usual_error() -> None:
 
 def test_what_is_read_for_each_record_has_no_hook_for_missing_attributes() -> None:
     """A `__getattr__` slows the attributes that are there."""
-    hot = (
-        Record,
-        ks_actors.FixedKeyRecord,
-        ks_actors.ProcessorContext,
-        ks_actors.Window,
-        TimestampedKeyValueStore,
-        TimestampedWindowStore,
-        SessionStore,
-    )
+    hot = (Record, ks_actors.Window, TimestampedKeyValueStore, TimestampedWindowStore, SessionStore)
     assert [kind for kind in hot if hasattr(kind, "__getattr__")] == []
 
 

@@ -271,7 +271,18 @@ class Keeper(Processor[Any, Any, Any, Any]):
 def test_options_of_another_kind_are_refused_by_name(name: str) -> None:
     """A serde, a name (except of a store), or the options of another operation: the error names the operation, and the kind to give."""
     call, kind = OPTIONS[name]
-    wrong = [STRING, "name" if kind is not Materialized else 1.5, 5, b"x", ["x"], {"key": STRING}, object(), kind, (STRING, STRING), *(each() for each in KINDS if each is not kind)]
+    wrong = [
+        STRING,
+        "name" if kind is not Materialized else 1.5,
+        5,
+        b"x",
+        ["x"],
+        {"key": STRING},
+        object(),
+        kind,
+        (STRING, STRING),
+        *(each() for each in KINDS if each is not kind),
+    ]
     assert len(wrong) >= 10
     for value in wrong:
         with pytest.raises(TopologyError, match=rf"of {re.escape(name.partition(':')[0])}.*give .*{kind.__name__}"):
