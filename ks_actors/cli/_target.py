@@ -45,9 +45,7 @@ def load(target: str) -> Any:
     module, colon, name = target.partition(":")
     if not (module and colon and name) or module.startswith("."):
         path = (module if colon else target).removesuffix(".py").replace("/", ".").strip(".")
-        example = (
-            f"{path}:topology" if path.replace(".", "").isidentifier() else "shop.orders:topology"
-        )
+        name = path if path.replace(".", "").isidentifier() else "shop.orders"
         raise click.UsageError(f"{target!r} is not module:name, such as {name}:topology")
     if (here := str(Path.cwd())) not in sys.path:
         # As `python -m` does; the path of an installed command begins with its own directory.

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, Unpack, final
 
 from ks_actors._errors import ConfigError
 from ks_actors._hints import Hinted
@@ -19,7 +19,7 @@ from ks_actors.config._settings import SETTINGS, contradictions
 from ks_actors.config._sources import Given, from_environment, from_file, from_mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from ks_actors.config._exception_handlers import (
@@ -43,8 +43,7 @@ Source: TypeAlias = "tuple[Given, ...]"
 class StreamsConfig(metaclass=Hinted):
     """The settings of an app, with Kafka Streams' names and meanings unless documented here.
 
-    Build it from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`, also
-    as `StreamsConfig("orders", "localhost:9092", commit_interval_ms=100)`; by
+    Build it from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`; by
     `of` from a mapping; by `load` from a file, the environment and keywords. Names are
     `commit_interval_ms` or `commit.interval.ms`. Objects may be given by their dotted names, such
     as `ks_actors.serdes.STRING`. Times are in ms, or a `timedelta`; sizes are in bytes.
@@ -418,24 +417,13 @@ class StreamsConfig(metaclass=Hinted):
 
     _given: tuple[Source, ...] = field(compare=False)
 
-    @overload
-    def __init__(self, **settings: Unpack[Settings]) -> None: ...
-    @overload
-    def __init__(
-        self,
-        application_id: str,
-        bootstrap_servers: str | Sequence[str] | None = None,
-        /,
-        **settings: Unpack[Options],
-    ) -> None: ...
-    def __init__(self, *places: Any, **settings: Any) -> None:
-        named = dict(zip(("application_id", "bootstrap_servers"), places, strict=False))
-        if len(places) > len(named) or named.keys() & settings.keys():
-            raise ConfigError(
-                f"StreamsConfig is given {', '.join(map(repr, places))} without names: give the "
-                "application id and the bootstrap servers so, once, and other settings by name"
-            )
-        self._resolve(from_mapping({**named, **settings}, "keyword"))
+    def __init__(self, *places: Never, **settings: Unpack[Settings]) -> None:
+        if places:
+            given: tuple[Any, ...] = places
+            names = zip(("application_id", "bootstrap_servers"), given, strict=False)
+            said = ", ".join(f"{name}={value!r}" for name, value in names)
+            raise TypeError(f"settings have names: give StreamsConfig({said}, …)")
+        self._resolve(from_mapping(settings, "keyword"))
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], /) -> Self:
