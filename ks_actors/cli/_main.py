@@ -11,7 +11,7 @@ from ks_actors.cli._diff import topology
 from ks_actors.cli._export import export
 from ks_actors.cli._groups import lag, members
 from ks_actors.cli._letters import dlq
-from ks_actors.cli._other_names import OtherNames
+from ks_actors.cli._output import OtherNames
 from ks_actors.cli._records import send, tail
 from ks_actors.cli._remote import pause, query, resume, tasks
 from ks_actors.cli._reset import reset

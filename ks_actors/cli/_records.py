@@ -15,8 +15,7 @@ from ks_actors._counted import counted
 from ks_actors._errors import UnknownTopicOrPartition
 from ks_actors.cli._application import of_log
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
-from ks_actors.cli._other_names import TakesOne
-from ks_actors.cli._output import json_text, moment, printable
+from ks_actors.cli._output import TakesOne, json_text, moment, printable
 from ks_actors.log import IsolationLevel, Outgoing, TopicPartition
 from ks_actors.records import Batch, partition
 

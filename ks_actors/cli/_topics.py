@@ -8,8 +8,7 @@ import click
 
 from ks_actors.app import TopicPlan, plan_app_topics
 from ks_actors.cli._application import of_target
-from ks_actors.cli._other_names import OtherNames
-from ks_actors.cli._output import reported, show
+from ks_actors.cli._output import OtherNames, reported, show
 from ks_actors.log import NewTopic
 from ks_actors.topology import SinkNode, SourceNode
 

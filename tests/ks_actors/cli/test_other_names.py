@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from ks_actors.cli._main import ks_actors
-from ks_actors.cli._other_names import COMMANDS
+from ks_actors.cli._output import COMMANDS
 
 GUESSES = [(group, name) for group, names in COMMANDS.items() for name in names]
 
