@@ -68,7 +68,7 @@ class WindowBase(SegmentedRows, Generic[K, P]):
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
-        if isinstance(window_start_ms, datetime | timedelta):
+        if type(window_start_ms) is not int and isinstance(window_start_ms, datetime | timedelta):
             window_start_ms = check_instant(
                 window_start_ms, f"window_start_ms of store {self.name}"
             )
@@ -203,7 +203,7 @@ class WindowStoreWithHeaders(WindowBase[K, ValueTimestampHeaders[V]], Generic[K,
 
         See WindowBase.
         """
-        if isinstance(window_start_ms, datetime | timedelta):
+        if type(window_start_ms) is not int and isinstance(window_start_ms, datetime | timedelta):
             window_start_ms = check_instant(
                 window_start_ms, f"window_start_ms of store {self.name}"
             )
