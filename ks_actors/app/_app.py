@@ -132,9 +132,9 @@ class App(AppOrders, metaclass=Hinted):
         tracing: Tracing | None = None,
         **settings: Unpack[SettingsOfApp],
     ) -> None:
-        url = {"log": log} if isinstance(log, str) else {}
-        config = config_of(topology, config, bootstrap_servers, {**settings, **url}, of="App")
-        log = None if isinstance(log, str) else log
+        config = config_of(topology, config, bootstrap_servers, settings, of="App")
+        if isinstance(log, str):
+            config, log = config.replace(log=log), None
         super().__init__(topology, config, log, {} if topics is None else topics, services)
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority

@@ -52,8 +52,9 @@ def test_an_app_takes_its_id_and_its_brokers() -> None:
 
 
 def test_the_log_of_an_app_is_an_object_or_a_url() -> None:
-    """A URL is the setting of this name."""
+    """A URL is the setting of this name, in the place of that of the config."""
     assert App(counting(), "shop", log="memory://").config == StreamsConfig(application_id="shop", log="memory://")
+    assert App(counting(), StreamsConfig(application_id="shop"), log="memory://").config.log == "memory://"
     log = EmbeddedLog()
     assert App(counting(), "shop", log=log)._given_log is log
 
@@ -81,7 +82,6 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ConfigError,
         "App has a StreamsConfig, and bootstrap_servers beside it: settings go into config.replace",
     ),
-    "a config with a URL": (lambda: App(counting(), StreamsConfig(application_id="a"), log="memory://"), ConfigError, "and log beside it"),
     "a dict with settings": (
         lambda: App(counting(), {"application_id": "a"}, poll_ms=1),
         ConfigError,
