@@ -10,13 +10,14 @@ from ks_actors.system import _early_signals  # noqa: F401 - it acts, by being im
 
 # isort: split
 
+import typing as _typing
 from importlib.metadata import version
 
 from ks_actors.system import _supported  # noqa: F401 - it checks, by being imported
 
 # isort: split
 
-from ks_actors import serdes
+from ks_actors import _hints, serdes
 from ks_actors._errors import (
     BackfillRefused,
     BatchError,
@@ -399,3 +400,8 @@ __all__ = [
 
 __version__: str = version("ks-actors")
 """The version of the installed distribution."""
+
+if not _typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return _hints.unknown_name(__name__, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SEED = "actors_seed"
 LoopFactories: TypeAlias = "dict[str, Callable[[], asyncio.AbstractEventLoop]]"
+LoopScope: TypeAlias = Literal["function", "class", "module", "package", "session"]
 _failed = pytest.StashKey[dict[str, list[int]]]()
 
 
@@ -146,38 +147,53 @@ try:
     from pytest_asyncio import fixture as async_fixture
 except ImportError:
 
-    @pytest.fixture
-    def actor_kit() -> TestKit:
-        """Raise a UsageError with the missing package."""
-        raise pytest.UsageError(
-            "the fixture actor_kit needs pytest-asyncio; install ks-actors[testing]"
-        )
+    def in_loop_of_test(name: str, _: Callable[[int], AsyncIterator[Any]], /) -> dict[str, Any]:
+        """Return a fixture that raises a UsageError with the missing package."""
+
+        @pytest.fixture(name=name)
+        def missing() -> None:
+            raise pytest.UsageError(
+                f"the fixture {name} needs pytest-asyncio; install ks-actors[testing]"
+            )
+
+        return {name: missing}
 else:
-    # A kit is in the loop of its test, whatever the default loop scope of fixtures is. So there is
-    # one fixture for each loop scope, and a test uses that of its own loop.
-    def _kit_in(scope: Literal["function", "class", "module", "package", "session"]) -> Any:
-        @async_fixture(name=f"_actor_kit_in_{scope}", loop_scope=scope)
-        async def kit(actors_seed: int) -> AsyncIterator[TestKit]:
-            async with TestKit(seed=actors_seed) as kit:
-                yield kit
 
-        return kit
+    def in_loop_of_test(name: str, make: Callable[[int], AsyncIterator[Any]], /) -> dict[str, Any]:
+        """Return the fixtures, by name, that run `make(seed)` in the loop of their test.
 
-    _in_function = _kit_in("function")
-    _in_class = _kit_in("class")
-    _in_module = _kit_in("module")
-    _in_package = _kit_in("package")
-    _in_session = _kit_in("session")
+        The default loop scope of fixtures does not count. So there is one fixture for each loop
+        scope, and the fixture `name` takes that of the test's own loop.
+        """
 
-    @pytest.fixture(name="actor_kit")
-    def kit_of_the_test(
-        request: pytest.FixtureRequest,
-        actors_seed: int,  # noqa: ARG001 - it makes a run of each seed
-    ) -> TestKit:
-        """Give the test its own TestKit, with the seed of this run."""
-        marker = request.node.get_closest_marker("asyncio")
-        options = {} if marker is None else marker.kwargs
-        default = request.config.getini("asyncio_default_test_loop_scope")
-        scope = options.get("loop_scope") or options.get("scope") or default
-        kit: TestKit = request.getfixturevalue(f"_actor_kit_in_{scope}")
-        return kit
+        def made_in(scope: LoopScope) -> Any:
+            @async_fixture(name=f"_{name}_in_{scope}", loop_scope=scope)
+            async def made(actors_seed: int) -> AsyncIterator[Any]:
+                async for it in make(actors_seed):
+                    yield it
+
+            return made
+
+        @pytest.fixture(name=name)
+        def of_the_test(
+            request: pytest.FixtureRequest,
+            actors_seed: int,  # noqa: ARG001 - it makes a run of each seed
+        ) -> Any:
+            marker = request.node.get_closest_marker("asyncio")
+            options = {} if marker is None else marker.kwargs
+            default = request.config.getini("asyncio_default_test_loop_scope")
+            scope = options.get("loop_scope") or options.get("scope") or default
+            return request.getfixturevalue(f"_{name}_in_{scope}")
+
+        of_the_test.__doc__ = make.__doc__
+        scopes = get_args(LoopScope)
+        return {name: of_the_test, **{f"_{name}_in_{scope}": made_in(scope) for scope in scopes}}
+
+
+async def _kit(seed: int) -> AsyncIterator[TestKit]:
+    """Give the test its own TestKit, with the seed of this run."""
+    async with TestKit(seed=seed) as kit:
+        yield kit
+
+
+globals().update(in_loop_of_test("actor_kit", _kit))

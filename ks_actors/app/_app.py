@@ -8,10 +8,11 @@ from contextlib import AsyncExitStack
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
+from ks_actors._hints import Hinted, refuse
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
@@ -20,7 +21,7 @@ from ks_actors.app._signals import kept_handlers, until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
 from ks_actors.app._topics import AppTopics
-from ks_actors.config import open_patiently
+from ks_actors.config import config_of, open_patiently
 from ks_actors.kernel import tell_if_missing
 from ks_actors.lifecycle import (
     Closing,
@@ -68,12 +69,14 @@ from ks_actors.topics import TopicAccess
 from ks_actors.topology import by_name, enter_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
     from types import TracebackType
 
     from actors import Ref
-    from ks_actors.config import StreamsConfig
+    from ks_actors.config import SettingsOfApp, StreamsConfig
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import GroupMember, Log, PatientLog
     from ks_actors.metrics import MetricValues
     from ks_actors.query import StoreEndpoint
@@ -87,15 +90,17 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 
 
-class App(AppOrders, TopicAccess):
-    """Run a topology.
+class App(AppOrders, TopicAccess, metaclass=Hinted):
+    """Run a topology, or that of a StreamsBuilder.
 
-    `async with App(topology, config) as app:` starts it, and commits and closes it at the end.
+    `async with App(builder, "orders", "localhost:9092") as app:` starts it, and commits and closes
+    it at the end. `config` is the application id, with other settings as keywords, or a dict of
+    all settings, or a StreamsConfig. A builder builds the topology for the config.
 
     An app makes no event loop, installs no signal handler and holds no global state. (`main` does
-    all of that, for programs that consist of one app.) `log` replaces the config's log; the app
-    neither starts nor closes a given log. `system` is the actor system to run in, by default one of
-    its own.
+    all of that, for programs that consist of one app.) `log` replaces the config's log, and may be
+    its URL; the app neither starts nor closes a log object. `system` is the actor system to run in,
+    by default one of its own.
 
     `topics` are created before the start, with the given number of partitions, where they do not
     exist. Use it for source topics in a log that no other program fills. `on_state` is called with
@@ -114,10 +119,11 @@ class App(AppOrders, TopicAccess):
 
     def __init__(
         self,
-        topology: Topology,
-        config: StreamsConfig,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
+        bootstrap_servers: str | Sequence[str] | None = None,
         *,
-        log: Log | None = None,
+        log: Log | str | None = None,
         topics: ByTopic[int] | None = None,
         system: System | None = None,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
@@ -127,7 +133,11 @@ class App(AppOrders, TopicAccess):
         task_priority: Callable[[TaskId], int] | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
+        **settings: Unpack[SettingsOfApp],
     ) -> None:
+        config = config_of(topology, config, bootstrap_servers, settings, of="App")
+        if isinstance(log, str):
+            config, log = config.replace(log=log), None
         super().__init__(topology, config, log, {} if topics is None else by_name(topics), services)
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority
@@ -191,6 +201,9 @@ class App(AppOrders, TopicAccess):
                 log=lambda: self._bare_log,
             ),
         )
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refuse("is entered by `async with`; app.main() runs it as a program")
 
     @property
     def _parts(self) -> PartitionStates | None:
@@ -362,7 +375,9 @@ class App(AppOrders, TopicAccess):
                 # A user's code; the event has happened anyway.
                 _log.exception("the state listener raised, about %s", new.name)
 
-    async def close(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
+    async def close(
+        self, *, leave_group: bool = False, timeout_ms: int | timedelta | None = None
+    ) -> None:
         """Commit, close all tasks and stores, and leave the group.
 
         Raises the error that ended the app. Does nothing when the app is closed already.
@@ -380,7 +395,8 @@ class App(AppOrders, TopicAccess):
         `group_instance_id` the app keeps its place in the group, and its tasks, for
         `session_timeout_ms`, unless `leave_group` is true.
         """
-        check_timeout(0 if timeout_ms is None else timeout_ms)
+        if timeout_ms is not None:
+            timeout_ms = check_timeout(timeout_ms)
         if not self._gone.is_set():
             self._check_loop()
         self._closing.begin(

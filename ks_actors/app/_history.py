@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.app._checks import check_log, check_topics
 from ks_actors.app._reset import reset
-from ks_actors.config import StreamsConfig, opened
+from ks_actors.config import opened
 from ks_actors.log import NewTopic
-from ks_actors.processors.api import check_kind
 from ks_actors.runtime.snapshots import Bootstrap
 from ks_actors.task import TaskParts
 from ks_actors.topology import (
     check_serdes,
     check_services,
-    check_topology,
     refuse_unnamed,
+    topology_of,
     with_headers,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from datetime import timedelta
     from pathlib import Path
 
     from actors import Ref
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         SparkSettings,
     )
     from ks_actors.batch.spark import BridgeMessage
-    from ks_actors.config import ResetTo
+    from ks_actors.config import ResetTo, StreamsConfig
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import Log, TopicPartition
     from ks_actors.runtime.snapshots import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
@@ -49,15 +50,13 @@ class AppOverHistory:
 
     def __init__(
         self,
-        topology: Topology,
+        topology: Topology | StreamsBuilder,
         config: StreamsConfig,
         log: Log | None,
         topics: Mapping[str, int],
         services: Iterable[AbstractAsyncContextManager[Any]],
     ) -> None:
-        remedy = "give a StreamsConfig; StreamsConfig.of(...) makes one from a dict"
-        check_kind(config, StreamsConfig, role="argument 'config'", of="App", remedy=remedy)
-        check_topology(topology, of="App")
+        topology = topology_of(topology, config, of="App")
         check_log(log)
         check_topics(topics)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
@@ -242,7 +241,7 @@ class AppOverHistory:
         internal_topics: Collection[str] | None = None,
         execute: bool = False,
         force: bool = False,
-        timeout_ms: int = 120_000,
+        timeout_ms: int | timedelta = 120_000,
     ) -> ResetPlan:
         """Reset the application, so that its next start is like the first: see `ks_actors.reset`.
 

@@ -17,6 +17,7 @@ from ks_actors.runtime.shared import InstanceState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import timedelta
 
     from actors import Ask, Ref
     from ks_actors.runtime.instance import Instance
@@ -96,19 +97,19 @@ class AppOrders(AppQueries):
         if self._loop is not None:
             check_loop(self._loop, f"app {self.config.application_id}")
 
-    async def add_worker(self, timeout_ms: int = 60_000) -> str | None:
+    async def add_worker(self, timeout_ms: int | timedelta = 60_000) -> str | None:
         """Start one more worker; return its name.
 
         Returns None when the app is neither RUNNING nor REBALANCING (KIP-663). Raises TaskTimeout
         when the app does not get to it within `timeout_ms`; then no worker is started later either.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         self._check_loop()
         if self._ref is None or self.state in ENDS:
             return None
         return await self._obeyed("add a worker", self._ref.ask(m.AddWorker), timeout_ms)
 
-    async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
+    async def remove_worker(self, timeout_ms: int | timedelta = 60_000) -> str | None:
         """Stop a worker at the end of its slice; return its name, None without any.
 
         The app stays RUNNING without workers, until one is added. Raises TaskTimeout when the
@@ -116,7 +117,7 @@ class AppOrders(AppQueries):
         worker still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be
         told. The error says which case it is.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         self._check_loop()
         if self._ref is None or self.state in ENDS:
             return None
@@ -132,27 +133,27 @@ class AppOrders(AppQueries):
                 raise TaskTimeout(text) from late
             raise
 
-    async def pause(self, timeout_ms: int = 60_000) -> None:
+    async def pause(self, timeout_ms: int | timedelta = 60_000) -> None:
         """Process no records and call no punctuators until `resume`; keep membership and state.
 
         Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
         then it does not pause later either.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         await self._obeyed("pause", self._running().ask(m.PauseAll), timeout_ms)
         self._is_paused = True
 
-    async def resume(self, timeout_ms: int = 60_000) -> None:
+    async def resume(self, timeout_ms: int | timedelta = 60_000) -> None:
         """Resume processing after `pause`.
 
         Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
         then it does not resume later either.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         await self._obeyed("resume", self._running().ask(m.ResumeAll), timeout_ms)
         self._is_paused = False
 
-    async def commit(self, timeout_ms: int | None = None) -> None:
+    async def commit(self, timeout_ms: int | timedelta | None = None) -> None:
         """Commit all tasks now.
 
         Raises NotRunning, and the error of a failed commit: then everything since the last commit
@@ -161,12 +162,12 @@ class AppOrders(AppQueries):
         begun is dropped.
         """
         if timeout_ms is not None:
-            check_timeout(timeout_ms)
+            timeout_ms = check_timeout(timeout_ms)
         self._running()
         assert self._instance is not None
         await self._obeyed("commit", self._instance.commit("App.commit was called"), timeout_ms)
 
-    async def snapshot(self, timeout_ms: int | None = None) -> SnapshotManifest:
+    async def snapshot(self, timeout_ms: int | timedelta | None = None) -> SnapshotManifest:
         """Take a snapshot of this instance's active tasks at `snapshot_uri`; return its manifest.
 
         Processing continues meanwhile. If a snapshot is in progress, that one serves. Raises
@@ -175,7 +176,7 @@ class AppOrders(AppQueries):
         that has begun by then still completes.
         """
         if timeout_ms is not None:
-            check_timeout(timeout_ms)
+            timeout_ms = check_timeout(timeout_ms)
         self._running()
         assert self._instance is not None
         asked = self._instance.snapshot()
@@ -219,7 +220,7 @@ class AppOrders(AppQueries):
             )
         return self._ref
 
-    async def wait_until_caught_up(self, timeout_ms: int = 60_000) -> None:
+    async def wait_until_caught_up(self, timeout_ms: int | timedelta = 60_000) -> None:
         """Wait until all records of source and repartition topics are processed and committed.
 
         It commits if necessary. It covers all partitions that the topology reads. Partitions of
@@ -231,7 +232,7 @@ class AppOrders(AppQueries):
         Raises TaskTimeout, with the progress so far; the error that ended the app, if one has;
         NotRunning.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         await self._wait_until_caught_up(timeout_ms, self._lag)
 
     async def _wait_until_caught_up(

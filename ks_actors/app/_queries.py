@@ -12,6 +12,8 @@ from ks_actors.query import LocalStores, StoreQueries, answer, lags
 from ks_actors.serdes import serde_of
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from ks_actors.log import IsolationLevel, Log
     from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
     from ks_actors.serdes import SerdeOrType
@@ -38,7 +40,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
     @overload
     def store(
@@ -49,7 +51,7 @@ class AppQueries(AppOverHistory):
         isolation: IsolationLevel | None = None,
         stale: bool = False,
         timestamped: Literal[False] = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, V]: ...
     @overload
     def store(
@@ -62,7 +64,7 @@ class AppQueries(AppOverHistory):
         partition: int | None = None,
         isolation: IsolationLevel | None = None,
         stale: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, ValueAndTimestamp[V]]: ...
     @overload
     def store(
@@ -75,7 +77,7 @@ class AppQueries(AppOverHistory):
         isolation: IsolationLevel | None = None,
         stale: bool = False,
         timestamped: Literal[False] = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[K, V]: ...
     @overload
     def store(
@@ -87,7 +89,7 @@ class AppQueries(AppOverHistory):
         stale: bool = False,
         timestamped: bool = False,
         headers: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[Any, Any]: ...
     def store(
         self,
@@ -100,7 +102,7 @@ class AppQueries(AppOverHistory):
         stale: bool = False,
         timestamped: bool = False,
         headers: bool = False,
-        timeout_ms: int = 10_000,
+        timeout_ms: int | timedelta = 10_000,
     ) -> StoreQueries[Any, Any]:
         """Return a reader of a store.
 
@@ -117,7 +119,7 @@ class AppQueries(AppOverHistory):
         most `timeout_ms` for a task that a thread processes. Raises UnknownStore, QueryFailed for a
         store without timestamps or headers, and for serdes that are not the store's.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         if not isinstance(name, str):
             key, value, name = name.key, name.value, name.name
         of = f"store {name}"
@@ -136,14 +138,14 @@ class AppQueries(AppOverHistory):
         )
 
     async def query(
-        self, request: StateQueryRequest[R], timeout_ms: int = 10_000
+        self, request: StateQueryRequest[R], timeout_ms: int | timedelta = 10_000
     ) -> StateQueryResult[R]:
         """Query a store's partitions on this instance, with a bound on their position (KIP-796).
 
         Each partition gives its answer, or the reason why it has none. Raises UnknownStore and
         NotRunning.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         return await answer(self._local, request, timeout_ms)
 
     async def store_lags(self) -> dict[str, dict[int, LagInfo]]:

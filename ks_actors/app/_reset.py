@@ -30,6 +30,7 @@ from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from datetime import timedelta
     from pathlib import Path
 
     from ks_actors.app._reset_plan import ResetPlan
@@ -52,7 +53,7 @@ async def reset(
     internal_topics: Collection[str] | None = None,
     execute: bool = False,
     force: bool = False,
-    timeout_ms: int = 120_000,
+    timeout_ms: int | timedelta = 120_000,
 ) -> ResetPlan:
     """Reset an application, so that its next start is like the first; return the changes.
 
@@ -78,7 +79,7 @@ async def reset(
     state directory; LogError. Raises ResetIncomplete when a later step has failed, or when
     `timeout_ms` are over in the middle.
     """
-    check_timeout(timeout_ms)
+    timeout_ms = check_timeout(timeout_ms)
     if not is_target(to):
         raise ConfigError(
             f"to is {to!r}: give 'earliest', 'latest', an offset, ShiftBy, a datetime, a "

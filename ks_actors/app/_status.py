@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ks_actors._counted import counted
+from ks_actors._times import whole_ms
 from ks_actors.log import TellsGroups
 from ks_actors.runtime.shared import InstanceState
 from ks_actors.runtime.watch import (
@@ -43,10 +44,12 @@ def health(
     if instance is None or instance.parts is None or now_ms is None:
         text = f"the app is {state.name}, not RUNNING"
         stage = HealthProblem(reason=HealthReason.STATE, text=text)
-        return Health(state=state, problems=(stage, *outage_problems(log, bounds.outage_ms)))
+        return Health(
+            state=state, problems=(stage, *outage_problems(log, whole_ms(bounds.outage_ms)))
+        )
     check = HealthCheck(instance.parts, instance.watch, log, bounds, now_ms=now_ms())
     stuck = config.max_poll_interval_ms if bounds.stuck_ms is None else bounds.stuck_ms
-    return Health(state=state, problems=check.problems(state, stuck_ms=stuck))
+    return Health(state=state, problems=check.problems(state, stuck_ms=whole_ms(stuck)))
 
 
 async def members_of(log: Log, group: str) -> tuple[GroupMember, ...]:

@@ -11,6 +11,7 @@ from ks_actors.cli._diff import topology
 from ks_actors.cli._export import export
 from ks_actors.cli._groups import lag, members
 from ks_actors.cli._letters import dlq
+from ks_actors.cli._output import OtherNames
 from ks_actors.cli._records import send, tail
 from ks_actors.cli._remote import pause, query, resume, tasks
 from ks_actors.cli._reset import reset
@@ -24,7 +25,7 @@ from ks_actors.cli.new import new
 from ks_actors.system import heed_signals
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OtherNames, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(message=VERSION.replace("%", "%%"))
 @click.pass_context
 def ks_actors(context: click.Context) -> None:

@@ -16,7 +16,7 @@ import click
 from ks_actors._counted import counted
 from ks_actors.cli._application import of_log
 from ks_actors.cli._formats import FORMATS, from_bytes, to_bytes
-from ks_actors.cli._output import json_text, moment, printable
+from ks_actors.cli._output import TakesOne, json_text, moment, printable
 from ks_actors.log import IsolationLevel, TopicPartition
 from ks_actors.topics import Publisher, partitions_of, read_batches
 
@@ -51,7 +51,7 @@ class _Record(NamedTuple):
     value: bytes | None
 
 
-@click.command()
+@click.command(cls=TakesOne)
 @click.argument("topic")
 @click.option("--key", "-k", help="The key. Default: none.")
 @click.option("--value", "-v", help="The value. Without it, records are lines of stdin.")

@@ -44,7 +44,9 @@ def load(target: str) -> Any:
     """
     module, colon, name = target.partition(":")
     if not (module and colon and name) or module.startswith("."):
-        raise click.UsageError(f"{target!r} is not module:name, such as shop.orders:topology")
+        path = (module if colon else target).removesuffix(".py").replace("/", ".").strip(".")
+        name = path if path.replace(".", "").isidentifier() else "shop.orders"
+        raise click.UsageError(f"{target!r} is not module:name, such as {name}:topology")
     if (here := str(Path.cwd())) not in sys.path:
         # As `python -m` does; the path of an installed command begins with its own directory.
         sys.path.insert(0, here)

@@ -8,7 +8,7 @@ import click
 
 from ks_actors.app import TopicPlan, plan_app_topics
 from ks_actors.cli._application import of_target
-from ks_actors.cli._output import reported, show
+from ks_actors.cli._output import OtherNames, reported, show
 from ks_actors.log import NewTopic
 from ks_actors.topology import SinkNode, SourceNode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLUMNS = ("topic", "use", "partitions", "state", "configs")
 
 
-@click.group()
+@click.group(cls=OtherNames)
 def topics() -> None:
     """Show or create the topics that an application needs."""
 

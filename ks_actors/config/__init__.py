@@ -17,11 +17,12 @@ from ks_actors.config._exception_handlers import (
     log_and_fail,
     stop_after,
 )
+from ks_actors.config._forms import config_of
 from ks_actors.config._kafka import SCHEME, servers
 from ks_actors.config._open_log import kafka_options, missing_directory, open_patiently, opened
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
-from ks_actors.config._settings import Keywords
+from ks_actors.config._settings import Keywords, Options, SettingsOfApp
 from ks_actors.snapshots import without_login as without_login
 
 __all__ = [
@@ -33,14 +34,17 @@ __all__ = [
     "FailedRecord",
     "HandlerResponse",
     "Keywords",
+    "Options",
     "ProcessingExceptionHandler",
     "ProcessingGuarantee",
     "ProductionExceptionHandler",
     "ResetTo",
     "Response",
+    "SettingsOfApp",
     "ShiftBy",
     "StreamsConfig",
     "clamped",
+    "config_of",
     "duration",
     "is_target",
     "kafka_options",

@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, final
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, Unpack, final
 
 from ks_actors._errors import ConfigError
+from ks_actors._hints import Hinted
 from ks_actors.config._clients import TOPIC
 from ks_actors.config._names import shown
 from ks_actors.config._parsers import ProcessingGuarantee
@@ -40,13 +41,13 @@ Source: TypeAlias = "tuple[Given, ...]"
 
 @final
 @dataclass(frozen=True, init=False, repr=False)
-class StreamsConfig:
+class StreamsConfig(metaclass=Hinted):
     """The settings of an app, with Kafka Streams' names and meanings unless documented here.
 
     Build it from keywords, `StreamsConfig(application_id="orders", commit_interval_ms=100)`; by
     `of` from a mapping; by `load` from a file, the environment and keywords. Names are
     `commit_interval_ms` or `commit.interval.ms`. Objects may be given by their dotted names, such
-    as `ks_actors.serdes.STRING`. Times are in ms, sizes in bytes.
+    as `ks_actors.serdes.STRING`. Times are in ms, or a `timedelta`; sizes are in bytes.
 
     Raises ConfigError, with all problems at once, for wrong values and for names that are unknown
     or not supported: no setting is accepted and ignored. A config is immutable;
@@ -440,7 +441,12 @@ class StreamsConfig:
 
     _given: tuple[Source, ...] = field(compare=False)
 
-    def __init__(self, **settings: Unpack[Settings]) -> None:
+    def __init__(self, *places: Never, **settings: Unpack[Settings]) -> None:
+        if places:
+            given: tuple[Any, ...] = places
+            names = zip(("application_id", "bootstrap_servers"), given, strict=False)
+            said = ", ".join(f"{name}={value!r}" for name, value in names)
+            raise TypeError(f"settings have names: give StreamsConfig({said}, …)")
         self._resolve(from_mapping(settings, "keyword"))
 
     @classmethod

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 SCHEME = "kafka://"
 MSK = "AWS_MSK_IAM"
 # Consoles of managed Kafka show addresses with the protocol, which clients of Kafka ignore.
+# Other libraries have the scheme of a URL there.
 _SERVER = re.compile(
-    r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?)"
+    r"(?:(?:(?:SASL_)?(?:PLAINTEXT|SSL)|kafka)://)?(([\w.-]+|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?)"
 )
 _LAST_PORT = 65_535
 # RFC 7628, 3.1.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ks_actors import serdes
 from ks_actors import topology as timestamps
 from ks_actors._errors import TopologyError
+from ks_actors._times import whole_ms
 from ks_actors.config import _exception_handlers as handlers
 from ks_actors.config._durations import duration
 from ks_actors.config._kafka import servers
@@ -105,6 +107,14 @@ def whole_number(
     return parse
 
 
+def milliseconds(
+    least: int, *, most: int = LAST_INT, unlimited: bool = False
+) -> Callable[[Any], int]:
+    """Accept a time in ms, as `whole_number` does, or as a timedelta."""
+    parse = whole_number(least, most=most, unlimited=unlimited)
+    return lambda value: parse(whole_ms(value))
+
+
 def one_of(**words: Any) -> Callable[[Any], Any]:
     """Accept one of some words, in any case, or an Enum member of such a value.
 
@@ -115,7 +125,9 @@ def one_of(**words: Any) -> Callable[[Any], Any]:
         word = value.value if isinstance(value, Enum) else value
         if isinstance(word, str) and word.lower() in words:
             return words[word.lower()]
-        raise ValueError(f"is not one of {', '.join(words)}")
+        close = difflib.get_close_matches(word, words, n=1) if isinstance(word, str) else []
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"is not one of {', '.join(words)}{hint}")
 
     return parse
 
@@ -276,9 +288,11 @@ def handler(value: Any) -> Any:
     """Accept an exception handler, its name, or one of the words fail, continue and stop_after."""
     if isinstance(value, str) and (stop := _STOP_AFTER.fullmatch(value.strip())):
         return handlers.stop_after(int(stop[1]), per_seconds=float(stop[2]))
+    # The handlers' own names stand for them, too: log_and_continue.
+    word = value.lower().removeprefix("log_and_") if isinstance(value, str) else None
     return (
-        RESPONSES[value.lower()]
-        if isinstance(value, str) and value.lower() in RESPONSES
+        RESPONSES[word]
+        if word in RESPONSES
         else _fitting(_callable(_named(value, _handler_names)), 3)
     )
 

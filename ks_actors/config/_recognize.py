@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from ks_actors._hints import SETTINGS as OTHERS
 from ks_actors.config._clients import (
     TOPIC,
     USERS,
@@ -60,6 +61,8 @@ class Recognized:
                 self._add_topics(entry)
             elif name in SETTINGS:
                 _note(found, doubled, name, 0, entry)
+            elif entry.name in OTHERS:
+                self._refuse(entry, unknown(entry.name))
             elif (client := prefixed(entry.name)) is not None:
                 self._add_prefixed(found, doubled, client, entry)
             elif entry.name.startswith(TOPIC) and entry.name != TOPIC:
@@ -187,5 +190,9 @@ def _note(
 
 def unknown(name: str) -> str:
     """Return the message about an unknown name, with the closest known one."""
-    close = difflib.get_close_matches(name, [*SETTINGS, *ALIASES], n=1)
+    close = (
+        [OTHERS[name]]
+        if name in OTHERS
+        else difflib.get_close_matches(name, [*SETTINGS, *ALIASES], n=1)
+    )
     return f"is unknown; did you mean {close[0]}?" if close else "is unknown"

@@ -29,6 +29,7 @@ from ks_actors.config._parsers import (
     extractor,
     handler,
     log_url,
+    milliseconds,
     names,
     offset_reset,
     one_of,
@@ -68,16 +69,14 @@ _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LOCAL: Final = re.compile(r"(file|local):(//)?")
 
 
-class Options(TypedDict, total=False):
-    """Settings as keywords, except the application's id.
+class OptionsOfApp(TypedDict, total=False):
+    """Settings as keywords, except those that `App` names itself.
 
     Type checkers read the names and types of keywords from a class as it is written, so SETTINGS
     cannot make it. A test compares their names.
     """
 
     client_id: str
-    bootstrap_servers: str | Sequence[str]
-    log: str
     security_protocol: str
     sasl_mechanism: str
     sasl_username: str
@@ -105,24 +104,24 @@ class Options(TypedDict, total=False):
     ssl_key_location: str | Path
     ssl_key_password: str
     ssl_endpoint_identification_algorithm: str
-    request_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    reconnect_backoff_ms: int
-    reconnect_backoff_max_ms: int
-    connections_max_idle_ms: int
+    request_timeout_ms: int | timedelta
+    retry_backoff_ms: int | timedelta
+    retry_backoff_max_ms: int | timedelta
+    reconnect_backoff_ms: int | timedelta
+    reconnect_backoff_max_ms: int | timedelta
+    connections_max_idle_ms: int | timedelta
     replication_factor: int
     producer_compression_type: str
     group_instance_id: str | None
     state_dir: str | Path
-    state_cleanup_delay_ms: int
-    state_cleanup_dir_max_age_ms: int
+    state_cleanup_delay_ms: int | timedelta
+    state_cleanup_dir_max_age_ms: int | timedelta
     num_stream_threads: int
     num_workers: int
     num_standby_replicas: int
     processing_guarantee: ProcessingGuarantee | str
-    commit_interval_ms: int
-    max_task_idle_ms: int
+    commit_interval_ms: int | timedelta
+    max_task_idle_ms: int | timedelta
     buffered_records_per_partition: int
     input_buffer_max_bytes: int
     statestore_uncommitted_max_bytes: int
@@ -147,13 +146,13 @@ class Options(TypedDict, total=False):
     default_state_isolation_level: IsolationLevel | str
     dsl_store: str
     auto_offset_reset: str | timedelta
-    task_timeout_ms: int
-    close_timeout_ms: int
-    stall_warning_ms: int
-    poll_ms: int
-    default_api_timeout_ms: int
-    socket_connection_setup_timeout_ms: int
-    delivery_timeout_ms: int
+    task_timeout_ms: int | timedelta
+    close_timeout_ms: int | timedelta
+    stall_warning_ms: int | timedelta
+    poll_ms: int | timedelta
+    default_api_timeout_ms: int | timedelta
+    socket_connection_setup_timeout_ms: int | timedelta
+    delivery_timeout_ms: int | timedelta
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     batch_size: int
@@ -165,21 +164,34 @@ class Options(TypedDict, total=False):
     topic_configs: Mapping[str, Any]
     ignored_settings: str | Sequence[str]
     max_decompressed_bytes: int
-    linger_ms: int
-    metadata_max_age_ms: int
-    max_poll_interval_ms: int
-    session_timeout_ms: int
-    transaction_timeout_ms: int
-    repartition_purge_interval_ms: int
+    linger_ms: int | timedelta
+    metadata_max_age_ms: int | timedelta
+    max_poll_interval_ms: int | timedelta
+    session_timeout_ms: int | timedelta
+    transaction_timeout_ms: int | timedelta
+    repartition_purge_interval_ms: int | timedelta
     snapshot_uri: str | None
-    snapshot_interval_ms: int
+    snapshot_interval_ms: int | timedelta
     snapshot_keep: int
-    snapshot_timeout_ms: int
-    snapshot_max_age_ms: int
-    windowstore_changelog_additional_retention_ms: int
-    max_drain_ms: int
-    worker_slice_ms: int
+    snapshot_timeout_ms: int | timedelta
+    snapshot_max_age_ms: int | timedelta
+    windowstore_changelog_additional_retention_ms: int | timedelta
+    max_drain_ms: int | timedelta
+    worker_slice_ms: int | timedelta
     metrics_recording_level: str
+
+
+class SettingsOfApp(OptionsOfApp, total=False):
+    """Settings as keywords of `App`."""
+
+    application_id: str
+
+
+class Options(OptionsOfApp, total=False):
+    """Settings as keywords, except the application's id."""
+
+    bootstrap_servers: str | Sequence[str]
+    log: str
 
 
 class Keywords(Options, total=False):
@@ -249,12 +261,12 @@ SETTINGS: dict[str, Setting] = {
     "ssl_key_location": Setting(directory, _is(None)),
     "ssl_key_password": Setting(text, _is(None)),
     "ssl_endpoint_identification_algorithm": Setting(host_check, _is("https")),
-    "request_timeout_ms": Setting(whole_number(1, most=INT32), _is(30_000)),
-    "retry_backoff_ms": Setting(whole_number(0), _is(50)),
-    "retry_backoff_max_ms": Setting(whole_number(0), _is(1_000)),
-    "reconnect_backoff_ms": Setting(whole_number(0), _is(50)),
-    "reconnect_backoff_max_ms": Setting(whole_number(0), _is(200)),
-    "connections_max_idle_ms": Setting(whole_number(1), _is(540_000)),
+    "request_timeout_ms": Setting(milliseconds(1, most=INT32), _is(30_000)),
+    "retry_backoff_ms": Setting(milliseconds(0), _is(50)),
+    "retry_backoff_max_ms": Setting(milliseconds(0), _is(1_000)),
+    "reconnect_backoff_ms": Setting(milliseconds(0), _is(50)),
+    "reconnect_backoff_max_ms": Setting(milliseconds(0), _is(200)),
+    "connections_max_idle_ms": Setting(milliseconds(1), _is(540_000)),
     "replication_factor": Setting(whole_number(1, most=INT16, unlimited=True), _is(-1)),
     "producer_compression_type": Setting(
         one_of(**{name: name for name in _COMPRESSIONS}), _is("none")
@@ -262,8 +274,8 @@ SETTINGS: dict[str, Setting] = {
     "compression_gzip_level": Setting(whole_number(1, most=9), _is(None)),
     "compression_lz4_level": Setting(whole_number(1, most=17), _is(None)),
     "compression_zstd_level": Setting(whole_number(-131_072, most=22), _is(None)),
-    "default_api_timeout_ms": Setting(whole_number(1, most=INT32), _is(60_000)),
-    "socket_connection_setup_timeout_ms": Setting(whole_number(1), _is(10_000)),
+    "default_api_timeout_ms": Setting(milliseconds(1, most=INT32), _is(60_000)),
+    "socket_connection_setup_timeout_ms": Setting(milliseconds(1), _is(10_000)),
     "fetch_max_bytes": Setting(whole_number(1, most=INT32), _is(52_428_800)),
     "max_partition_fetch_bytes": Setting(whole_number(1, most=INT32), _is(1_048_576)),
     "batch_size": Setting(whole_number(1, most=INT32), _is(1_000_000)),
@@ -271,8 +283,8 @@ SETTINGS: dict[str, Setting] = {
     "topic_configs": Setting(topic_configs, _is(MappingProxyType({}))),
     "group_instance_id": Setting(optional(text), _is(None)),
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
-    "state_cleanup_delay_ms": Setting(whole_number(1), _is(600_000)),
-    "state_cleanup_dir_max_age_ms": Setting(whole_number(0, unlimited=True), _is(-1)),
+    "state_cleanup_delay_ms": Setting(milliseconds(1), _is(600_000)),
+    "state_cleanup_dir_max_age_ms": Setting(milliseconds(0, unlimited=True), _is(-1)),
     "num_stream_threads": Setting(whole_number(1), _is(1)),
     "num_standby_replicas": Setting(whole_number(0), _is(0)),
     "processing_guarantee": Setting(
@@ -280,9 +292,9 @@ SETTINGS: dict[str, Setting] = {
         _is(ProcessingGuarantee.AT_LEAST_ONCE),
     ),
     "commit_interval_ms": Setting(
-        whole_number(0), lambda values: 100 if _exactly_once(values) else 30_000
+        milliseconds(0), lambda values: 100 if _exactly_once(values) else 30_000
     ),
-    "max_task_idle_ms": Setting(whole_number(-1), _is(0)),
+    "max_task_idle_ms": Setting(milliseconds(-1), _is(0)),
     "buffered_records_per_partition": Setting(whole_number(1), _is(5_000)),
     "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
     "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
@@ -315,28 +327,28 @@ SETTINGS: dict[str, Setting] = {
         ),
     ),
     "auto_offset_reset": Setting(offset_reset, _is("earliest")),
-    "task_timeout_ms": Setting(whole_number(0), _is(300_000)),
+    "task_timeout_ms": Setting(milliseconds(0), _is(300_000)),
     "delivery_timeout_ms": Setting(
-        whole_number(1, most=INT32), lambda values: max(_DELIVERY_MS, values["task_timeout_ms"])
+        milliseconds(1, most=INT32), lambda values: max(_DELIVERY_MS, values["task_timeout_ms"])
     ),
-    "close_timeout_ms": Setting(whole_number(0), _is(30_000)),
-    "stall_warning_ms": Setting(whole_number(-1), _is(10_000)),
-    "poll_ms": Setting(whole_number(0, most=INT32), _is(1_000)),
+    "close_timeout_ms": Setting(milliseconds(0), _is(30_000)),
+    "stall_warning_ms": Setting(milliseconds(-1), _is(10_000)),
+    "poll_ms": Setting(milliseconds(0, most=INT32), _is(1_000)),
     "max_decompressed_bytes": Setting(whole_number(1), _is(268_435_456)),
-    "linger_ms": Setting(whole_number(0), _is(20)),
-    "metadata_max_age_ms": Setting(whole_number(1), _is(300_000)),
-    "max_poll_interval_ms": Setting(whole_number(1, most=INT32), _is(300_000)),
-    "session_timeout_ms": Setting(whole_number(1, most=INT32), _is(45_000)),
-    "transaction_timeout_ms": Setting(whole_number(1, most=INT32), _is(10_000)),
-    "repartition_purge_interval_ms": Setting(whole_number(0), _is(30_000)),
+    "linger_ms": Setting(milliseconds(0), _is(20)),
+    "metadata_max_age_ms": Setting(milliseconds(1), _is(300_000)),
+    "max_poll_interval_ms": Setting(milliseconds(1, most=INT32), _is(300_000)),
+    "session_timeout_ms": Setting(milliseconds(1, most=INT32), _is(45_000)),
+    "transaction_timeout_ms": Setting(milliseconds(1, most=INT32), _is(10_000)),
+    "repartition_purge_interval_ms": Setting(milliseconds(0), _is(30_000)),
     "snapshot_uri": Setting(optional(text), _is(None)),
-    "snapshot_interval_ms": Setting(whole_number(0), _is(600_000)),
+    "snapshot_interval_ms": Setting(milliseconds(0), _is(600_000)),
     "snapshot_keep": Setting(whole_number(1), _is(2)),
-    "snapshot_timeout_ms": Setting(whole_number(1), _is(600_000)),
-    "snapshot_max_age_ms": Setting(whole_number(0), _is(86_400_000)),
-    "windowstore_changelog_additional_retention_ms": Setting(whole_number(0), _is(86_400_000)),
-    "max_drain_ms": Setting(whole_number(0), _is(60_000)),
-    "worker_slice_ms": Setting(whole_number(1), _is(5)),
+    "snapshot_timeout_ms": Setting(milliseconds(1), _is(600_000)),
+    "snapshot_max_age_ms": Setting(milliseconds(0), _is(86_400_000)),
+    "windowstore_changelog_additional_retention_ms": Setting(milliseconds(0), _is(86_400_000)),
+    "max_drain_ms": Setting(milliseconds(0), _is(60_000)),
+    "worker_slice_ms": Setting(milliseconds(1), _is(5)),
     "metrics_recording_level": Setting(
         one_of(info="INFO", debug="DEBUG", trace="TRACE"), _is("INFO")
     ),

@@ -94,12 +94,12 @@ BY_KEY = Aggregation(key_value_store, StoreView, _by_key)
 def count(
     grouped: GroupedStream[Any, Any],
     by: Aggregation,
-    materialized: Materialized[Any, Any] | None,
+    materialized: Materialized[Any, Any] | str | None,
     name: str | None,
 ) -> Table[Any, Any]:
     """Return the table of the numbers of records."""
     # Check first: a refused call must not use up a number for names.
-    check_materialized(materialized, grouped.called("count", name))
+    materialized = check_materialized(materialized, grouped.called("count", name))
     if materialized is not None and materialized.name is None:
         grouped.graph.new_store_name(_AGGREGATE)  # Kafka Streams wastes a number here.
     return _table_of(grouped, by, materialized, name, _AGGREGATE, LONG, Functions())
@@ -108,14 +108,14 @@ def count(
 def reduce(
     grouped: GroupedStream[Any, Any],
     by: Aggregation,
-    materialized: Materialized[Any, Any] | None,
+    materialized: Materialized[Any, Any] | str | None,
     name: str | None,
     reducer: Callable[[Any, Any], Any],
 ) -> Table[Any, Any]:
     """Return the table of reduced values."""
     of = grouped.called("reduce", name)
     check_function(reducer, 2, role="reducer", of=of)
-    check_materialized(materialized, of)
+    materialized = check_materialized(materialized, of)
     functions = Functions(aggregator=reducer)
     value = chosen(grouped.value, value_of(reducer))
     return _table_of(grouped, by, materialized, name, _REDUCE, value, functions)
@@ -124,12 +124,12 @@ def reduce(
 def aggregate(
     grouped: GroupedStream[Any, Any],
     by: Aggregation,
-    materialized: Materialized[Any, Any] | None,
+    materialized: Materialized[Any, Any] | str | None,
     name: str | None,
     **functions: Callable[..., Any],
 ) -> Table[Any, Any]:
     """Return the table of aggregates; the functions have the names of their roles."""
-    _check(functions, materialized, grouped.called("aggregate", name))
+    materialized = _check(functions, materialized, grouped.called("aggregate", name))
     made = Functions(**functions)
     value = value_of(made.aggregator, made.merger, made.initializer)
     return _table_of(grouped, by, materialized, name, _AGGREGATE, value, made)
@@ -138,12 +138,12 @@ def aggregate(
 def cogroup(
     cogrouped: CogroupedStream[Any, Any],
     by: Aggregation,
-    materialized: Materialized[Any, Any] | None,
+    materialized: Materialized[Any, Any] | str | None,
     name: str | None,
     **functions: Callable[..., Any],
 ) -> Table[Any, Any]:
     """Return the table of aggregates of several streams, each with its own aggregator."""
-    _check(functions, materialized, cogrouped.called("aggregate", name))
+    materialized = _check(functions, materialized, cogrouped.called("aggregate", name))
     graph = cogrouped.graph
     value = value_of(*cogrouped.aggregators, *functions.values())
     stored = by.stored(graph, materialized, COGROUP, key=cogrouped.key, value=value)
@@ -157,12 +157,12 @@ def cogroup(
 
 def _check(
     functions: dict[str, Callable[..., Any]],
-    materialized: Materialized[Any, Any] | None,
+    materialized: Materialized[Any, Any] | str | None,
     of: str,
-) -> None:
+) -> Materialized[Any, Any] | None:
     for role, function in functions.items():
         check_function(function, 0 if role == "initializer" else 3, role=role, of=of)
-    check_materialized(materialized, of)
+    return check_materialized(materialized, of)
 
 
 def _table_of(

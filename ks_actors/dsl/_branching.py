@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _stream
 from ks_actors.processors.api import check_function, check_kind, check_names
 from ks_actors.processors.stateless import Branch, PassThrough
@@ -34,7 +35,7 @@ class _Branches(dict[str, "Stream[K, V]"], Generic[K, V]):
         )
 
 
-class BranchedStream(Generic[K, V]):
+class BranchedStream(Generic[K, V], metaclass=Hinted):
     """The result of `Stream.split`: a record goes only to the first branch whose predicate holds.
 
     End it with `default_branch` or `no_default_branch`. They return the branches by name: the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _stream, _table
 from ks_actors.dsl._options import consumed_from, whole_topic
 from ks_actors.dsl.graph import GraphBuilder, StreamSource, optimize
@@ -35,7 +36,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class StreamsBuilder:
+class StreamsBuilder(metaclass=Hinted):
     """The builder of a topology from streams and tables.
 
     Operations without a name are numbered as Kafka Streams does: `KSTREAM-FILTER-0000000001`.
@@ -103,24 +104,27 @@ class StreamsBuilder:
         self,
         topic: Topic[K, V],
         consumed: Consumed[K, V] | None = None,
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
     ) -> Table[K, V]: ...
     @overload
     def table(
-        self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
+        self,
+        topic: str,
+        consumed: None = None,
+        materialized: Materialized[Any, Any] | str | None = None,
     ) -> Table[Any, Any]: ...
     @overload
     def table(
         self,
         topic: TopicOrName,
         consumed: Consumed[K, V],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
     ) -> Table[K, V]: ...
     def table(
         self,
         topic: TopicOrName,
         consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | str | None = None,
     ) -> Table[Any, Any]:
         """Read a topic as a table: the latest value of each key, None deletes.
 
@@ -134,24 +138,27 @@ class StreamsBuilder:
         self,
         topic: Topic[K, V],
         consumed: Consumed[K, V] | None = None,
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
     ) -> GlobalTable[K, V]: ...
     @overload
     def global_table(
-        self, topic: str, consumed: None = None, materialized: Materialized[Any, Any] | None = None
+        self,
+        topic: str,
+        consumed: None = None,
+        materialized: Materialized[Any, Any] | str | None = None,
     ) -> GlobalTable[Any, Any]: ...
     @overload
     def global_table(
         self,
         topic: TopicOrName,
         consumed: Consumed[K, V],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
     ) -> GlobalTable[K, V]: ...
     def global_table(
         self,
         topic: TopicOrName,
         consumed: Consumed[Any, Any] | None = None,
-        materialized: Materialized[Any, Any] | None = None,
+        materialized: Materialized[Any, Any] | str | None = None,
     ) -> GlobalTable[Any, Any]:
         """Read all partitions of a topic into a table; every instance has all of it.
 

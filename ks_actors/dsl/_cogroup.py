@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations, _grouped, _session_windowed, _windowed
 from ks_actors.dsl._logic import PassLogic, add_logic
 from ks_actors.dsl.windows import SessionWindows, checked_windows
@@ -31,7 +32,7 @@ A = TypeVar("A")
 _MERGE = "COGROUPKSTREAM-MERGE-"
 
 
-class CogroupedStream(Generic[K, A]):
+class CogroupedStream(Generic[K, A], metaclass=Hinted):
     """Grouped streams, each with its aggregator into one aggregate per key.
 
     Made by `GroupedStream.cogroup`.
@@ -73,7 +74,7 @@ class CogroupedStream(Generic[K, A]):
     def aggregate(
         self,
         initializer: Callable[[], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, A]:
@@ -138,7 +139,7 @@ class CogroupedStream(Generic[K, A]):
         )
 
 
-class TimeWindowedCogroupedStream(Generic[K, A]):
+class TimeWindowedCogroupedStream(Generic[K, A], metaclass=Hinted):
     """Cogrouped streams, aggregated per window. Made by `CogroupedStream.windowed_by`."""
 
     def __init__(self, cogrouped: CogroupedStream[K, A], windows: KnownWindows) -> None:
@@ -148,7 +149,7 @@ class TimeWindowedCogroupedStream(Generic[K, A]):
     def aggregate(
         self,
         initializer: Callable[[], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations, _cogroup, _session_windowed, _windowed
 from ks_actors.dsl._infer import value_of
 from ks_actors.dsl._logic import add_logic, table_aggregate, table_reduce
@@ -37,7 +38,7 @@ _TABLE_AGGREGATE = "KTABLE-AGGREGATE-"
 _TABLE_REDUCE = "KTABLE-REDUCE-"
 
 
-class GroupedStream(Generic[K, V]):
+class GroupedStream(Generic[K, V], metaclass=Hinted):
     """A stream with its records grouped by key. Made by `Stream.group_by` and `group_by_key`."""
 
     def __init__(
@@ -61,7 +62,7 @@ class GroupedStream(Generic[K, V]):
         self._repartition: Repartition | None = None
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[K, int]:
         """Return the table of the number of records per key.
 
@@ -72,7 +73,7 @@ class GroupedStream(Generic[K, V]):
     def reduce(
         self,
         reducer: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -87,7 +88,7 @@ class GroupedStream(Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A | None],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, A]:
@@ -153,7 +154,7 @@ class GroupedStream(Generic[K, V]):
         )
 
 
-class GroupedTable(Generic[K, V]):
+class GroupedTable(Generic[K, V], metaclass=Hinted):
     """A table with its rows grouped by another key. Made by `Table.group_by`."""
 
     def __init__(
@@ -172,10 +173,10 @@ class GroupedTable(Generic[K, V]):
         self._repartition: GraphNode | None = None
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[K, int]:
         """Return the table of the number of rows per group."""
-        check_materialized(materialized, named_or_behind("count", name, self.node))
+        materialized = check_materialized(materialized, named_or_behind("count", name, self.node))
         stored = key_value_store(
             self.graph, materialized, _TABLE_AGGREGATE, key=self.key, value=LONG
         )
@@ -187,7 +188,7 @@ class GroupedTable(Generic[K, V]):
         self,
         adder: Callable[[V, V], V | None],
         subtractor: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -199,7 +200,7 @@ class GroupedTable(Generic[K, V]):
         of = named_or_behind("reduce", name, self.node)
         check_function(adder, 2, role="adder", of=of)
         check_function(subtractor, 2, role="subtractor", of=of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         stored = key_value_store(
             self.graph,
             materialized,
@@ -216,7 +217,7 @@ class GroupedTable(Generic[K, V]):
         initializer: Callable[[], A],
         adder: Callable[[K, V, A], A | None],
         subtractor: Callable[[K, V, A], A | None],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, A]:
@@ -229,7 +230,7 @@ class GroupedTable(Generic[K, V]):
         check_function(initializer, 0, role="initializer", of=of)
         check_function(adder, 3, role="adder", of=of)
         check_function(subtractor, 3, role="subtractor", of=of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         stored = key_value_store(
             self.graph,
             materialized,

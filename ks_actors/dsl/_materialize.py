@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from ks_actors._errors import TopologyError
+from ks_actors._times import whole_ms
 from ks_actors.dsl._options import Materialized
 from ks_actors.dsl.windows import CheckedWindows, TimeWindows
 from ks_actors.processors.api import check_options
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from ks_actors.dsl.graph import GraphBuilder
     from ks_actors.dsl.windows import KnownWindows, SessionWindows
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class Stored(NamedTuple):
     """The store of a table; queries can read a store that the user named."""
@@ -24,9 +28,17 @@ class Stored(NamedTuple):
     named: bool
 
 
-def check_materialized(materialized: Materialized[Any, Any] | None, of: str) -> None:
-    """Raise TopologyError unless the argument is a Materialized or None."""
+def check_materialized(
+    materialized: Materialized[K, V] | str | None, of: str
+) -> Materialized[K, V] | None:
+    """Return the options of a store; a str names it, None stays None.
+
+    Raises TopologyError for other objects.
+    """
+    if isinstance(materialized, str):
+        return Materialized(materialized)
     check_options(materialized, Materialized, of=of)
+    return materialized
 
 
 def key_value_store(
@@ -172,10 +184,10 @@ def _retention(
     name: str, materialized: Materialized[Any, Any] | None, keep_ms: int, what: str
 ) -> int:
     """Return the time (ms) for which windows are kept."""
-    retention = (
+    retention: int = (
         keep_ms
         if materialized is None or materialized.retention_ms is None
-        else materialized.retention_ms
+        else whole_ms(materialized.retention_ms)
     )
     if retention < keep_ms:
         raise TopologyError(

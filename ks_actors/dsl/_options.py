@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.processors.api import (
     check_configs,
     check_flag,
@@ -13,6 +14,7 @@ from ks_actors.processors.api import (
     check_offset_reset,
     check_options,
     check_whole,
+    checked_ms,
     takes_headers,
 )
 from ks_actors.serdes import serde_of
@@ -20,6 +22,7 @@ from ks_actors.topology import check_store_type, valid_name, with_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology import OffsetReset, Partitioner, StoreType, TimestampExtractor
@@ -33,7 +36,7 @@ NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
-class Consumed(Generic[K, V]):
+class Consumed(Generic[K, V], metaclass=Hinted):
     """Options for reading a topic. A missing serde or extractor is the app's default.
 
     `offset_reset` is the start without a committed offset: "earliest", "latest", "none" (an error),
@@ -67,7 +70,7 @@ class Consumed(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Produced(Generic[K, V]):
+class Produced(Generic[K, V], metaclass=Hinted):
     """Options for writing a topic. A missing serde is the stream's, or else the app's default."""
 
     key: Serde[K] | None
@@ -91,7 +94,7 @@ class Produced(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Grouped(Generic[K, V]):
+class Grouped(Generic[K, V], metaclass=Hinted):
     """Options for grouping: serdes of the repartition topic and the store.
 
     `name` names the repartition topic (and the key selector).
@@ -115,7 +118,7 @@ class Grouped(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Joined(Generic[K, V, W]):
+class Joined(Generic[K, V, W], metaclass=Hinted):
     """Options for a stream-table join: serdes of key, stream's and table's value.
 
     `name` names the join and its repartition topic. With `grace_ms`, records wait until stream time
@@ -127,7 +130,7 @@ class Joined(Generic[K, V, W]):
     value: Serde[V] | None
     other_value: Serde[W] | None
     name: str | None
-    grace_ms: int | None
+    grace_ms: int | timedelta | None
 
     def __init__(
         self,
@@ -135,19 +138,18 @@ class Joined(Generic[K, V, W]):
         value: SerdeOrType[V] | None = None,
         other_value: SerdeOrType[W] | None = None,
         name: str | None = None,
-        grace_ms: int | None = None,
+        grace_ms: int | timedelta | None = None,
     ) -> None:
         set_fields(self, locals())
 
     def __post_init__(self) -> None:
         convert_serdes(self, "key", "value", "other_value")
         _check_name(self)
-        if self.grace_ms is not None:
-            check_whole(self.grace_ms, role="grace_ms", of="Joined", least=0)
+        _set_ms(self, "grace_ms")
 
 
 @dataclass(frozen=True)
-class TableJoined(Generic[K, KO]):
+class TableJoined(Generic[K, KO], metaclass=Hinted):
     """Options for a join of tables by a foreign key.
 
     `name` is the beginning of the names of its nodes, its topics and its store. `partitioner`
@@ -169,7 +171,7 @@ class TableJoined(Generic[K, KO]):
 
 
 @dataclass(frozen=True)
-class Repartitioned(Generic[K, V]):
+class Repartitioned(Generic[K, V], metaclass=Hinted):
     """Options for a repartition: `partitions` None takes as many as the topics upstream have."""
 
     key: Serde[K] | None
@@ -197,8 +199,10 @@ class Repartitioned(Generic[K, V]):
 
 
 @dataclass(frozen=True)
-class Materialized(Generic[K, V]):
+class Materialized(Generic[K, V], metaclass=Hinted):
     """Options for the store of a table. Queries can read a store with a `name`.
+
+    An operation that takes a Materialized also takes the name alone: `count("counts")`.
 
     `store_type` says where the rows are: `"rocksdb"`, `"in_memory"`, or a function that makes a
     `StoreEngine`; None is the app's default. `retention_ms` is for windowed stores: None keeps them
@@ -217,11 +221,11 @@ class Materialized(Generic[K, V]):
     key: Serde[K] | None
     value: Serde[V] | None
     store_type: StoreType | None
-    retention_ms: int | None
+    retention_ms: int | timedelta | None
     logging: bool
     changelog_configs: Mapping[str, str]
     caching: bool
-    history_retention_ms: int | None
+    history_retention_ms: int | timedelta | None
 
     def __init__(
         self,
@@ -229,11 +233,11 @@ class Materialized(Generic[K, V]):
         key: SerdeOrType[K] | None = None,
         value: SerdeOrType[V] | None = None,
         store_type: StoreType | None = None,
-        retention_ms: int | None = None,
+        retention_ms: int | timedelta | None = None,
         logging: bool = True,
         changelog_configs: Mapping[str, str] = NO_CONFIGS,
         caching: bool = True,
-        history_retention_ms: int | None = None,
+        history_retention_ms: int | timedelta | None = None,
     ) -> None:
         set_fields(self, locals())
 
@@ -241,12 +245,7 @@ class Materialized(Generic[K, V]):
         convert_serdes(self, "key", "value")
         _check_name(self)
         check_store_type(self.store_type, role="store_type", of="Materialized")
-        for role, ms in (
-            ("retention_ms", self.retention_ms),
-            ("history_retention_ms", self.history_retention_ms),
-        ):
-            if ms is not None:
-                check_whole(ms, role=role, of="Materialized", least=0)
+        _set_ms(self, "retention_ms", "history_retention_ms")
         for role, flag in (("logging", self.logging), ("caching", self.caching)):
             check_flag(flag, role=role, of="Materialized")
         check_configs(self.changelog_configs, role="changelog_configs", of="Materialized")
@@ -290,6 +289,13 @@ def convert_serdes(options: Any, *roles: str) -> None:
     for role in roles:
         serde = serde_of(getattr(options, role), role=role, of=type(options).__name__)
         object.__setattr__(options, role, serde)
+
+
+def _set_ms(options: Any, *roles: str) -> None:
+    for role in roles:
+        if (time := getattr(options, role)) is not None:
+            time = checked_ms(time, role=role, of=type(options).__name__, least=0)
+            object.__setattr__(options, role, time)
 
 
 def _check_name(options: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations
 from ks_actors.dsl._materialize import session_store
 from ks_actors.dsl.graph import Closes
@@ -19,6 +20,7 @@ from ks_actors.serdes import SessionWindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from ks_actors.dsl._aggregations import Aggregation, Functions
     from ks_actors.dsl._cogroup import CogroupedStream
@@ -34,7 +36,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
-class SessionWindowedStream(Generic[K, V]):
+class SessionWindowedStream(Generic[K, V], metaclass=Hinted):
     """A stream with its records grouped by key and session. Made by `GroupedStream.windowed_by`.
 
     Whenever a session grows, or two merge, the old ones are deleted: their result is None. The new
@@ -55,7 +57,7 @@ class SessionWindowedStream(Generic[K, V]):
         self._by = by_session(windows, emit)
 
     def emit_strategy(
-        self, emit: EmitStrategy, *, idle_after_ms: int | None = None
+        self, emit: EmitStrategy, *, idle_after_ms: int | timedelta | None = None
     ) -> SessionWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their session closes.
 
@@ -70,7 +72,7 @@ class SessionWindowedStream(Generic[K, V]):
         return SessionWindowedStream(self._grouped, self._windows, chosen)
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per session."""
         return _aggregations.count(self._grouped, self._by, materialized, name)
@@ -78,7 +80,7 @@ class SessionWindowedStream(Generic[K, V]):
     def reduce(
         self,
         reducer: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], V]:
@@ -94,7 +96,7 @@ class SessionWindowedStream(Generic[K, V]):
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A | None],
         merger: Callable[[K, A, A], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:
@@ -115,7 +117,7 @@ class SessionWindowedStream(Generic[K, V]):
         )
 
 
-class SessionWindowedCogroupedStream(Generic[K, A]):
+class SessionWindowedCogroupedStream(Generic[K, A], metaclass=Hinted):
     """Cogrouped streams, aggregated per session. Made by `CogroupedStream.windowed_by`."""
 
     def __init__(self, cogrouped: CogroupedStream[K, A], windows: SessionWindows) -> None:
@@ -126,7 +128,7 @@ class SessionWindowedCogroupedStream(Generic[K, A]):
         self,
         initializer: Callable[[], A],
         merger: Callable[[K, A, A], A],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted, refuse
 from ks_actors.dsl import _branching, _grouped, _stream_joins, _stream_memory, _table
 from ks_actors.dsl._infer import forwarded_by, item_of, pair_of, pairs_of, records_of, value_of
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
@@ -18,6 +19,7 @@ from ks_actors.processors.api import (
     check_names,
     check_options,
     check_whole,
+    checked_ms,
     options_of,
     takes_key,
 )
@@ -39,6 +41,7 @@ from ks_actors.topology import valid_name, valid_topic, with_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from datetime import timedelta
     from typing import TextIO, Unpack
 
     from ks_actors.dsl._branching import BranchedStream
@@ -64,7 +67,12 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V], Generic[K, V]):
+class Stream(
+    _stream_joins.StreamJoins[K, V],
+    _stream_memory.StreamMemory[K, V],
+    Generic[K, V],
+    metaclass=Hinted,
+):
     """A stream of records, each a fact of its own.
 
     Operations return other streams; nothing runs before the topology does. Functions are called
@@ -73,6 +81,17 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
     Serdes are passed on as long as types are known to stay the same. An operation that may change
     the key drops its serde, and the next operation that needs equal keys in one task repartitions.
     """
+
+    if not TYPE_CHECKING:
+        # A plain `for` asks for rows, too, by number.
+        __getitem__ = refuse(
+            "describes records and has none: give functions of them, such as "
+            "stream.map_values(lambda value: value['a']) or filter(lambda key, value: value['a'])"
+        )
+        __aiter__ = refuse(
+            "describes records and has none: give functions of them, such as "
+            "stream.map_values(function) or foreach(function)"
+        )
 
     def __init__(
         self,
@@ -400,7 +419,7 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         self.graph.add_node(name, write, self.node)
 
     def to_table(
-        self, materialized: Materialized[K, V] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, V] | str | None = None, *, name: str | None = None
     ) -> Table[K, V]:
         """Take the records as updates of a table: the latest value of each key, None deletes."""
         return _table.stream_to_table(self, materialized, name)
@@ -484,9 +503,9 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
         ],
         *,
         max_records: int = 10_000,
-        max_wait_ms: int = 1_000,
+        max_wait_ms: int | timedelta = 1_000,
         max_in_flight: int = 1,
-        timeout_ms: int | None = None,
+        timeout_ms: int | timedelta | None = None,
         retry: Retry | None = None,
         name: str | None = None,
     ) -> Stream[K2, V2]:
@@ -520,11 +539,8 @@ class Stream(_stream_joins.StreamJoins[K, V], _stream_memory.StreamMemory[K, V],
             },
             name,
         )
-        for role, count, least in (
-            ("max_records", max_records, 1),
-            ("max_wait_ms", max_wait_ms, 0),
-        ):
-            check_whole(count, role=role, of=name, least=least)
+        check_whole(max_records, role="max_records", of=name, least=1)
+        max_wait_ms = checked_ms(max_wait_ms, role="max_wait_ms", of=name, least=0)
         operator = Batched(function, max_records, max_wait_ms, run)
         return self._next(name, operator, records_of(function), rekeyed=True)
 

@@ -12,6 +12,7 @@ from ks_actors.dsl import _table, joins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from ks_actors.dsl._options import Joined
     from ks_actors.dsl._stream import Stream
@@ -199,29 +200,29 @@ class StreamJoins(Generic[K, V]):
         self,
         other: Stream[K, W],
         joiner: Callable[[V, W], R],
-        tolerance_ms: int,
+        tolerance_ms: int | timedelta,
         joined: StreamJoined[K, V, W] | None = None,
         *,
-        grace_ms: int = 0,
+        grace_ms: int | timedelta = 0,
     ) -> Stream[K, R]: ...
     @overload
     def join_asof(
         self,
         other: Stream[K, W],
         joiner: Callable[[K, V, W], R],
-        tolerance_ms: int,
+        tolerance_ms: int | timedelta,
         joined: StreamJoined[K, V, W] | None = None,
         *,
-        grace_ms: int = 0,
+        grace_ms: int | timedelta = 0,
     ) -> Stream[K, R]: ...
     def join_asof(
         self,
         other: Any,
         joiner: Any,
-        tolerance_ms: int,
+        tolerance_ms: int | timedelta,
         joined: StreamJoined[Any, Any, Any] | None = None,
         *,
-        grace_ms: int = 0,
+        grace_ms: int | timedelta = 0,
     ) -> Stream[K, Any]:
         """Join each record with the latest record of another stream at or before its timestamp.
 
@@ -254,29 +255,29 @@ class StreamJoins(Generic[K, V]):
         self,
         other: Stream[K, W],
         joiner: Callable[[V, W | None], R],
-        tolerance_ms: int,
+        tolerance_ms: int | timedelta,
         joined: StreamJoined[K, V, W] | None = None,
         *,
-        grace_ms: int = 0,
+        grace_ms: int | timedelta = 0,
     ) -> Stream[K, R]: ...
     @overload
     def left_join_asof(
         self,
         other: Stream[K, W],
         joiner: Callable[[K, V, W | None], R],
-        tolerance_ms: int,
+        tolerance_ms: int | timedelta,
         joined: StreamJoined[K, V, W] | None = None,
         *,
-        grace_ms: int = 0,
+        grace_ms: int | timedelta = 0,
     ) -> Stream[K, R]: ...
     def left_join_asof(
         self,
         other: Any,
         joiner: Any,
-        tolerance_ms: int,
+        tolerance_ms: int | timedelta,
         joined: StreamJoined[Any, Any, Any] | None = None,
         *,
-        grace_ms: int = 0,
+        grace_ms: int | timedelta = 0,
     ) -> Stream[K, Any]:
         """Join as `join_asof` does, and give the joiner None where there is no other record.
 

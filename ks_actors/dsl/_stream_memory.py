@@ -13,7 +13,7 @@ from ks_actors.processors.api import (
     PunctuationType,
     check_function,
     check_kind,
-    check_whole,
+    checked_ms,
 )
 from ks_actors.processors.tables import Expire
 from ks_actors.serdes import BYTES, LONG, serde_of, with_default
@@ -21,6 +21,7 @@ from ks_actors.topology import StoreKind, StoreSpec, check_store_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from ks_actors.dsl._stream import Stream
     from ks_actors.serdes import Serde, SerdeOrType
@@ -35,11 +36,11 @@ class StreamMemory(Generic[K, V]):
 
     def distinct(
         self,
-        within_ms: int,
+        within_ms: int | timedelta,
         *,
         by: Callable[[V], Any] | None = None,
         by_serde: SerdeOrType[Any] | None = None,
-        grace_ms: int | None = None,
+        grace_ms: int | timedelta | None = None,
         key: SerdeOrType[K] | None = None,
         name: str | None = None,
         store_type: StoreType | None = None,
@@ -61,9 +62,9 @@ class StreamMemory(Generic[K, V]):
         """
         stream = cast("Stream[K, V]", self)
         of = named_or_behind("distinct", name, stream.node)
-        check_whole(within_ms, role="within_ms", of=of, least=0)
+        within_ms = checked_ms(within_ms, role="within_ms", of=of, least=0)
         grace = within_ms if grace_ms is None else grace_ms
-        check_whole(grace, role="grace_ms", of=of, least=0)
+        grace = checked_ms(grace, role="grace_ms", of=of, least=0)
         check_store_type(store_type, role="store_type", of=of)
         part: Serde[Any] | None = serde_of(by_serde, role="by_serde", of=of)
         key_serde: Serde[K] | None = serde_of(key, role="key", of=of)
@@ -98,7 +99,7 @@ class StreamMemory(Generic[K, V]):
 
     def expire(
         self,
-        after_ms: int,
+        after_ms: int | timedelta,
         *,
         clock: PunctuationType = PunctuationType.STREAM_TIME,
         key: SerdeOrType[K] | None = None,
@@ -126,7 +127,7 @@ class StreamMemory(Generic[K, V]):
         """
         stream = cast("Stream[K, V]", self)
         of = named_or_behind("expire", name, stream.node)
-        check_whole(after_ms, role="after_ms", of=of, least=1)
+        after_ms = checked_ms(after_ms, role="after_ms", of=of, least=1)
         check_kind(
             clock,
             PunctuationType,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _table
 from ks_actors.dsl._logic import add_logic
 from ks_actors.dsl.graph import Closes
@@ -15,12 +16,14 @@ from ks_actors.processors.api import (
     check_kind,
     check_one_of,
     check_whole,
+    checked_ms,
 )
 from ks_actors.processors.tables import BufferedChangeSerde, Suppress, SuppressView
 from ks_actors.topology import StoreKind, StoreSpec, valid_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import timedelta
 
     from ks_actors.dsl._table import Table
     from ks_actors.dsl.graph import GraphNode
@@ -35,7 +38,7 @@ _SUPPRESS = "KTABLE-SUPPRESS-"
 
 @final
 @dataclass(frozen=True)
-class BufferConfig:
+class BufferConfig(metaclass=Hinted):
     """Limits for waiting changes, at most one per key, in number or in bytes as they are written.
 
     None is no limit. When the buffer is full, the first ones are emitted early, or processing ends.
@@ -65,8 +68,8 @@ class BufferConfig:
 
 
 @final
-@dataclass(frozen=True)
-class Suppressed:
+@dataclass(frozen=True, init=False)
+class Suppressed(metaclass=Hinted):
     """The time at which changes of a table are forwarded.
 
     Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter. With
@@ -79,11 +82,23 @@ class Suppressed:
     name: str | None = None
     idle_after_ms: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.wait_ms is not None:
-            check_whole(self.wait_ms, role="wait_ms", of="Suppressed", least=0)
-        if self.idle_after_ms is not None:
-            check_whole(self.idle_after_ms, role="idle_after_ms", of="Suppressed", least=1)
+    def __init__(
+        self,
+        wait_ms: int | timedelta | None,
+        buffer: BufferConfig,
+        name: str | None = None,
+        idle_after_ms: int | timedelta | None = None,
+    ) -> None:
+        if wait_ms is not None:
+            wait_ms = checked_ms(wait_ms, role="wait_ms", of="Suppressed", least=0)
+        if idle_after_ms is not None:
+            idle_after_ms = checked_ms(
+                idle_after_ms, role="idle_after_ms", of="Suppressed", least=1
+            )
+        object.__setattr__(self, "wait_ms", wait_ms)
+        object.__setattr__(self, "buffer", buffer)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "idle_after_ms", idle_after_ms)
         check_kind(
             self.buffer,
             BufferConfig,
@@ -96,7 +111,11 @@ class Suppressed:
 
     @classmethod
     def until_time_limit(
-        cls, wait_ms: int, buffer: BufferConfig, *, idle_after_ms: int | None = None
+        cls,
+        wait_ms: int | timedelta,
+        buffer: BufferConfig,
+        *,
+        idle_after_ms: int | timedelta | None = None,
     ) -> Suppressed:
         """Forward a key's latest change when stream time is `wait_ms` past its first change.
 
@@ -107,7 +126,7 @@ class Suppressed:
 
     @classmethod
     def until_window_closes(
-        cls, buffer: BufferConfig, *, idle_after_ms: int | None = None
+        cls, buffer: BufferConfig, *, idle_after_ms: int | timedelta | None = None
     ) -> Suppressed:
         """Forward one result of each window, when it has closed: after its end and grace period.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted, refuse
 from ks_actors.dsl import _grouped, _stream, _suppressed
 from ks_actors.dsl._infer import forwarded_by, pair_of, value_of
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
@@ -71,7 +72,7 @@ _STREAM_SOURCE = "KSTREAM-SOURCE-"
 _BY_WINDOW = {StoreKind.WINDOW.value, StoreKind.SESSION.value}
 
 
-class Table(TableJoins[K, V]):
+class Table(TableJoins[K, V], metaclass=Hinted):
     """The latest value of every key, and its changes.
 
     Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`. A table is
@@ -79,6 +80,12 @@ class Table(TableJoins[K, V]):
     A value of None deletes the row. An update with an older timestamp replaces the row too, unless
     the table has a history (`Materialized.history_retention_ms`): then it goes into the history.
     """
+
+    if not TYPE_CHECKING:
+        # A plain `for` asks for rows, too, by number.
+        __getitem__ = __aiter__ = refuse(
+            "describes rows and has none: the app that runs it has them, app.store(name).get(key)"
+        )
 
     def __init__(
         self,
@@ -153,7 +160,7 @@ class Table(TableJoins[K, V]):
     def filter(
         self,
         predicate: Callable[[K, V], object],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -166,7 +173,7 @@ class Table(TableJoins[K, V]):
     def filter_not(
         self,
         predicate: Callable[[K, V], object],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V]:
@@ -180,7 +187,7 @@ class Table(TableJoins[K, V]):
     def map_values(
         self,
         mapper: Callable[[V], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V2]: ...
@@ -188,14 +195,14 @@ class Table(TableJoins[K, V]):
     def map_values(
         self,
         mapper: Callable[[K, V], V2 | None],
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V2]: ...
     def map_values(
         self,
         mapper: Callable[..., V2 | None],
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[K, V2]:
@@ -205,7 +212,7 @@ class Table(TableJoins[K, V]):
         """
         of = self._called("map_values", name)
         keyed = takes_key(mapper, of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         # Before the node's name: Kafka Streams numbers the two in this order, and names must be
         # equal.
         value = (materialized and materialized.value) or value_of(mapper)
@@ -218,7 +225,7 @@ class Table(TableJoins[K, V]):
         self,
         supplier: Callable[[], ValueTransformer[K, V, V2]],
         *stores: str,
-        materialized: Materialized[K, V2] | None = None,
+        materialized: Materialized[K, V2] | str | None = None,
         name: str | None = None,
     ) -> Table[K, V2]:
         """Return the table with values that a ValueTransformer computes with these `stores`.
@@ -234,7 +241,7 @@ class Table(TableJoins[K, V]):
             of=of,
             remedy="supply an object of a subclass of ValueTransformer",
         )
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         # Without a prefix: here Kafka Streams takes no number for a store without a name.
         value = (materialized and materialized.value) or forwarded_by(type(transformer))[1]
         spec = optional_store(self.graph, materialized, "", key=self.key, value=value)
@@ -311,14 +318,14 @@ class Table(TableJoins[K, V]):
     def _filter(
         self,
         predicate: Callable[[K, V], object],
-        materialized: Materialized[K, V] | None,
+        materialized: Materialized[K, V] | str | None,
         name: str | None,
         *,
         negated: bool,
     ) -> Table[K, V]:
         of = self._called("filter_not" if negated else "filter", name)
         check_function(predicate, 2, role="predicate", of=of)
-        check_materialized(materialized, of)
+        materialized = check_materialized(materialized, of)
         spec = optional_store(self.graph, materialized, _FILTER, key=self.key, value=self.value)
         named = self.graph.name_or(name, _FILTER)
         logic = FilterLogic(self, spec, predicate, negated=negated)
@@ -340,7 +347,7 @@ class Table(TableJoins[K, V]):
         return Table(self.graph, node, self.sources, key, value, logic, store_name=store)
 
 
-class GlobalTable(Generic[K, V]):
+class GlobalTable(Generic[K, V], metaclass=Hinted):
     """All of a topic's latest values, in every instance.
 
     Streams can be joined with it by any key. Made by `StreamsBuilder.global_table`.
@@ -372,11 +379,11 @@ def source_table(
     graph: GraphBuilder,
     given: TopicOrName,
     consumed: Consumed[K, V],
-    materialized: Materialized[K, V] | None,
+    materialized: Materialized[K, V] | str | None,
 ) -> Table[K, V]:
     """Read a topic as a table."""
     topic = valid_topic(topic_name(given), "table")
-    check_materialized(materialized, f"table of topic {topic}")
+    materialized = check_materialized(materialized, f"table of topic {topic}")
     spec, named = key_value_store(
         graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
     )
@@ -418,11 +425,11 @@ def global_table(
     graph: GraphBuilder,
     given: TopicOrName,
     consumed: Consumed[K, V],
-    materialized: Materialized[K, V] | None,
+    materialized: Materialized[K, V] | str | None,
 ) -> GlobalTable[K, V]:
     """Read a topic as a global table."""
     topic = valid_topic(topic_name(given), "global_table")
-    check_materialized(materialized, f"global_table of topic {topic}")
+    materialized = check_materialized(materialized, f"global_table of topic {topic}")
     without_history(materialized, "a global table")
     spec, named = key_value_store(
         graph, materialized, f"{topic}-", key=consumed.key, value=consumed.value
@@ -449,11 +456,11 @@ def global_table(
 
 
 def stream_to_table(
-    stream: Stream[K, V], materialized: Materialized[K, V] | None, name: str | None
+    stream: Stream[K, V], materialized: Materialized[K, V] | str | None, name: str | None
 ) -> Table[K, V]:
     """Take a stream as a table: repartitioned, if its keys may have changed."""
     graph = stream.graph
-    check_materialized(materialized, named_or_behind("to_table", name, stream.node))
+    materialized = check_materialized(materialized, named_or_behind("to_table", name, stream.node))
     named = graph.name_or(name, _TO_TABLE)
     spec, stored = key_value_store(
         graph, materialized, _TO_TABLE, key=stream.key, value=stream.value

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _aggregations
 from ks_actors.dsl._materialize import window_store
 from ks_actors.dsl.graph import Closes
@@ -31,6 +32,7 @@ from ks_actors.serdes import CustomWindowedSerde, WindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from ks_actors.dsl._aggregations import Aggregation, Functions
     from ks_actors.dsl._grouped import GroupedStream
@@ -46,7 +48,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
-class TimeWindowedStream(Generic[K, V]):
+class TimeWindowedStream(Generic[K, V], metaclass=Hinted):
     """A stream with its records grouped by key and window. Made by `GroupedStream.windowed_by`.
 
     A record is late when stream time has passed the window's end by the grace period. Late records
@@ -65,7 +67,7 @@ class TimeWindowedStream(Generic[K, V]):
         self._by = by_window(windows, emit)
 
     def emit_strategy(
-        self, emit: EmitStrategy, *, idle_after_ms: int | None = None
+        self, emit: EmitStrategy, *, idle_after_ms: int | timedelta | None = None
     ) -> TimeWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their window closes.
 
@@ -89,7 +91,7 @@ class TimeWindowedStream(Generic[K, V]):
         return TimeWindowedStream(self._grouped, self._windows, chosen)
 
     def count(
-        self, materialized: Materialized[K, int] | None = None, *, name: str | None = None
+        self, materialized: Materialized[K, int] | str | None = None, *, name: str | None = None
     ) -> Table[Windowed[K], int]:
         """Return the table of the number of records per key and window."""
         return _aggregations.count(self._grouped, self._by, materialized, name)
@@ -97,7 +99,7 @@ class TimeWindowedStream(Generic[K, V]):
     def reduce(
         self,
         reducer: Callable[[V, V], V | None],
-        materialized: Materialized[K, V] | None = None,
+        materialized: Materialized[K, V] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], V]:
@@ -111,7 +113,7 @@ class TimeWindowedStream(Generic[K, V]):
         self,
         initializer: Callable[[], A],
         aggregator: Callable[[K, V, A], A | None],
-        materialized: Materialized[K, A] | None = None,
+        materialized: Materialized[K, A] | str | None = None,
         *,
         name: str | None = None,
     ) -> Table[Windowed[K], A]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ks_actors._errors import LogTimeout, UnknownTopicOrPartition
 from ks_actors.letters._letter import letter_of, marked_offset
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import check_timeout, component_log
 from ks_actors.log import IsolationLevel
 from ks_actors.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import timedelta
 
     from ks_actors.letters._letter import Letter
     from ks_actors.log import Log
@@ -35,7 +36,7 @@ async def read_letters(
     *,
     limit: int = 100,
     client_id: str = "letters",
-    timeout_ms: int = 10_000,
+    timeout_ms: int | timedelta = 10_000,
     max_bytes: int | None = None,
 ) -> list[Letter]:
     """Return the last letters of a topic, the newest first, at most `limit`.
@@ -50,6 +51,7 @@ async def read_letters(
     oldest first, with a warning; the newest one stays. Raises UnknownTopicOrPartition, and
     LogTimeout after `timeout_ms`.
     """
+    timeout_ms = check_timeout(timeout_ms)
     described = await log.describe_topics([topic], configs=False)
     if topic not in described:
         raise UnknownTopicOrPartition(f"topic {topic} does not exist")
@@ -124,13 +126,14 @@ async def read_letter(
     offset: int,
     *,
     client_id: str = "letters",
-    timeout_ms: int = 10_000,
+    timeout_ms: int | timedelta = 10_000,
 ) -> Letter | None:
     """Return the letter at an offset, None when there is none.
 
     Reads on to the end of the partition, for a marker. Raises UnknownTopicOrPartition,
     OffsetOutOfRange, and LogTimeout after `timeout_ms`.
     """
+    timeout_ms = check_timeout(timeout_ms)
     ends = await log.end_offsets([place], _COMMITTED)
     begins = await log.begin_offsets([place])
     if not begins[place] <= offset < ends[place]:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from ks_actors._errors import LogTimeout, RedriveRefused
 from ks_actors.letters._letter import MARKER, ORIGIN
 from ks_actors.letters._read import read_letter
+from ks_actors.lifecycle import check_timeout
 from ks_actors.log import GroupMetadata, IsolationLevel, Outgoing
 from ks_actors.records import Batch
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from ks_actors.letters._letter import Letter
     from ks_actors.log import Log
     from ks_actors.records import TopicPartition
@@ -22,7 +25,12 @@ _NO_MEMBER = GroupMetadata("", -1, "")
 
 
 async def redrive(
-    log: Log, place: TopicPartition, offset: int, *, application_id: str, timeout_ms: int = 10_000
+    log: Log,
+    place: TopicPartition,
+    offset: int,
+    *,
+    application_id: str,
+    timeout_ms: int | timedelta = 10_000,
 ) -> Letter:
     """Write the record of a dead letter back to its source partition, once; return the letter.
 
@@ -37,6 +45,7 @@ async def redrive(
     Fenced, LogTimeout and other errors of the log: then nothing is visible, except that after a
     LogTimeout of the commit everything may be.
     """
+    timeout_ms = check_timeout(timeout_ms)
     producer = await log.transactional_producer(
         f"{application_id}-redrive",
         client_id=f"{application_id}-redrive",

@@ -16,7 +16,7 @@ from ks_actors.lifecycle._shield import run_in_thread, shielded
 from ks_actors.lifecycle._slow_log import LogRetries, NoAnswer, Outage, warn_if_slow, with_names
 from ks_actors.lifecycle._state_machine import Cycle, Transitions
 from ks_actors.lifecycle._threads import in_thread
-from ks_actors.lifecycle._timeouts import check_timeout
+from ks_actors.lifecycle._timeouts import check_instant, check_span, check_timeout
 from ks_actors.lifecycle._user_code import (
     awaited_by_app,
     called_from_within,
@@ -41,7 +41,9 @@ __all__ = [
     "as_exception",
     "awaited_by_app",
     "called_from_within",
+    "check_instant",
     "check_loop",
+    "check_span",
     "check_timeout",
     "closes",
     "component_log",

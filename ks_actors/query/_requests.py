@@ -12,6 +12,7 @@ from ks_actors.state import ValueAndTimestamp, ValueTimestampHeaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from ks_actors.log import IsolationLevel
 
@@ -99,15 +100,15 @@ class WindowKeyQuery(_Question, Query[list[tuple[int, Any]]], frozen=True):
     """
 
     key: Any
-    time_from: int
-    time_to: int
+    time_from: int | datetime
+    time_to: int | datetime
 
 
 class WindowRangeQuery(_Question, Query[list[tuple[tuple[Any, int], Any]]], frozen=True):
     """Key, start (ms) and value of all windows from `time_from` to `time_to`, inclusive."""
 
-    time_from: int
-    time_to: int
+    time_from: int | datetime
+    time_to: int | datetime
 
 
 class TimestampedWindowKeyWithHeadersQuery(
@@ -116,8 +117,8 @@ class TimestampedWindowKeyWithHeadersQuery(
     """The same as WindowKeyQuery with timestamps and headers (KIP-1356)."""
 
     key: Any
-    time_from: int
-    time_to: int
+    time_from: int | datetime
+    time_to: int | datetime
 
 
 class TimestampedWindowRangeWithHeadersQuery(
@@ -125,8 +126,8 @@ class TimestampedWindowRangeWithHeadersQuery(
 ):
     """The same as WindowRangeQuery with timestamps and headers (KIP-1356)."""
 
-    time_from: int
-    time_to: int
+    time_from: int | datetime
+    time_to: int | datetime
 
 
 class VersionedKeyQuery(_Question, Query[VersionedRecord[Any]], frozen=True):
@@ -136,7 +137,7 @@ class VersionedKeyQuery(_Question, Query[VersionedRecord[Any]], frozen=True):
     """
 
     key: Any
-    as_of: int | None = None
+    as_of: int | datetime | None = None
 
 
 class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], frozen=True):
@@ -147,8 +148,8 @@ class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], froze
     """
 
     key: Any
-    time_from: int | None = None
-    time_to: int | None = None
+    time_from: int | datetime | None = None
+    time_to: int | datetime | None = None
     descending: bool = False
 
 
@@ -159,8 +160,8 @@ class SessionKeyQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=
     """
 
     key: Any
-    earliest_end: int = 0
-    latest_start: int = LATEST
+    earliest_end: int | datetime = 0
+    latest_start: int | datetime = LATEST
 
 
 class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
@@ -171,8 +172,8 @@ class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], froze
 
     low: Any = None
     high: Any = None
-    earliest_end: int = 0
-    latest_start: int = LATEST
+    earliest_end: int | datetime = 0
+    latest_start: int | datetime = LATEST
 
 
 class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):

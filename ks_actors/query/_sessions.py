@@ -9,12 +9,13 @@ from ks_actors.records import Windowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
 
 def session_key_scan(
     key: Any,
-    earliest_end: int,
-    latest_start: int,
+    earliest_end: int | datetime,
+    latest_start: int | datetime,
     *,
     committed: bool,
     reverse: bool,
@@ -33,8 +34,8 @@ def session_key_scan(
 def session_scan(
     low: Any,
     high: Any,
-    earliest_end: int,
-    latest_start: int,
+    earliest_end: int | datetime,
+    latest_start: int | datetime,
     *,
     committed: bool,
     reverse: bool,

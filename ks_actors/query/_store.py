@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final, overload
 
 from ks_actors._errors import FailureReason, QueryFailed
+from ks_actors._hints import Elsewhere, refuse
 from ks_actors.query._scan import Scan, StoreScan, slices
 from ks_actors.query._sessions import session_key_scan, session_scan
 from ks_actors.records import partition as partition_of
@@ -14,15 +15,13 @@ from ks_actors.state import (
     PLAIN_FORM,
     TIMESTAMPED,
     TIMESTAMPED_FORM,
-    KeyValueReader,
-    SessionReader,
     VersionedReader,
-    WindowReader,
 )
 from ks_actors.topology import HEADED, StoreKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from datetime import datetime
 
     from ks_actors.log import IsolationLevel
     from ks_actors.query._local import LocalStores, Part
@@ -46,8 +45,26 @@ def as_it_is(record: Any) -> Any:
     return record
 
 
+_WAYS: Final = {
+    **dict.fromkeys(KEY_VALUE, "; it has get, range, prefix_scan and all"),
+    **dict.fromkeys(SESSIONS, "; it has fetch, fetch_session, find_sessions and all"),
+    **dict.fromkeys(VERSIONED, "; it has get and versions"),
+    **dict.fromkeys(WINDOWS, "; it has fetch, backward_fetch, fetch_all and all"),
+}
+
+
+class _OtherNames:
+    """The hints at names that StoreQueries lack."""
+
+    if not TYPE_CHECKING:
+        __getitem__ = refuse("has no []: await app.store(name).get(key)")
+        items = Elsewhere("async for key, value in app.store(name).all()")
+        keys = Elsewhere("async for key, value in app.store(name).all()")
+        values = Elsewhere("async for key, value in app.store(name).all()")
+
+
 @final
-class StoreQueries(Generic[K, V]):
+class StoreQueries(_OtherNames, Generic[K, V]):
     """Read a store of this instance, with keys `K` and values `V`: see `App.store`.
 
     It may be used from any task of the app's event loop, also while the store is processed and
@@ -99,7 +116,8 @@ class StoreQueries(Generic[K, V]):
 
     def _unknown(self, what: str) -> QueryFailed:
         return QueryFailed(
-            f"store {self.name}, a {self._spec.kind.value} store, cannot be queried {what}",
+            f"store {self.name}, a {self._spec.kind.value} store, cannot be queried {what}"
+            f"{_WAYS.get(self._spec.kind, '')}",
             reason=FailureReason.UNKNOWN_QUERY_TYPE,
             store=self.name,
         )
@@ -110,7 +128,7 @@ class StoreQueries(Generic[K, V]):
 
     # One value.
 
-    async def get(self, key: K, as_of: int | None = None) -> V | None:
+    async def get(self, key: K, as_of: int | datetime | None = None) -> V | None:
         """Return the value of `key`, or None.
 
         Of a versioned store it is a VersionedRecord, the latest one or that of the time `as_of`
@@ -120,25 +138,20 @@ class StoreQueries(Generic[K, V]):
         """
         committed = self._committed
         if self._spec.kind in VERSIONED:
-
-            def read_version(reader: VersionedReader) -> Any:
-                return reader.get(key, as_of, committed=committed)
-
-            return await self._first(key, read_version)
+            return await self._first(
+                key, lambda reader: reader.get(key, as_of, committed=committed)
+            )
         self._must_be(KEY_VALUE, "a key")
         if as_of is not None:
             raise self._unknown("for the past, because it keeps no history")
 
-        def read(reader: KeyValueReader) -> Any:
-            return reader.get(key, committed=committed)
-
-        return await self._first(key, read)
+        return await self._first(key, lambda reader: reader.get(key, committed=committed))
 
     async def versions(
         self,
         key: K,
-        time_from: int | None = None,
-        time_to: int | None = None,
+        time_from: int | datetime | None = None,
+        time_to: int | datetime | None = None,
         *,
         descending: bool = False,
     ) -> list[V]:
@@ -257,10 +270,14 @@ class StoreQueries(Generic[K, V]):
     @overload
     def fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
     @overload
-    async def fetch(self, key: K, time_from: int) -> V | None: ...
+    async def fetch(self, key: K, time_from: int | datetime) -> V | None: ...
     @overload
-    def fetch(self, key: K, time_from: int, time_to: int) -> StoreScan[tuple[int, V]]: ...
-    def fetch(self, key: K, time_from: int | None = None, time_to: int | None = None) -> Any:
+    def fetch(
+        self, key: K, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreScan[tuple[int, V]]: ...
+    def fetch(
+        self, key: K, time_from: int | datetime | None = None, time_to: int | datetime | None = None
+    ) -> Any:
         """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None.
 
         The key is searched as in `get`. With `time_to`, scan start and value of the windows that
@@ -274,17 +291,16 @@ class StoreQueries(Generic[K, V]):
         if time_to is not None:
             return self._fetch(key, time_from, time_to, reverse=False)
 
-        def read(reader: WindowReader) -> Any:
-            return reader.get(key, time_from, committed=committed)
-
-        return self._first(key, read)
+        return self._first(key, lambda reader: reader.get(key, time_from, committed=committed))
 
     @overload
     def backward_fetch(self, key: K) -> StoreScan[tuple[Windowed[K], V]]: ...
     @overload
-    def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreScan[tuple[int, V]]: ...
     def backward_fetch(
-        self, key: K, time_from: int = 0, time_to: int | None = None
+        self, key: K, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreScan[tuple[int, V]]: ...
+    def backward_fetch(
+        self, key: K, time_from: int | datetime = 0, time_to: int | datetime | None = None
     ) -> StoreScan[Any]:
         """Scan start and value of a key's windows, the latest first.
 
@@ -296,7 +312,7 @@ class StoreQueries(Generic[K, V]):
         return self._fetch(key, time_from, time_to, reverse=True)
 
     def _fetch(
-        self, key: K, time_from: int, time_to: int, *, reverse: bool
+        self, key: K, time_from: Any, time_to: Any, *, reverse: bool
     ) -> StoreScan[tuple[int, V]]:
         return self._scan_key(
             key,
@@ -323,7 +339,9 @@ class StoreQueries(Generic[K, V]):
 
         return StoreScan(run)
 
-    def fetch_all(self, time_from: int, time_to: int) -> StoreScan[tuple[tuple[K, int], V]]:
+    def fetch_all(
+        self, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreScan[tuple[tuple[K, int], V]]:
         """Scan key, start and value of all windows, as the store's own `fetch_all` does.
 
         They start from `time_from` to `time_to`, inclusive.
@@ -331,13 +349,13 @@ class StoreQueries(Generic[K, V]):
         return self._fetch_all(time_from, time_to, reverse=False)
 
     def backward_fetch_all(
-        self, time_from: int, time_to: int
+        self, time_from: int | datetime, time_to: int | datetime
     ) -> StoreScan[tuple[tuple[K, int], V]]:
         """Scan like `fetch_all`, in reverse order."""
         return self._fetch_all(time_from, time_to, reverse=True)
 
     def _fetch_all(
-        self, time_from: int, time_to: int, *, reverse: bool
+        self, time_from: Any, time_to: Any, *, reverse: bool
     ) -> StoreScan[tuple[tuple[K, int], V]]:
         self._must_be(WINDOWS, "windows")
         return self._scan(
@@ -348,7 +366,7 @@ class StoreQueries(Generic[K, V]):
 
     # Sessions.
 
-    async def fetch_session(self, key: K, start: int, end: int) -> V | None:
+    async def fetch_session(self, key: K, start: int | datetime, end: int | datetime) -> V | None:
         """Return the aggregate of the key's session from `start` to `end`, or None.
 
         Times are in ms, inclusive. The key is searched as in `get`.
@@ -356,13 +374,12 @@ class StoreQueries(Generic[K, V]):
         self._must_be(SESSIONS, "a session")
         committed = self._committed
 
-        def read(reader: SessionReader) -> Any:
-            return reader.get(key, start, end, committed=committed)
-
-        return await self._first(key, read)
+        return await self._first(
+            key, lambda reader: reader.get(key, start, end, committed=committed)
+        )
 
     def find_sessions(
-        self, key: K, earliest_end: int, latest_start: int
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan the key's sessions in a span of time, the earliest first.
 
@@ -371,13 +388,13 @@ class StoreQueries(Generic[K, V]):
         return self._find_sessions(key, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions(
-        self, key: K, earliest_end: int, latest_start: int
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan like `find_sessions`, the latest first."""
         return self._find_sessions(key, earliest_end, latest_start, reverse=True)
 
     def _find_sessions(
-        self, key: K, earliest_end: int, latest_start: int, *, reverse: bool
+        self, key: K, earliest_end: Any, latest_start: Any, *, reverse: bool
     ) -> StoreScan[tuple[Windowed[K], V]]:
         self._must_be(SESSIONS, "sessions")
         scan = session_key_scan(
@@ -391,7 +408,11 @@ class StoreQueries(Generic[K, V]):
         return self._scan_key(key, scan)
 
     def find_sessions_range(
-        self, low: K | None, high: K | None, earliest_end: int = 0, latest_start: int = LATEST
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime = 0,
+        latest_start: int | datetime = LATEST,
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan the sessions of the keys from `low` to `high`, inclusive, that overlap.
 
@@ -400,13 +421,23 @@ class StoreQueries(Generic[K, V]):
         return self._find_range(low, high, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions_range(
-        self, low: K | None, high: K | None, earliest_end: int = 0, latest_start: int = LATEST
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime = 0,
+        latest_start: int | datetime = LATEST,
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan like `find_sessions_range`, in reverse order."""
         return self._find_range(low, high, earliest_end, latest_start, reverse=True)
 
     def _find_range(
-        self, low: K | None, high: K | None, earliest_end: int, latest_start: int, *, reverse: bool
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: Any,
+        latest_start: Any,
+        *,
+        reverse: bool,
     ) -> StoreScan[tuple[Windowed[K], V]]:
         self._must_be(SESSIONS, "sessions")
         return self._scan(
@@ -466,8 +497,8 @@ def prefix_scan(
 
 def window_key_scan(
     key: Any,
-    time_from: int,
-    time_to: int,
+    time_from: int | datetime,
+    time_to: int | datetime,
     *,
     committed: bool,
     reverse: bool,
@@ -482,7 +513,12 @@ def window_key_scan(
 
 
 def window_scan(
-    time_from: int, time_to: int, *, committed: bool, reverse: bool, entry: Callable[[Any], Any]
+    time_from: int | datetime,
+    time_to: int | datetime,
+    *,
+    committed: bool,
+    reverse: bool,
+    entry: Callable[[Any], Any],
 ) -> Scan:
     """Return the scan of windows of all keys."""
     return Scan(

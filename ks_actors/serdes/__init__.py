@@ -7,6 +7,9 @@ headers, too.
 
 from __future__ import annotations
 
+import typing as _typing
+
+from ks_actors import _hints
 from ks_actors.serdes._arrow import arrow
 from ks_actors.serdes._as_read import AsRead as AsRead
 from ks_actors.serdes._as_read import of_serde as of_serde
@@ -82,3 +85,8 @@ __all__ = [
     "session_windowed",
     "windowed",
 ]
+
+if not _typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return _hints.unknown_name(__name__, name)

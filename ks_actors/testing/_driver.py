@@ -6,24 +6,29 @@ import tempfile
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from actors.testing import VirtualLoop
 from ks_actors._errors import NotRunning, TopologyError, UnknownTopicOrPartition
+from ks_actors._hints import Hinted, refuse
 from ks_actors.app import refuse_running_loop
-from ks_actors.config import StreamsConfig
+from ks_actors.config import config_of
+from ks_actors.lifecycle import check_instant, check_span
 from ks_actors.records import Batch, TaskId, TopicPartition
 from ks_actors.task import GLOBAL, Clocks, RecordQueue, Task, TaskParts, TaskRunner, Telemetry
 from ks_actors.testing._plain_store import plain_store
 from ks_actors.testing._topic_serdes import topic_serdes
 from ks_actors.testing._topics import AsyncTestInputTopic, TestInputTopic, TestOutputTopic
 from ks_actors.testing._written_topics import WrittenTopics
-from ks_actors.topology import SourceNode, check_serdes, check_topology, topic_name
+from ks_actors.topology import SourceNode, check_serdes, topic_name, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping
+    from datetime import datetime, timedelta
     from types import TracebackType
 
+    from ks_actors.config import Keywords, StreamsConfig
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import Outgoing
     from ks_actors.records import Headers
     from ks_actors.serdes import SerdeOrType
@@ -41,18 +46,19 @@ class _Driver:
 
     def __init__(
         self,
-        topology: Topology,
-        config: StreamsConfig | Mapping[str, Any] | None = None,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
         *,
-        initial_wall_clock_ms: int = 0,
+        initial_wall_clock_ms: int | datetime | timedelta = 0,
         tracing: Tracing | None = None,
+        **settings: Unpack[Keywords],
     ) -> None:
-        if not isinstance(config, StreamsConfig):
-            config = StreamsConfig.of({"application_id": "test", **(config or {})})
-        check_topology(topology, of=type(self).__name__)
+        of = type(self).__name__
+        config = config_of(topology, config, None, settings, of=of, default_id="test")
+        topology = topology_of(topology, config, of=of)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)
         self._topology = topology
-        self._now: int = initial_wall_clock_ms
+        self._now: int = check_instant(initial_wall_clock_ms, "initial_wall_clock_ms")
         self._parts = TaskParts.of(
             topology,
             config,
@@ -73,13 +79,15 @@ class _Driver:
 
     # --- input and output -------------------------------------------------------------------------
 
-    def advance(self, ms: int) -> None:
+    def advance(self, ms: int | timedelta) -> None:
         """Move the wall clock without calling punctuators."""
-        if isinstance(ms, bool) or not isinstance(ms, int):
-            raise TypeError(f"cannot advance the clock by {ms!r}: give a whole number of ms")
-        if ms < 0:
-            raise ValueError(f"cannot advance the clock by {ms} ms: time does not go back")
-        self._now += ms
+        by = check_span(ms, "the time to advance the clock")
+        if by < 0:
+            raise ValueError(f"cannot advance the clock by {by} ms: time does not go back")
+        self._now += by
+
+    def _start_of(self, given: int | datetime | timedelta | None) -> int:
+        return self._now if given is None else check_instant(given, "start_timestamp_ms")
 
     @property
     def wall_clock_ms(self) -> int:
@@ -402,7 +410,7 @@ def _check_headers(headers: object) -> None:
         raise TypeError(f"headers are {headers!r}: give pairs of a name and bytes, as a tuple")
 
 
-class TopologyTestDriver(_Driver):
+class TopologyTestDriver(_Driver, metaclass=Hinted):
     """Drive a topology from a test, synchronously.
 
     Pipe a record in, and everything that it causes has happened. There is one task for the whole
@@ -413,23 +421,33 @@ class TopologyTestDriver(_Driver):
     records. The code that processes is that of the runtime. Asynchronous processors run on the
     driver's own loop in virtual time. Where a loop runs already, use `AsyncTopologyTestDriver`.
 
-    `config` is a StreamsConfig or its settings by name; `application_id` defaults to "test". Stores
-    are real ones, in a temporary directory. Closing the driver removes everything. After a call has
-    raised an error, the driver can only be closed.
+    It takes a StreamsBuilder or its topology, and a config in the forms of `App`; `application_id`
+    defaults to "test". Stores are real ones, in a temporary directory. Closing the driver removes
+    everything. After a call has raised an error, the driver can only be closed.
     """
 
     def __init__(
         self,
-        topology: Topology,
-        config: StreamsConfig | Mapping[str, Any] | None = None,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
         *,
-        initial_wall_clock_ms: int = 0,
+        initial_wall_clock_ms: int | datetime | timedelta = 0,
         tracing: Tracing | None = None,
+        **settings: Unpack[Keywords],
     ) -> None:
         super().__init__(
-            topology, config, initial_wall_clock_ms=initial_wall_clock_ms, tracing=tracing
+            topology,
+            config,
+            initial_wall_clock_ms=initial_wall_clock_ms,
+            tracing=tracing,
+            **settings,
         )
         self._loop: VirtualLoop | None = None
+
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = refuse(
+            "is entered by `with`; AsyncTopologyTestDriver by `async with`"
+        )
 
     def __enter__(self) -> Self:
         try:
@@ -455,8 +473,8 @@ class TopologyTestDriver(_Driver):
         key: SerdeOrType[K] | None = None,
         value: SerdeOrType[V] | None = None,
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> TestInputTopic[K, V]: ...
     @overload
     def create_input_topic(
@@ -465,8 +483,8 @@ class TopologyTestDriver(_Driver):
         key: SerdeOrType[K],
         value: SerdeOrType[V],
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> TestInputTopic[K, V]: ...
     @overload
     def create_input_topic(
@@ -475,8 +493,8 @@ class TopologyTestDriver(_Driver):
         key: None = None,
         value: None = None,
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> TestInputTopic[Any, Any]: ...
     def create_input_topic(
         self,
@@ -484,19 +502,19 @@ class TopologyTestDriver(_Driver):
         key: SerdeOrType[Any] | None = None,
         value: SerdeOrType[Any] | None = None,
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> TestInputTopic[Any, Any]:
         """Return a topic to pipe records into.
 
         Serdes not given are the Topic's, or else the topology's for the topic. Records without a
         timestamp get the start (default: the wall clock), which then advances.
         """
-        start = self._now if start_timestamp_ms is None else start_timestamp_ms
+        start = self._start_of(start_timestamp_ms)
         of_topic = self._serdes(name, key, value)
         return TestInputTopic(*of_topic, self._pipe_now, start, auto_advance_ms)
 
-    def advance_wall_clock_time(self, ms: int) -> None:
+    def advance_wall_clock_time(self, ms: int | timedelta) -> None:
         """Move the wall clock, and call the punctuators that are due by then, each once."""
         self.advance(ms)
         self._run(self._punctuate())
@@ -546,11 +564,14 @@ class TopologyTestDriver(_Driver):
         )
 
 
-class AsyncTopologyTestDriver(_Driver):
+class AsyncTopologyTestDriver(_Driver, metaclass=Hinted):
     """The `TopologyTestDriver` for coroutines.
 
     Calls that process are awaited, and asynchronous processors run on the current loop.
     """
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refuse("is entered by `async with`; TopologyTestDriver by `with`")
 
     async def __aenter__(self) -> Self:
         self._start()
@@ -571,8 +592,8 @@ class AsyncTopologyTestDriver(_Driver):
         key: SerdeOrType[K] | None = None,
         value: SerdeOrType[V] | None = None,
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> AsyncTestInputTopic[K, V]: ...
     @overload
     def create_input_topic(
@@ -581,8 +602,8 @@ class AsyncTopologyTestDriver(_Driver):
         key: SerdeOrType[K],
         value: SerdeOrType[V],
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> AsyncTestInputTopic[K, V]: ...
     @overload
     def create_input_topic(
@@ -591,8 +612,8 @@ class AsyncTopologyTestDriver(_Driver):
         key: None = None,
         value: None = None,
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> AsyncTestInputTopic[Any, Any]: ...
     def create_input_topic(
         self,
@@ -600,15 +621,15 @@ class AsyncTopologyTestDriver(_Driver):
         key: SerdeOrType[Any] | None = None,
         value: SerdeOrType[Any] | None = None,
         *,
-        start_timestamp_ms: int | None = None,
-        auto_advance_ms: int = 0,
+        start_timestamp_ms: int | datetime | timedelta | None = None,
+        auto_advance_ms: int | timedelta = 0,
     ) -> AsyncTestInputTopic[Any, Any]:
         """Return a topic to pipe records into; its calls that process are to be awaited.
 
         Serdes not given are the Topic's, or else the topology's for the topic. Records without a
         timestamp get the start (default: the wall clock), which then advances.
         """
-        start = self._now if start_timestamp_ms is None else start_timestamp_ms
+        start = self._start_of(start_timestamp_ms)
         of_topic = self._serdes(name, key, value)
         return AsyncTestInputTopic(*of_topic, self._pipe, start, auto_advance_ms)
 
@@ -617,18 +638,17 @@ class AsyncTopologyTestDriver(_Driver):
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
         """Process one serialized record, and everything that it causes.
 
         The timestamp defaults to the wall clock.
         """
-        await self._pipe(
-            topic, key, value, self._now if timestamp_ms is None else timestamp_ms, headers
-        )
+        time = self._now if timestamp_ms is None else check_instant(timestamp_ms, "timestamp_ms")
+        await self._pipe(topic, key, value, time, headers)
 
-    async def advance_wall_clock_time(self, ms: int) -> None:
+    async def advance_wall_clock_time(self, ms: int | timedelta) -> None:
         """Move the wall clock, and call the punctuators that are due by then, each once."""
         self.advance(ms)
         await self._punctuate()

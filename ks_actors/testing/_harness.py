@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ks_actors._errors import NotRunning, TaskTimeout
+from ks_actors._hints import Hinted, refuse
 from ks_actors.app import App
-from ks_actors.config import StreamsConfig
-from ks_actors.lifecycle import check_timeout
+from ks_actors.config import config_of
+from ks_actors.lifecycle import check_instant, check_timeout
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.runtime.shared import InstanceState, shut_down, write_process_id
@@ -22,14 +23,16 @@ from ks_actors.testing._connection import Connection
 from ks_actors.testing._disk import copy_as_is
 from ks_actors.testing._log_topics import LogTopics
 from ks_actors.testing._topics import TestRecord
-from ks_actors.topology import by_name
+from ks_actors.topology import by_name, topology_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from datetime import datetime, timedelta
     from types import TracebackType
 
-    from ks_actors.config import Keywords
+    from ks_actors.config import Keywords, Options, StreamsConfig
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import TopicPartition
     from ks_actors.log.embedded import EmbeddedMembership, Operation
     from ks_actors.records import Batch, Headers, TaskId
@@ -58,16 +61,17 @@ class _World:
         self.instances: int = 1
 
 
-class AppHarness:
+class AppHarness(metaclass=Hinted):
     """Run an app on an embedded log in virtual time; crash it, and break its environment.
 
     `seed` chooses the schedule. Use it by `async with`, on a `VirtualLoop`: see `run_app`. `topics`
-    are created first: the number of partitions by name. `config` is the app's (`application_id`
-    defaults to "app"), the other options are those of `App`. The app runs inside the block, unless
-    `start` is False. Leaving the block closes it, and raises the error that ended it unless `ended`
-    has returned that. State is in a temporary directory, and the log in memory, unless `state_dir`
-    or `embedded`, a started log, are given. Each app of the harness enters the same `services`: for
-    several apps, such as after a `restart`, entering them again must be possible.
+    are created first: the number of partitions by name. `config` and settings are the app's
+    (`application_id` defaults to "app"), the other options are those of `App`. The app runs inside
+    the block, unless `start` is False. Leaving the block closes it, and raises the error that ended
+    it unless `ended` has returned that. State is in a temporary directory, and the log in memory,
+    unless `state_dir` or `embedded`, a started log, are given. Each app of the harness enters the
+    same `services`: for several apps, such as after a `restart`, entering them again must be
+    possible.
 
     The app runs as in production. It calls the log through a connection that `crash` cuts, blocking
     jobs run in the loop's thread, and time advances when nothing else can happen. The same seed
@@ -76,13 +80,14 @@ class AppHarness:
 
     def __init__(
         self,
-        topology: Topology,
+        topology: Topology | StreamsBuilder,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
         *,
         seed: int = 0,
         topics: ByTopic[int | NewTopic] | None = None,
         embedded: EmbeddedLog | None = None,
         start: bool = True,
-        wall_clock_ms: int = 0,
+        wall_clock_ms: int | datetime | timedelta = 0,
         on_state: Callable[[InstanceState, InstanceState], None] | None = None,
         restore_listener: RestoreListener | None = None,
         standby_listener: StandbyUpdateListener | None = None,
@@ -90,10 +95,14 @@ class AppHarness:
         task_priority: Callable[[TaskId], int] | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
-        **config: Unpack[Keywords],
+        **settings: Unpack[Keywords],
     ) -> None:
-        self._topology = topology
-        self._config = config
+        # As it was given: the directory of the state is the harness's own, unless it is named.
+        self._config = config_of(
+            topology, config, None, settings, of="AppHarness", default_id="app"
+        )
+        self._names_state_dir: bool = self._config.origins["state_dir"] != "default"
+        self._topology = topology_of(topology, self._config, of="AppHarness")
         self._options: dict[str, Any] = {
             "on_state": on_state,
             "restore_listener": restore_listener,
@@ -105,7 +114,9 @@ class AppHarness:
         }
         self._start_at_once: bool = start
         self._world: _World = _World(
-            AppKit(seed=seed, wall_clock_ms=wall_clock_ms), embedded, topics or {}
+            AppKit(seed=seed, wall_clock_ms=check_instant(wall_clock_ms, "wall_clock_ms")),
+            embedded,
+            topics or {},
         )
         self._shares: bool = False
         self._stack: AsyncExitStack = AsyncExitStack()
@@ -113,8 +124,11 @@ class AppHarness:
         self._app: App | None = None
         self._reported: Exception | None = None
         self._topics: LogTopics = LogTopics(self._world.log, lambda: (self._topology, self.config))
-        self.config: StreamsConfig = StreamsConfig.of({"application_id": "app", **config})
+        self.config: StreamsConfig = self._config
         self._world.client_id = self.config.client_id
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = refuse("is entered by `async with`; run_app(…) makes a loop")
 
     # --- the block --------------------------------------------------------------------------------
 
@@ -122,7 +136,7 @@ class AppHarness:
         async with AsyncExitStack() as stack:
             if not self._shares:
                 await self._make_world(stack)
-            if "state_dir" not in self._config:
+            if not self._names_state_dir:
                 directory = stack.enter_context(
                     tempfile.TemporaryDirectory(
                         prefix="ks-actors-test-", ignore_cleanup_errors=True
@@ -175,7 +189,11 @@ class AppHarness:
                     timer.cancel()
 
     def another(
-        self, topology: Topology | None = None, *, start: bool = True, **config: Unpack[Keywords]
+        self,
+        topology: Topology | StreamsBuilder | None = None,
+        *,
+        start: bool = True,
+        **config: Unpack[Options],
     ) -> AppHarness:
         """Return one more instance of the app, on the same log, with its own state directory.
 
@@ -184,13 +202,9 @@ class AppHarness:
         """
         world = self._world
         world.instances += 1
-        inherited = {name: value for name, value in self._config.items() if name != "state_dir"}
-        settings: dict[str, Any] = {
-            **inherited,
-            "client_id": f"{world.client_id}-{world.instances}",
-            **config,
-        }
-        other = AppHarness(topology or self._topology, start=start, **settings)
+        changed: Options = {"client_id": f"{world.client_id}-{world.instances}", **config}
+        other = AppHarness(topology or self._topology, self._config.replace(**changed), start=start)
+        other._names_state_dir = "state_dir" in config
         other._world = world
         other._topics = LogTopics(world.log, lambda: (other._topology, other.config))
         other._options = self._options
@@ -242,13 +256,13 @@ class AppHarness:
         if app is not None:
             await app.close(leave_group=leave_group)
 
-    async def ended(self, timeout_ms: int = 600_000) -> Exception | None:
+    async def ended(self, timeout_ms: int | timedelta = 600_000) -> Exception | None:
         """Wait until the app ends by itself, close it, and return the error that ended it.
 
         That error is not raised again at the end of the block. Raises TaskTimeout when the app does
         not end.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         app = self.app
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -298,18 +312,17 @@ class AppHarness:
         member: EmbeddedMembership = membership
         self.log.expire(member)
 
-    async def restart(self, topology: Topology | None = None, **config: Unpack[Keywords]) -> None:
+    async def restart(
+        self, topology: Topology | StreamsBuilder | None = None, **config: Unpack[Options]
+    ) -> None:
         """Start a new app on the same log and disk, after a crash, an end or a close.
 
         An app that runs is closed first. With a `topology`, or `config`, it is the next version of
         the app: these replace the harness's own.
         """
+        self._config, self.config = self._config.replace(**config), self.config.replace(**config)
         if topology is not None:
-            self._topology = topology
-        if config:
-            self._config = {**self._config, **config}
-            changed: dict[str, Any] = {**config}
-            self.config = self.config.replace(**changed)
+            self._topology = topology_of(topology, self.config, of="AppHarness")
         if self._app is not None and self._app.state not in _ENDS:
             await self.close()
         await self.start()
@@ -344,16 +357,16 @@ class AppHarness:
         """Do the same as `App.add_worker`."""
         return await self.app.add_worker()
 
-    async def remove_worker(self, timeout_ms: int = 60_000) -> str | None:
+    async def remove_worker(self, timeout_ms: int | timedelta = 60_000) -> str | None:
         """Do the same as `App.remove_worker`."""
         return await self.app.remove_worker(timeout_ms)
 
-    async def caught_up(self, timeout_ms: int = 600_000) -> None:
+    async def caught_up(self, timeout_ms: int | timedelta = 600_000) -> None:
         """Wait until all records of the source topics are processed and committed, by any instance.
 
         Raises TaskTimeout, and the error that has ended an app.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while True:
@@ -412,7 +425,7 @@ class AppHarness:
         topic: TopicOrName,
         key: Any,
         value: Any,
-        timestamp: int | None = None,
+        timestamp: int | datetime | timedelta | None = None,
         *,
         partition: int | None = None,
         headers: Headers = (),
@@ -421,15 +434,12 @@ class AppHarness:
 
         Bytes and None are written unchanged. The timestamp defaults to the wall clock.
         """
-        await self.produce_all(
-            topic,
-            [
-                TestRecord(
-                    key, value, self.kit.wall_time_ms() if timestamp is None else timestamp, headers
-                )
-            ],
-            partition=partition,
+        time = (
+            self.kit.wall_time_ms()
+            if timestamp is None
+            else check_instant(timestamp, "the timestamp of a record")
         )
+        await self.produce_all(topic, [TestRecord(key, value, time, headers)], partition=partition)
 
     async def produce_all(
         self,

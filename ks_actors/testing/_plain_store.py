@@ -51,6 +51,9 @@ class _PlainStore:
 
         return call
 
+    def __getitem__(self, key: Any) -> Any:
+        return self._store[key]
+
     def put(self, key: Any, value: Any, *start: int) -> None:
         """Set a value; None deletes it."""
         self._store.put(key, self._whole(value), *start)

@@ -12,13 +12,18 @@ from ks_actors.testing._harness import AppHarness
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ks_actors.dsl import StreamsBuilder
     from ks_actors.topology import Topology
 
 T = TypeVar("T")
 
 
 def run_app(
-    test: Callable[[AppHarness], Awaitable[T]], topology: Topology, *, seed: int = 0, **options: Any
+    test: Callable[[AppHarness], Awaitable[T]],
+    topology: Topology | StreamsBuilder,
+    *,
+    seed: int = 0,
+    **options: Any,
 ) -> T:
     """Run `test` with an `AppHarness` of these options, on a new `VirtualLoop`.
 
@@ -36,7 +41,7 @@ def run_app(
 
 def explore_app(
     test: Callable[[AppHarness], Awaitable[object]],
-    topology: Topology,
+    topology: Topology | StreamsBuilder,
     *,
     runs: int = 10,
     seed: int = 0,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from ks_actors._hints import Hinted
+from ks_actors.lifecycle import check_instant, check_span
 from ks_actors.serdes import reader, writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from datetime import datetime, timedelta
 
     from ks_actors.records import Headers
     from ks_actors.serdes import Serde
@@ -39,15 +42,21 @@ class _Input(Generic[K, V]):
 
     __test__ = False
 
-    def __init__(self, name: str, key: Serde[K], value: Serde[V], start: int, advance: int) -> None:
+    def __init__(
+        self, name: str, key: Serde[K], value: Serde[V], start: int, advance: int | timedelta
+    ) -> None:
         self.name: str = name
         self._key = writer(key, name, is_key=True)
         self._value = writer(value, name)
         self._time: int = start
-        self._advance: int = advance
+        self._advance: int = check_span(advance, "auto_advance_ms")
 
     def _encoded(
-        self, key: K | None, value: V | None, timestamp_ms: int | None, headers: Headers
+        self,
+        key: K | None,
+        value: V | None,
+        timestamp_ms: int | datetime | timedelta | None,
+        headers: Headers,
     ) -> tuple[bytes | None, bytes | None, int, Headers]:
         written = list(headers)
         return (
@@ -57,15 +66,16 @@ class _Input(Generic[K, V]):
             tuple(written),
         )
 
-    def _timestamp(self, given: int | None) -> int:
+    def _timestamp(self, given: int | datetime | timedelta | None) -> int:
         """Return the timestamp of a record; by default the topic's own."""
         if given is None:
-            given = self._time
+            time = self._time
             self._time += self._advance
-        return given
+            return time
+        return check_instant(given, "timestamp_ms")
 
 
-class TestInputTopic(_Input[K, V]):
+class TestInputTopic(_Input[K, V], metaclass=Hinted):
     """A topic into which a test pipes records."""
 
     __test__ = False
@@ -77,13 +87,17 @@ class TestInputTopic(_Input[K, V]):
         value: Serde[V],
         pipe: Callable[[str, bytes | None, bytes | None, int, Headers], None],
         start: int,
-        advance: int,
+        advance: int | timedelta,
     ) -> None:
         super().__init__(name, key, value, start, advance)
         self._pipe = pipe
 
     def pipe_input(
-        self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()
+        self,
+        key: K | None,
+        value: V | None,
+        timestamp_ms: int | datetime | timedelta | None = None,
+        headers: Headers = (),
     ) -> None:
         """Process one record, and everything that it causes.
 
@@ -95,7 +109,7 @@ class TestInputTopic(_Input[K, V]):
         self,
         key: bytes | None,
         value: bytes | None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
         """Process one record as if it came from the log: any bytes.
@@ -109,12 +123,12 @@ class TestInputTopic(_Input[K, V]):
         for key, value in pairs:
             self.pipe_input(key, value)
 
-    def advance_time(self, ms: int) -> None:
+    def advance_time(self, ms: int | timedelta) -> None:
         """Advance the timestamp of records without a timestamp."""
-        self._time += ms
+        self._time += check_span(ms, "the time to advance")
 
 
-class AsyncTestInputTopic(_Input[K, V]):
+class AsyncTestInputTopic(_Input[K, V], metaclass=Hinted):
     """The `TestInputTopic` of an `AsyncTopologyTestDriver`: its calls that process are awaited."""
 
     __test__ = False
@@ -126,13 +140,17 @@ class AsyncTestInputTopic(_Input[K, V]):
         value: Serde[V],
         pipe: Callable[[str, bytes | None, bytes | None, int, Headers], Awaitable[None]],
         start: int,
-        advance: int,
+        advance: int | timedelta,
     ) -> None:
         super().__init__(name, key, value, start, advance)
         self._pipe = pipe
 
     async def pipe_input(
-        self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()
+        self,
+        key: K | None,
+        value: V | None,
+        timestamp_ms: int | datetime | timedelta | None = None,
+        headers: Headers = (),
     ) -> None:
         """Process one record, and everything that it causes.
 
@@ -144,7 +162,7 @@ class AsyncTestInputTopic(_Input[K, V]):
         self,
         key: bytes | None,
         value: bytes | None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
         """Process one record as if it came from the log: any bytes.
@@ -158,12 +176,12 @@ class AsyncTestInputTopic(_Input[K, V]):
         for key, value in pairs:
             await self.pipe_input(key, value)
 
-    def advance_time(self, ms: int) -> None:
+    def advance_time(self, ms: int | timedelta) -> None:
         """Advance the timestamp of records without a timestamp."""
-        self._time += ms
+        self._time += check_span(ms, "the time to advance")
 
 
-class TestOutputTopic(Generic[K, V]):
+class TestOutputTopic(Generic[K, V], metaclass=Hinted):
     """A topic from which a test reads records, each once, in order.
 
     All methods raise UnknownTopicOrPartition when the topology does not write the topic.

@@ -8,6 +8,7 @@ from ks_actors.topology._diff import Change, Effect
 from ks_actors.topology._diff import compare as compare
 from ks_actors.topology._missing_serdes import check_serdes as check_serdes
 from ks_actors.topology._missing_serdes import check_topology as check_topology
+from ks_actors.topology._missing_serdes import topology_of as topology_of
 from ks_actors.topology._names import checked_topics as checked_topics
 from ks_actors.topology._names import valid_name as valid_name
 from ks_actors.topology._names import valid_topic as valid_topic

@@ -19,6 +19,17 @@ _INTERNAL: Final = "Grouped({0}), Repartitioned({0}) or Joined({0})"
 _OF_STORE: Final = "{0} where the store is made, or in StreamJoined({0}) or Joined({0})"
 
 
+def topology_of(given: Any, config: Any, *, of: str) -> Topology:
+    """Return a topology that reads a topic: the given one, or that of a StreamsBuilder.
+
+    The builder builds it for the config. Raises TopologyError.
+    """
+    build = None if isinstance(given, type) else getattr(given, "build", None)
+    topology: Topology = build(config) if callable(build) else given
+    check_topology(topology, of=of)
+    return topology
+
+
 def check_topology(topology: Any, *, of: str) -> None:
     """Raise TopologyError unless it is a Topology that reads a topic."""
     check_kind(
@@ -26,7 +37,7 @@ def check_topology(topology: Any, *, of: str) -> None:
         Topology,
         role="argument 'topology'",
         of=of,
-        remedy="give a Topology; StreamsBuilder.build() returns one",
+        remedy="give a StreamsBuilder, or the Topology that its build() returns",
     )
     if not topology.global_topics and not any(
         isinstance(node, SourceNode) for node in topology.nodes.values()

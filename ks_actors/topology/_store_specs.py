@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import unknown_name
 from ks_actors.processors.api import (
     check_configs,
     check_flag,
     check_function,
-    check_whole,
+    checked_ms,
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology._names import valid_name
@@ -21,6 +22,7 @@ from ks_actors.topology._stores import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import timedelta
 
     from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology._custom_store import StateStore
@@ -73,8 +75,8 @@ def window(
     key: SerdeOrType[Any] | None = None,
     value: SerdeOrType[Any] | None = None,
     *,
-    retention_ms: int,
-    window_size_ms: int,
+    retention_ms: int | timedelta,
+    window_size_ms: int | timedelta,
     retain_duplicates: bool = False,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     timestamped: bool = False,
@@ -105,8 +107,8 @@ def window(
             f"window store {name} cannot keep headers with duplicates: leave out headers or "
             "retain_duplicates"
         )
-    check_whole(retention_ms, role="retention_ms", of=f"window store {name}")
-    check_whole(window_size_ms, role="window_size_ms", of=f"window store {name}")
+    retention_ms = checked_ms(retention_ms, role="retention_ms", of=f"window store {name}")
+    window_size_ms = checked_ms(window_size_ms, role="window_size_ms", of=f"window store {name}")
     if not 0 <= window_size_ms <= retention_ms:
         raise TopologyError(
             f"window store {name} cannot keep windows of {window_size_ms} ms for {retention_ms} "
@@ -135,7 +137,7 @@ def versioned_key_value(
     key: SerdeOrType[Any] | None = None,
     value: SerdeOrType[Any] | None = None,
     *,
-    history_retention_ms: int,
+    history_retention_ms: int | timedelta,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     logging: bool = True,
     changelog_configs: Mapping[str, str] | None = None,
@@ -147,7 +149,9 @@ def versioned_key_value(
     that long, and a day more.
     """
     serdes = _check(name, key, value, type, changelog_configs, logging=logging)
-    check_whole(history_retention_ms, role="history_retention_ms", of=f"versioned store {name}")
+    history_retention_ms = checked_ms(
+        history_retention_ms, role="history_retention_ms", of=f"versioned store {name}"
+    )
     if history_retention_ms < 0:
         raise TopologyError(
             f"versioned store {name} cannot keep history for {history_retention_ms} ms: give 0 or "
@@ -170,7 +174,7 @@ def session(
     key: SerdeOrType[Any] | None = None,
     value: SerdeOrType[Any] | None = None,
     *,
-    retention_ms: int,
+    retention_ms: int | timedelta,
     type: StoreType | None = None,  # noqa: A002 - it is the word for it, and a keyword only
     headers: bool = False,
     logging: bool = True,
@@ -182,7 +186,7 @@ def session(
     `headers` the store keeps the headers of each aggregate too (KIP-1271).
     """
     serdes = _check(name, key, value, type, changelog_configs, headers=headers, logging=logging)
-    check_whole(retention_ms, role="retention_ms", of=f"session store {name}")
+    retention_ms = checked_ms(retention_ms, role="retention_ms", of=f"session store {name}")
     if retention_ms < 0:
         raise TopologyError(
             f"session store {name} cannot keep sessions for {retention_ms} ms: give a retention_ms "
@@ -243,3 +247,9 @@ def _check(
     for role, flag in flags.items():
         check_flag(flag, role=role, of=of)
     return serdes
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return unknown_name(__name__, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ks_actors._errors import TopologyError
+from ks_actors._hints import Hinted
 from ks_actors.processors.api import (
     AsyncOptions,
     ProcessorOperator,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from ks_actors.topology._topic import Topic, TopicOrName
 
 
-class Topology:
+class Topology(metaclass=Hinted):
     """Sources, processors and sinks, added one by one, parents first.
 
     The DSL makes a topology; build one by hand for full control. Every `add_…` checks at once and

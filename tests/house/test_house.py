@@ -289,7 +289,7 @@ def test_the_wheel_holds_both_packages_with_their_types_and_nothing_else(tmp_pat
     templates = {relative(path) for path in (ROOT / "ks_actors" / "cli" / "new" / "template").iterdir()}
     others = {"actors/py.typed", "ks_actors/py.typed", "ks_actors/kernel/_kernel.pyi", kernel, "ks_actors/metrics/exporters/grafana.json"}
     expect_none(names ^ ({*map(relative, sources)} | others | page | templates))
-    assert "actors = actors.testing.plugin" in entry_points
+    assert "\nactors = actors.testing.plugin\nks_actors = ks_actors._pytest_plugin\n" in entry_points
 
 
 def test_arrows_run_one_way(sources: dict[Path, Any]) -> None:

@@ -18,6 +18,7 @@ from ks_actors.lifecycle import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from datetime import timedelta
     from types import TracebackType
 
     import pyarrow as pa
@@ -88,10 +89,10 @@ class SparkBridge:
     """
 
     def __init__(
-        self, settings: SparkSettings | None = None, *, start_timeout_ms: int = 300_000
+        self, settings: SparkSettings | None = None, *, start_timeout_ms: int | timedelta = 300_000
     ) -> None:
         try:
-            check_timeout(start_timeout_ms, "start_timeout_ms", least=1)
+            start_timeout_ms = check_timeout(start_timeout_ms, "start_timeout_ms", least=1)
         except (TypeError, ValueError) as wrong:
             raise ConfigError(str(wrong)) from None
         self.settings: SparkSettings = settings or SparkSettings()
@@ -161,14 +162,18 @@ class SparkBridge:
         return self._life.ref
 
     async def run(
-        self, work: Callable[[Any], T], *, name: str = "job", deadline_ms: int | None = None
+        self,
+        work: Callable[[Any], T],
+        *,
+        name: str = "job",
+        deadline_ms: int | timedelta | None = None,
     ) -> T:
         """Run `work(session)` in a bridge thread, as RunJob does; cancelling cancels the job.
 
         Await it in any event loop.
         """
         if deadline_ms is not None:
-            check_timeout(deadline_ms, "deadline_ms")
+            deadline_ms = check_timeout(deadline_ms, "deadline_ms")
         ref, life = self.ref, self._life
         assert life is not None
         name = f"{name}-{uuid.uuid4().hex[:8]}"
@@ -182,8 +187,8 @@ class SparkBridge:
         *,
         listener: Ref[QueryEvent] | None = None,
         restart: Restart = RESTART,
-        stop_ms: int = 30_000,
-        timeout_ms: int = 300_000,
+        stop_ms: int | timedelta = 30_000,
+        timeout_ms: int | timedelta = 300_000,
     ) -> None:
         """Run a streaming query, as StartQuery does, and return when it runs.
 
@@ -191,8 +196,8 @@ class SparkBridge:
         `DataFrame.writeStream`. If the query does not run within `timeout_ms`, stops it and raises
         JobTimeout.
         """
-        check_timeout(timeout_ms)
-        check_timeout(stop_ms, "stop_ms")
+        timeout_ms = check_timeout(timeout_ms)
+        stop_ms = check_timeout(stop_ms, "stop_ms")
         ref = self.ref
         try:
             await ref.ask(StartQuery, name, query, checkpoint, listener, restart, stop_ms).within(
@@ -207,12 +212,12 @@ class SparkBridge:
         except ActorsError as ended:
             raise JobCancelled("the batch bridge has ended") from ended
 
-    async def stop_query(self, name: str, *, timeout_ms: int = 300_000) -> bool:
+    async def stop_query(self, name: str, *, timeout_ms: int | timedelta = 300_000) -> bool:
         """Stop a streaming query, and return once it has ended; the result is whether it existed.
 
         Raises JobTimeout after `timeout_ms`; the query then ends later.
         """
-        check_timeout(timeout_ms)
+        timeout_ms = check_timeout(timeout_ms)
         try:
             return await self.ref.ask(StopQuery, name).within(max(1, timeout_ms) / 1000)
         except AskTimeout as late:

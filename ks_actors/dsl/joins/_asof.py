@@ -8,7 +8,7 @@ from ks_actors.dsl import _stream
 from ks_actors.dsl._infer import value_of
 from ks_actors.dsl.graph import named_or_behind
 from ks_actors.dsl.joins._stream_stream import StreamJoined, copartitioned
-from ks_actors.processors.api import check_function, check_kind, check_options, check_whole
+from ks_actors.processors.api import check_function, check_kind, check_options, checked_ms
 from ks_actors.processors.joins import (
     BufferedStreamTableJoin,
     KeepRecords,
@@ -22,6 +22,7 @@ from ks_actors.topology import StoreKind, StoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from ks_actors.dsl._stream import Stream
     from ks_actors.processors.api import Operator
@@ -33,10 +34,10 @@ def stream_asof_join(
     this: Stream[Any, Any],
     other: Stream[Any, Any],
     joiner: Callable[..., Any],
-    tolerance_ms: int,
+    tolerance_ms: int | timedelta,
     joined: StreamJoined[Any, Any, Any] | None,
     *,
-    grace_ms: int,
+    grace_ms: int | timedelta,
     left: bool,
 ) -> Stream[Any, Any]:
     """Join records of `this` stream with the latest of the other; `left` keeps all of them."""
@@ -44,8 +45,8 @@ def stream_asof_join(
     of = named_or_behind("left_join_asof" if left else "join_asof", options.name, this.node)
     check_kind(other, _stream.Stream, role="argument 'other'", of=of, remedy="give a Stream")
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
-    check_whole(tolerance_ms, role="tolerance_ms", of=of, least=0)
-    check_whole(grace_ms, role="grace_ms", of=of, least=0)
+    tolerance_ms = checked_ms(tolerance_ms, role="tolerance_ms", of=of, least=0)
+    grace_ms = checked_ms(grace_ms, role="grace_ms", of=of, least=0)
     graph, name = this.graph, options.name
     graph.check_same(other.graph, of)
     this, other, sources = copartitioned(this, other, options)

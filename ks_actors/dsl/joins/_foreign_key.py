@@ -60,7 +60,7 @@ def foreign_key_join(
     foreign_key: Callable[..., Any],
     joiner: Callable[..., Any],
     joined: TableJoined[Any, Any] | None,
-    materialized: Materialized[Any, Any] | None,
+    materialized: Materialized[Any, Any] | str | None,
     name: str | None,
     *,
     left: bool,
@@ -71,7 +71,7 @@ def foreign_key_join(
     """
     graph = this.graph
     options, keyed, arguments = _checked(this, other, foreign_key, joiner, joined, name, left=left)
-    check_materialized(materialized, _called(this, options.name, left=left))
+    materialized = check_materialized(materialized, _called(this, options.name, left=left))
     # Of both sides: the old value shows that a row has changed its foreign key, or was deleted.
     other.send_old(force=True)
     this.send_old(force=True)

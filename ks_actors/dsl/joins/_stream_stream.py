@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
+from ks_actors._hints import Hinted
 from ks_actors.dsl import _stream
 from ks_actors.dsl._infer import like, value_of
 from ks_actors.dsl._options import NO_CONFIGS, convert_serdes, set_fields
@@ -44,7 +45,7 @@ _KEYED = 3
 
 
 @dataclass(frozen=True)
-class StreamJoined(Generic[K, V, W]):
+class StreamJoined(Generic[K, V, W], metaclass=Hinted):
     """Options for a join of two streams: serdes of the key and of both values.
 
     `name` names the join, `store_name` its stores. `store_type` None is the app's default.

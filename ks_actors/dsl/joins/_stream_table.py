@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import TopologyError
+from ks_actors._times import whole_ms
 from ks_actors.dsl import _stream
 from ks_actors.dsl._infer import like, value_of
 from ks_actors.dsl._options import Joined
@@ -53,13 +54,14 @@ def stream_table_join(
         operator: Operator = StreamTableJoin(view=view, joiner=joiner, keyed=keyed, left=left)
         node = graph.add_processor(name, operator, stream.node, connected=view.stores)
     else:
-        _check_grace(name, table, options.grace_ms)
+        grace_ms: int = whole_ms(options.grace_ms)
+        _check_grace(name, table, grace_ms)
         buffer = _buffer(name, options.key or stream.key, options.value or stream.value)
         operator = BufferedStreamTableJoin(
             view=view,
             joiner=joiner,
             store=buffer.name,
-            grace_ms=options.grace_ms,
+            grace_ms=grace_ms,
             keyed=keyed,
             left=left,
         )

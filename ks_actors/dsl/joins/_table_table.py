@@ -29,7 +29,7 @@ def table_table_join(
     this: Table[Any, Any],
     other: Table[Any, Any],
     joiner: Callable[..., Any],
-    materialized: Materialized[Any, Any] | None,
+    materialized: Materialized[Any, Any] | str | None,
     name: str | None,
     joined: Any,
     *,
@@ -59,7 +59,7 @@ def table_table_join(
         )
     graph.check_same(other.graph, of)
     keyed = check_function(joiner, 2, _KEYED, role="joiner", of=of) == _KEYED
-    check_materialized(materialized, of)
+    materialized = check_materialized(materialized, of)
     stored = (
         None
         if materialized is None

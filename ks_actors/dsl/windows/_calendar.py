@@ -6,14 +6,17 @@ import calendar
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ks_actors._errors import TopologyError
 from ks_actors.dsl.windows._local_calendar import Unit, local_calendar, longest_period
-from ks_actors.processors.api import check_one_of, check_whole
+from ks_actors.processors.api import check_one_of, checked_ms
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from ks_actors.dsl.windows._local_calendar import LocalCalendar
     from ks_actors.records import Window
 
@@ -21,7 +24,7 @@ _MIDNIGHT: Final = time()
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class CalendarWindows:
     """Tumbling windows that are days, weeks, months, quarters or years of a time zone.
 
@@ -43,22 +46,31 @@ class CalendarWindows:
 
     unit: Unit
     zone: str
-    grace_ms: int = 0
-    starts_at: time = _MIDNIGHT
-    first_weekday: int = int(calendar.MONDAY)
+    grace_ms: int
+    starts_at: time
+    first_weekday: int
     _calendar: LocalCalendar = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        zone: Any = self.zone
-        if isinstance(zone, ZoneInfo):
-            # The name alone: equal windows are then equal, however their zone was given.
-            object.__setattr__(self, "zone", zone.key)
-        weekday: Any = self.first_weekday
+    def __init__(
+        self,
+        unit: Unit,
+        zone: str | ZoneInfo,
+        grace_ms: int | timedelta = 0,
+        starts_at: time = _MIDNIGHT,
+        first_weekday: int = int(calendar.MONDAY),
+    ) -> None:
+        put = partial(object.__setattr__, self)
+        put("unit", unit)
+        # The name alone: equal windows are then equal, however their zone was given.
+        put("zone", zone.key if isinstance(zone, ZoneInfo) else zone)
+        put("grace_ms", checked_ms(grace_ms, role="grace_ms", of="CalendarWindows", least=0))
+        put("starts_at", starts_at)
         # From Python 3.12 on the names of `calendar` are members of an enum.
-        if isinstance(weekday, IntEnum):
-            object.__setattr__(self, "first_weekday", int(weekday))
+        put(
+            "first_weekday",
+            int(first_weekday) if isinstance(first_weekday, IntEnum) else first_weekday,
+        )
         check_one_of(self.unit, get_args(Unit), role="unit", of="CalendarWindows")
-        check_whole(self.grace_ms, role="grace_ms", of="CalendarWindows", least=0)
         _check_start(self.starts_at)
         check_one_of(
             self.first_weekday, tuple(range(7)), role="first_weekday", of="CalendarWindows"
@@ -66,47 +78,47 @@ class CalendarWindows:
         # Check before the calendar does: its error would not name the argument.
         _check_zone(self.zone)
         shared = local_calendar(self.unit, self.zone, self.starts_at, self.first_weekday)
-        object.__setattr__(self, "_calendar", shared)
+        put("_calendar", shared)
 
     @classmethod
     def days(
-        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+        cls, zone: str | ZoneInfo, *, grace_ms: int | timedelta = 0, starts_at: time = _MIDNIGHT
     ) -> CalendarWindows:
         """Return windows of local days."""
-        return cls("day", _name(zone), grace_ms, starts_at)
+        return cls("day", zone, grace_ms, starts_at)
 
     @classmethod
     def weeks(
         cls,
         zone: str | ZoneInfo,
         *,
-        grace_ms: int = 0,
+        grace_ms: int | timedelta = 0,
         starts_at: time = _MIDNIGHT,
         first_weekday: int = int(calendar.MONDAY),
     ) -> CalendarWindows:
         """Return windows of local weeks; `first_weekday` is as in `calendar`, Monday is 0."""
-        return cls("week", _name(zone), grace_ms, starts_at, first_weekday)
+        return cls("week", zone, grace_ms, starts_at, first_weekday)
 
     @classmethod
     def months(
-        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+        cls, zone: str | ZoneInfo, *, grace_ms: int | timedelta = 0, starts_at: time = _MIDNIGHT
     ) -> CalendarWindows:
         """Return windows of local months."""
-        return cls("month", _name(zone), grace_ms, starts_at)
+        return cls("month", zone, grace_ms, starts_at)
 
     @classmethod
     def quarters(
-        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+        cls, zone: str | ZoneInfo, *, grace_ms: int | timedelta = 0, starts_at: time = _MIDNIGHT
     ) -> CalendarWindows:
         """Return windows of three local months; the first one of a year begins in January."""
-        return cls("quarter", _name(zone), grace_ms, starts_at)
+        return cls("quarter", zone, grace_ms, starts_at)
 
     @classmethod
     def years(
-        cls, zone: str | ZoneInfo, *, grace_ms: int = 0, starts_at: time = _MIDNIGHT
+        cls, zone: str | ZoneInfo, *, grace_ms: int | timedelta = 0, starts_at: time = _MIDNIGHT
     ) -> CalendarWindows:
         """Return windows of local years."""
-        return cls("year", _name(zone), grace_ms, starts_at)
+        return cls("year", zone, grace_ms, starts_at)
 
     @property
     def size_ms(self) -> int:
@@ -134,10 +146,6 @@ class CalendarWindows:
         if window.end <= 0:
             raise TopologyError(f"there is no window of {day}: windows begin at the epoch")
         return window
-
-
-def _name(zone: Any) -> str:
-    return zone.key if isinstance(zone, ZoneInfo) else zone
 
 
 def _check_zone(zone: Any) -> None:

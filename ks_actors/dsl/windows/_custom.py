@@ -13,7 +13,7 @@ from ks_actors.dsl.windows._windows import (
     TimeWindows,
     UnlimitedWindows,
 )
-from ks_actors.processors.api import check_function, check_kind, check_whole
+from ks_actors.processors.api import check_function, check_kind, checked_ms
 
 if TYPE_CHECKING:
     from ks_actors.records import CustomWindows
@@ -73,9 +73,7 @@ def checked_windows(windows: Any, of: str) -> KnownWindows | SessionWindows:
     of = f"the windows {windows!r} of {of}"
     check_function(find, 1, role="windows_for", of=of, iterated=True)
     size_ms, grace_ms = (getattr(windows, role, None) for role in ("size_ms", "grace_ms"))
-    check_whole(size_ms, role="size_ms", of=of, least=1)
-    check_whole(grace_ms, role="grace_ms", of=of, least=0)
-    assert isinstance(size_ms, int)
-    assert isinstance(grace_ms, int)
+    size_ms = checked_ms(size_ms, role="size_ms", of=of, least=1)
+    grace_ms = checked_ms(grace_ms, role="grace_ms", of=of, least=0)
     own: Any = windows
     return CheckedWindows(own, size_ms, grace_ms)

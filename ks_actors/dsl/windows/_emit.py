@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api import check_kind, check_whole
+from ks_actors.processors.api import check_kind, checked_ms
 
 
 class EmitStrategy(Enum):
@@ -42,7 +42,7 @@ def checked_emit(emit: Any, idle_after_ms: Any, of: str) -> Emit:
     )
     on_close = emit is EmitStrategy.ON_WINDOW_CLOSE
     if idle_after_ms is not None:
-        check_whole(idle_after_ms, role="idle_after_ms", of=of, least=1)
+        idle_after_ms = checked_ms(idle_after_ms, role="idle_after_ms", of=of, least=1)
         if not on_close:
             raise TopologyError(
                 f"{of} sends results at every change, so no window has to close for them: leave "

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api import check_whole
+from ks_actors._hints import Hinted
+from ks_actors.processors.api import checked_ms
 from ks_actors.records import Window
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
 
 LAST_INSTANT = 2**63 - 1
 """The end (ms) of a window that has none."""
 
 
 @final
-@dataclass(frozen=True)
-class TimeWindows:
+@dataclass(frozen=True, init=False)
+class TimeWindows(metaclass=Hinted):
     """Windows of a fixed size that begin at multiples of `advance_ms` since the epoch.
 
     They are tumbling if `advance_ms` is the size, else hopping. A window takes records until stream
@@ -26,8 +30,10 @@ class TimeWindows:
     grace_ms: int
     advance_ms: int
 
-    def __post_init__(self) -> None:
-        _check_ms(self, "size_ms", "grace_ms", "advance_ms")
+    def __init__(
+        self, size_ms: int | timedelta, grace_ms: int | timedelta, advance_ms: int | timedelta
+    ) -> None:
+        _set_ms(self, size_ms=size_ms, grace_ms=grace_ms, advance_ms=advance_ms)
         if self.size_ms <= 0:
             raise TopologyError(f"a window lasts at least 1 ms, size_ms is {self.size_ms}")
         if self.grace_ms < 0:
@@ -39,21 +45,21 @@ class TimeWindows:
             )
 
     @classmethod
-    def of_size_with_no_grace(cls, size_ms: int) -> TimeWindows:
+    def of_size_with_no_grace(cls, size_ms: int | timedelta) -> TimeWindows:
         """Return tumbling windows that take no record once stream time has reached their end."""
         return cls(size_ms, 0, size_ms)
 
     @classmethod
-    def of_size_and_grace(cls, size_ms: int, grace_ms: int) -> TimeWindows:
+    def of_size_and_grace(cls, size_ms: int | timedelta, grace_ms: int | timedelta) -> TimeWindows:
         """Return tumbling windows with a grace period.
 
         They take records until stream time has passed their end by `grace_ms`.
         """
         return cls(size_ms, grace_ms, size_ms)
 
-    def advance_by(self, advance_ms: int) -> TimeWindows:
+    def advance_by(self, advance_ms: int | timedelta) -> TimeWindows:
         """Return hopping windows: a new one begins every `advance_ms`."""
-        return replace(self, advance_ms=advance_ms)
+        return TimeWindows(self.size_ms, self.grace_ms, advance_ms)
 
     def windows_for(self, timestamp: int, /) -> list[Window]:
         """Return the windows that have a timestamp (ms), by start."""
@@ -73,8 +79,8 @@ class TimeWindows:
 
 
 @final
-@dataclass(frozen=True)
-class SlidingWindows:
+@dataclass(frozen=True, init=False)
+class SlidingWindows(metaclass=Hinted):
     """A window for every set of records with timestamps at most `time_difference_ms` apart.
 
     Its ends are timestamps of records. A window takes records until stream time has passed its end
@@ -85,8 +91,8 @@ class SlidingWindows:
     time_difference_ms: int
     grace_ms: int
 
-    def __post_init__(self) -> None:
-        _check_ms(self, "time_difference_ms", "grace_ms")
+    def __init__(self, time_difference_ms: int | timedelta, grace_ms: int | timedelta) -> None:
+        _set_ms(self, time_difference_ms=time_difference_ms, grace_ms=grace_ms)
         if self.time_difference_ms < 1:
             raise TopologyError(
                 f"a window lasts at least 1 ms, time_difference_ms is {self.time_difference_ms}"
@@ -95,12 +101,16 @@ class SlidingWindows:
             raise TopologyError(f"grace_ms is {self.grace_ms}: give 0 or more")
 
     @classmethod
-    def of_time_difference_with_no_grace(cls, time_difference_ms: int) -> SlidingWindows:
+    def of_time_difference_with_no_grace(
+        cls, time_difference_ms: int | timedelta
+    ) -> SlidingWindows:
         """Return windows that take no record once stream time has passed their end."""
         return cls(time_difference_ms, 0)
 
     @classmethod
-    def of_time_difference_and_grace(cls, time_difference_ms: int, grace_ms: int) -> SlidingWindows:
+    def of_time_difference_and_grace(
+        cls, time_difference_ms: int | timedelta, grace_ms: int | timedelta
+    ) -> SlidingWindows:
         """Return windows with a grace period.
 
         They take records until stream time has passed their end by more than `grace_ms`.
@@ -131,14 +141,15 @@ class SlidingWindows:
 
 
 @final
-@dataclass(frozen=True)
-class UnlimitedWindows:
+@dataclass(frozen=True, init=False)
+class UnlimitedWindows(metaclass=Hinted):
     """One window that begins at `start_ms` and never ends. Made by `of`."""
 
     start_ms: int = 0
 
-    def __post_init__(self) -> None:
-        _check_ms(self, "start_ms")
+    def __init__(self, start_ms: int | datetime | timedelta = 0) -> None:
+        start = checked_ms(start_ms, role="start_ms", of="UnlimitedWindows", instant=True)
+        object.__setattr__(self, "start_ms", start)
         if self.start_ms < 0:
             raise TopologyError(
                 f"a window cannot begin before the epoch, start_ms is {self.start_ms}"
@@ -149,9 +160,9 @@ class UnlimitedWindows:
         """Return the window that begins at the epoch."""
         return cls()
 
-    def start_on(self, start_ms: int) -> UnlimitedWindows:
+    def start_on(self, start_ms: int | datetime | timedelta) -> UnlimitedWindows:
         """Return the window that begins at `start_ms`; earlier records are dropped."""
-        return replace(self, start_ms=start_ms)
+        return UnlimitedWindows(start_ms)
 
     def windows_for(self, timestamp: int, /) -> list[Window]:
         """Return the window if it has a timestamp (ms)."""
@@ -179,8 +190,8 @@ class UnlimitedWindows:
 
 
 @final
-@dataclass(frozen=True)
-class SessionWindows:
+@dataclass(frozen=True, init=False)
+class SessionWindows(metaclass=Hinted):
     """A window for every run of a key's records without a gap longer than `inactivity_gap_ms`.
 
     It ends with the last of them. A session takes records until stream time has passed its end by
@@ -191,15 +202,15 @@ class SessionWindows:
     inactivity_gap_ms: int
     grace_ms: int
 
-    def __post_init__(self) -> None:
-        _check_ms(self, "inactivity_gap_ms", "grace_ms")
+    def __init__(self, inactivity_gap_ms: int | timedelta, grace_ms: int | timedelta) -> None:
+        _set_ms(self, inactivity_gap_ms=inactivity_gap_ms, grace_ms=grace_ms)
         if self.inactivity_gap_ms < 0:
             raise TopologyError(f"inactivity_gap_ms is {self.inactivity_gap_ms}: give 0 or more")
         if self.grace_ms < 0:
             raise TopologyError(f"grace_ms is {self.grace_ms}: give 0 or more")
 
     @classmethod
-    def of_inactivity_gap_with_no_grace(cls, inactivity_gap_ms: int) -> SessionWindows:
+    def of_inactivity_gap_with_no_grace(cls, inactivity_gap_ms: int | timedelta) -> SessionWindows:
         """Return sessions without a grace period.
 
         They take no record once stream time has passed their end by more than the gap.
@@ -207,7 +218,9 @@ class SessionWindows:
         return cls(inactivity_gap_ms, 0)
 
     @classmethod
-    def of_inactivity_gap_and_grace(cls, inactivity_gap_ms: int, grace_ms: int) -> SessionWindows:
+    def of_inactivity_gap_and_grace(
+        cls, inactivity_gap_ms: int | timedelta, grace_ms: int | timedelta
+    ) -> SessionWindows:
         """Return sessions with a grace period.
 
         They take records until stream time has passed their end by more than the gap and
@@ -230,8 +243,8 @@ class SessionWindows:
 
 
 @final
-@dataclass(frozen=True)
-class JoinWindows:
+@dataclass(frozen=True, init=False)
+class JoinWindows(metaclass=Hinted):
     """The time range of a join: which records of two streams match.
 
     A record of the right stream matches from `before_ms` before to `after_ms` after one of the
@@ -244,8 +257,10 @@ class JoinWindows:
     after_ms: int
     grace_ms: int
 
-    def __post_init__(self) -> None:
-        _check_ms(self, "before_ms", "after_ms", "grace_ms")
+    def __init__(
+        self, before_ms: int | timedelta, after_ms: int | timedelta, grace_ms: int | timedelta
+    ) -> None:
+        _set_ms(self, before_ms=before_ms, after_ms=after_ms, grace_ms=grace_ms)
         if self.before_ms + self.after_ms < 0:
             raise TopologyError(
                 f"a join window from {self.before_ms} ms before to {self.after_ms} ms after is "
@@ -255,25 +270,27 @@ class JoinWindows:
             raise TopologyError(f"grace_ms is {self.grace_ms}: give 0 or more")
 
     @classmethod
-    def of_time_difference_with_no_grace(cls, time_difference_ms: int) -> JoinWindows:
+    def of_time_difference_with_no_grace(cls, time_difference_ms: int | timedelta) -> JoinWindows:
         """Return windows that reach equally far before and after a record."""
         return cls(time_difference_ms, time_difference_ms, 0)
 
     @classmethod
-    def of_time_difference_and_grace(cls, time_difference_ms: int, grace_ms: int) -> JoinWindows:
+    def of_time_difference_and_grace(
+        cls, time_difference_ms: int | timedelta, grace_ms: int | timedelta
+    ) -> JoinWindows:
         """Return windows that reach equally far before and after a record, with a grace period.
 
         Out-of-order records can be late by `grace_ms`.
         """
         return cls(time_difference_ms, time_difference_ms, grace_ms)
 
-    def before(self, before_ms: int) -> JoinWindows:
+    def before(self, before_ms: int | timedelta) -> JoinWindows:
         """Return windows with another beginning."""
-        return replace(self, before_ms=before_ms)
+        return JoinWindows(before_ms, self.after_ms, self.grace_ms)
 
-    def after(self, after_ms: int) -> JoinWindows:
+    def after(self, after_ms: int | timedelta) -> JoinWindows:
         """Return windows with another end."""
-        return replace(self, after_ms=after_ms)
+        return JoinWindows(self.before_ms, after_ms, self.grace_ms)
 
     @property
     def size_ms(self) -> int:
@@ -281,6 +298,7 @@ class JoinWindows:
         return self.before_ms + self.after_ms
 
 
-def _check_ms(windows: object, *roles: str) -> None:
-    for role in roles:
-        check_whole(getattr(windows, role), role=role, of=type(windows).__name__)
+def _set_ms(windows: object, **times: int | timedelta) -> None:
+    of = type(windows).__name__
+    for role, time in times.items():
+        object.__setattr__(windows, role, checked_ms(time, role=role, of=of))

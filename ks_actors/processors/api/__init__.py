@@ -20,6 +20,7 @@ from ks_actors.processors.api._argument_checks import (
     check_options,
     check_supplier,
     check_whole,
+    checked_ms,
     takes_headers,
     takes_key,
 )
@@ -40,9 +41,9 @@ from ks_actors.processors.api._closing import (
 )
 from ks_actors.processors.api._context_checks import (
     LATEST_MS,
-    check_schedule,
     check_times_and_headers,
     checked_punctuator,
+    checked_schedule,
 )
 from ks_actors.processors.api._idle import IdleNode
 from ks_actors.processors.api._old_values import for_old, taken_in, withdrawn
@@ -164,7 +165,9 @@ __all__ = [
     "check_times_and_headers",
     "check_whole",
     "checked",
+    "checked_ms",
     "checked_punctuator",
+    "checked_schedule",
     "for_old",
     "forward_closed",
     "idle_mark",

@@ -11,13 +11,14 @@ from ks_actors._errors import StreamsError, TopologyError
 from ks_actors.processors.api._api import Context, FixedKeyProcessor, Processor
 from ks_actors.processors.api._argument_checks import check_function, check_supplier
 from ks_actors.processors.api._async_options import AsyncOptions, check_promise, is_async
-from ks_actors.processors.api._context_checks import LATEST_MS, check_forwarded, check_schedule
+from ks_actors.processors.api._context_checks import LATEST_MS, check_forwarded, checked_schedule
 from ks_actors.processors.api._operator import AsyncBound, Bound, never_alone, too_early
 from ks_actors.processors.api._plain_results import refuse_awaitable
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
+    from datetime import datetime, timedelta
 
     from ks_actors.processors.api._operator import NodeContext, PunctuationType, RecordMetadata
     from ks_actors.records import Headers, TaskId
@@ -273,13 +274,15 @@ class _TaskContext(Context[Any]):
 
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: int | timedelta,
         punctuation: PunctuationType,
         callback: Callable[[int], None],
-        start_ms: int | None = None,
+        start_ms: int | datetime | timedelta | None = None,
     ) -> Callable[[], None]:
-        check_schedule(interval_ms, punctuation, callback, start_ms, self._context)
-        return self._context.schedule(interval_ms, punctuation, self.within(callback), start_ms)
+        interval, start = checked_schedule(
+            interval_ms, punctuation, callback, start_ms, self._context
+        )
+        return self._context.schedule(interval, punctuation, self.within(callback), start)
 
     def commit(self) -> None:
         self._context.request_commit()

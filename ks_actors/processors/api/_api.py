@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+from ks_actors._hints import Elsewhere
 from ks_actors.processors.api._record import FixedKeyRecord, Record
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from datetime import datetime, timedelta
 
     from ks_actors.processors.api._operator import PunctuationType, RecordMetadata
     from ks_actors.records import TaskId
@@ -32,6 +34,17 @@ class Context(ABC, Generic[Out_contra]):
 
     It belongs to one processor for the lifetime of the task; do not use it elsewhere.
     """
+
+    if not TYPE_CHECKING:
+        topic = Elsewhere("context.record_metadata().topic")
+        partition = Elsewhere("context.record_metadata().partition")
+        offset = Elsewhere("context.record_metadata().offset")
+        timestamp = Elsewhere("record.timestamp, of the record that process gets")
+        headers = Elsewhere("record.headers, of the record that process gets")
+        getStateStore = Elsewhere("context.get_state_store(name)")  # noqa: N815 - Java's name
+        currentStreamTimeMs = Elsewhere("context.current_stream_time_ms()")  # noqa: N815 - Java's name
+        currentSystemTimeMs = Elsewhere("context.current_system_time_ms()")  # noqa: N815 - Java's name
+        recordMetadata = Elsewhere("context.record_metadata()")  # noqa: N815 - Java's name
 
     @property
     @abstractmethod
@@ -61,10 +74,10 @@ class Context(ABC, Generic[Out_contra]):
     @abstractmethod
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: int | timedelta,
         punctuation: PunctuationType,
         callback: Punctuator,
-        start_ms: int | None = None,
+        start_ms: int | datetime | timedelta | None = None,
     ) -> Callable[[], None]:
         """Call back every `interval_ms`, of stream time or wall-clock time.
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._errors import TopologyError
+from ks_actors._times import instant_ms, whole_ms
 from ks_actors.processors.api._plain_results import (
     always_none,
     promises_awaitable,
@@ -126,11 +127,14 @@ def check_options(value: T | None, kind: type[T], *, of: str) -> T:
         return kind()
     shown = value.__name__ if isinstance(value, type) else repr(value)
     wrapped = f"{kind.__name__}(value={shown}) or {kind.__name__}(key={shown})"
-    hint = (
-        wrapped
-        if isinstance(value, Serde | type) and value is not kind
-        else f"an object of {kind.__name__}, or None"
-    )
+    given = type(value).__name__
+    hint = f"an object of {kind.__name__}, or None"
+    if isinstance(value, Serde | type) and value is not kind:
+        hint = wrapped
+    elif isinstance(value, str):
+        hint += f", such as {kind.__name__}(name={value!r})"
+    elif given in _OPTIONS:
+        hint += f"; a {given} is the argument {given.lower()!r}, where there is one"
     return check_kind(
         value, kind, role=f"argument {kind.__name__.lower()!r}", of=of, remedy=f"give {hint}"
     )
@@ -139,13 +143,30 @@ def check_options(value: T | None, kind: type[T], *, of: str) -> T:
 def check_whole(value: Any, *, role: str, of: str, least: int | None = None) -> None:
     """Raise TopologyError unless the value is an int, of `least` or more."""
     if not isinstance(value, int) or isinstance(value, bool):
-        if isinstance(value, timedelta) and role.endswith("_ms"):
-            wanted = f"an int, which counts ms: {value // timedelta(milliseconds=1)}"
-        else:
-            wanted = "an int"
-        raise TopologyError(f"{role} of {of} is {_shown(value)}: give {wanted}")
+        raise TopologyError(f"{role} of {of} is {_shown(value)}: give an int")
     if least is not None and value < least:
         raise TopologyError(f"{role} of {of} is {value}: give {least} or more")
+
+
+def checked_ms(
+    value: Any, *, role: str, of: str, least: int | None = None, instant: bool = False
+) -> int:
+    """Return the time in ms, `least` or more, of an int or a timedelta.
+
+    An `instant` may also be a datetime.
+
+    Raises TopologyError for another value, for a lesser one, and for a part of a ms.
+    """
+    try:
+        number = whole_ms(instant_ms(value) if instant else value)
+    except ValueError as error:
+        raise TopologyError(f"{role} of {of} is {value!r}, which {error}") from None
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TopologyError(
+            f"{role} of {of} is {_shown(number)}: give an int, which counts ms, or a timedelta"
+        )
+    check_whole(number, role=role, of=of, least=least)
+    return number
 
 
 def check_names(names: tuple[Any, ...], *, role: str, of: str) -> None:
@@ -253,3 +274,6 @@ def _shown(value: Any) -> str:
         if isinstance(value, type)
         else f"{value!r}, of type {type(value).__name__}"
     )
+
+
+_OPTIONS = ("Consumed", "Grouped", "Joined", "Materialized", "Produced", "Repartitioned")

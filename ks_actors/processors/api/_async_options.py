@@ -6,13 +6,15 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api._argument_checks import check_kind, check_whole
+from ks_actors.processors.api._argument_checks import check_kind, check_whole, checked_ms
 from ks_actors.processors.api._plain_results import promises_awaitable, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
 Order: TypeAlias = Literal["key", "partition", "none"]
 """The scope of ordering: records of one key, of one partition, or no order."""
@@ -26,17 +28,16 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     attempts: int = 3
-    backoff_ms: int = 100
-    max_backoff_ms: int = 10_000
+    backoff_ms: int | timedelta = 100
+    max_backoff_ms: int | timedelta = 10_000
     on: tuple[type[Exception], ...] = (Exception,)
 
     def __post_init__(self) -> None:
-        for role, number in (
-            ("attempts", self.attempts),
-            ("backoff_ms", self.backoff_ms),
-            ("max_backoff_ms", self.max_backoff_ms),
-        ):
-            check_whole(number, role=role, of="Retry")
+        check_whole(self.attempts, role="attempts", of="Retry")
+        backoff = checked_ms(self.backoff_ms, role="backoff_ms", of="Retry")
+        most = checked_ms(self.max_backoff_ms, role="max_backoff_ms", of="Retry")
+        force_setattr(self, "backoff_ms", backoff)
+        force_setattr(self, "max_backoff_ms", most)
         on: Any = self.on
         if not isinstance(on, tuple) or not all(
             isinstance(kind, type) and issubclass(kind, Exception) for kind in on
@@ -44,7 +45,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             raise TopologyError(
                 f"on of Retry is {on!r}: give a tuple of error types, such as (OSError,)"
             )
-        if self.attempts < 1 or not 0 <= self.backoff_ms <= self.max_backoff_ms:
+        if self.attempts < 1 or not 0 <= backoff <= most:
             raise TopologyError(
                 f"{self} is not possible: give attempts of 1 or more, and a backoff_ms from 0 to "
                 "max_backoff_ms"
@@ -62,13 +63,18 @@ class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     max_in_flight: int = 100
     order: Order = "key"
-    timeout_ms: int | None = None
+    timeout_ms: int | timedelta | None = None
     retry: Retry | None = None
 
     def __post_init__(self) -> None:
         check_whole(self.max_in_flight, role="max_in_flight", of="an async function")
         if self.timeout_ms is not None:
-            check_whole(self.timeout_ms, role="timeout_ms", of="an async function")
+            timeout = checked_ms(self.timeout_ms, role="timeout_ms", of="an async function")
+            force_setattr(self, "timeout_ms", timeout)
+            if timeout < 1:
+                raise TopologyError(
+                    f"timeout_ms is {timeout}: give 1 or more, or None for no limit"
+                )
         if self.retry is not None:
             check_kind(
                 self.retry,
@@ -81,10 +87,6 @@ class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise TopologyError(f"max_in_flight is {self.max_in_flight}: give 1 or more")
         if self.order not in ("key", "partition", "none"):
             raise TopologyError(f"order is {self.order!r}: give 'key', 'partition' or 'none'")
-        if self.timeout_ms is not None and self.timeout_ms < 1:
-            raise TopologyError(
-                f"timeout_ms is {self.timeout_ms}: give 1 or more, or None for no limit"
-            )
 
 
 class AsyncArguments(TypedDict, total=False):
@@ -92,7 +94,7 @@ class AsyncArguments(TypedDict, total=False):
 
     max_in_flight: int
     order: Order
-    timeout_ms: int | None
+    timeout_ms: int | timedelta | None
     retry: Retry | None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors._errors import TopologyError
+from ks_actors.lifecycle import check_instant, check_span
 from ks_actors.processors.api._argument_checks import check_function
 from ks_actors.processors.api._async_options import is_async
 from ks_actors.processors.api._operator import PunctuationType
@@ -72,23 +73,23 @@ def _check_headers(headers: Any, who: str) -> None:
                 )
 
 
-def check_schedule(
+def checked_schedule(
     interval_ms: Any,
     punctuation: Any,
     callback: Callable[[int], None],
     start_ms: Any,
     context: NodeContext,
-) -> None:
-    """Raise TypeError, ValueError or TopologyError unless a node can be punctuated like this."""
+) -> tuple[int, int | None]:
+    """Return interval and start of a punctuator in ms.
+
+    Raises TypeError, ValueError or TopologyError if a node cannot be punctuated like this.
+    """
     node = context.node
-    for role, time, least in (("interval_ms", interval_ms, 1), ("start_ms", start_ms, 0)):
-        if role == "start_ms" and time is None:
-            continue
-        if not isinstance(time, int) or isinstance(time, bool):
-            raise TypeError(
-                f"{role} of a punctuator of node {node} is {time!r}: give a whole number of ms"
-            )
-        if time < least:
+    where = f"of a punctuator of node {node}"
+    interval = check_span(interval_ms, f"interval_ms {where}")
+    start = None if start_ms is None else check_instant(start_ms, f"start_ms {where}")
+    for role, time, least in (("interval_ms", interval, 1), ("start_ms", start, 0)):
+        if time is not None and time < least:
             raise ValueError(
                 f"node {node} cannot punctuate with {role} {time}: give {least} or more, in ms"
             )
@@ -109,6 +110,7 @@ def check_schedule(
             "when a record comes: give PunctuationType.STREAM_TIME, or schedule in a processor of "
             "a stream"
         )
+    return interval, start
 
 
 def checked_punctuator(callback: Callable[[int], object]) -> Callable[[int], None]:

@@ -12,8 +12,8 @@ from ks_actors.processors.aggregates import Superseded, with_history
 from ks_actors.processors.api import (
     Bound,
     Context,
-    check_schedule,
     checked_punctuator,
+    checked_schedule,
     for_old,
     too_early,
 )
@@ -21,6 +21,7 @@ from ks_actors.processors.tables._views import derived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime, timedelta
 
     from ks_actors.processors.api import (
         KeyValueForOperators,
@@ -222,15 +223,15 @@ class TransformContext(Context[Never]):
 
     def schedule(
         self,
-        interval_ms: int,
+        interval_ms: int | timedelta,
         punctuation: PunctuationType,
         callback: Callable[[int], None],
-        start_ms: int | None = None,
+        start_ms: int | datetime | timedelta | None = None,
     ) -> Callable[[], None]:
-        check_schedule(interval_ms, punctuation, callback, start_ms, self._context)
-        return self._context.schedule(
-            interval_ms, punctuation, checked_punctuator(callback), start_ms
+        interval, start = checked_schedule(
+            interval_ms, punctuation, callback, start_ms, self._context
         )
+        return self._context.schedule(interval, punctuation, checked_punctuator(callback), start)
 
     def commit(self) -> None:
         self._context.request_commit()

@@ -6,7 +6,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, final
 
 import msgspec
+from msgspec.structs import force_setattr
 
+from ks_actors._times import whole_ms
+from ks_actors.lifecycle import check_timeout
 from ks_actors.log import TellsOutages
 from ks_actors.runtime.shared import InstanceState
 from ks_actors.runtime.watch._tasks import task_metadata
@@ -14,6 +17,7 @@ from ks_actors.task import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import timedelta
 
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.watch._partition_state import PartitionStates
@@ -80,12 +84,17 @@ class HealthBounds(msgspec.Struct, frozen=True, kw_only=True):
 
     Ten drops at least make an app not ready. None: any part.
     """
-    outage_ms: int = 2_000
+    outage_ms: int | timedelta = 2_000
     """The longest time without an answer of a broker, in ms."""
-    stuck_ms: int | None = None
+    stuck_ms: int | timedelta | None = None
     """The longest time of a `blocking` function, in ms; None: `max_poll_interval_ms`."""
-    loop_ms: int = 10_000
+    loop_ms: int | timedelta = 10_000
     """The longest time without a turn of the event loop, in ms; it turns each second at least."""
+
+    def __post_init__(self) -> None:
+        for role in ("outage_ms", "stuck_ms", "loop_ms"):
+            if (time := getattr(self, role)) is not None:
+                force_setattr(self, role, check_timeout(time, f"{role} of HealthBounds"))
 
 
 @final
@@ -144,7 +153,7 @@ class HealthCheck:
             return
         # Measured from outside: a blocked loop cannot report itself.
         still = int(self._now_ms - self._watch.looked_ms)
-        if still > self._bounds.loop_ms:
+        if still > whole_ms(self._bounds.loop_ms):
             text = f"the event loop has not turned for {still / 1000:.0f} s: a call blocks it"
             yield HealthProblem(reason=HealthReason.EVENT_LOOP, text=text, waited_ms=still)
 
@@ -165,7 +174,7 @@ class HealthCheck:
         if state is not InstanceState.RUNNING:
             text = f"the app is {state.name}, not RUNNING"
             yield HealthProblem(reason=HealthReason.STATE, text=text)
-        yield from outage_problems(self._log, self._bounds.outage_ms)
+        yield from outage_problems(self._log, whole_ms(self._bounds.outage_ms))
         if self._parts.manager.paused:
             text = "the app is paused; App.resume resumes it"
             yield HealthProblem(reason=HealthReason.PAUSED, text=text)

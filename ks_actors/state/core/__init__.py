@@ -24,7 +24,7 @@ from ks_actors.state.core._forms import (
     ValueAndTimestamp,
     ValueTimestampHeaders,
 )
-from ks_actors.state.core._instants import check_ms
+from ks_actors.state.core._instants import instant
 from ks_actors.state.core._iterators import StoreIterator
 from ks_actors.state.core._key_ranges import Bounds, after, within
 from ks_actors.state.core._memory_budget import NO_LIMIT, MemoryBudget, TaskMemory
@@ -89,9 +89,9 @@ __all__ = [
     "ValueTimestampHeaders",
     "after",
     "average",
-    "check_ms",
     "entry_with",
     "headers_of",
+    "instant",
     "no_record",
     "pack_time",
     "pack_times",

@@ -100,6 +100,7 @@ class Codec:
         # a serde that is not faithful has bytes as dict keys
         self.key_form: int | None = _form(spec.key) if self.faithful else 0
         self.value_form: int | None = _form(spec.value)
+        self._key_serde = spec.key
         self._write_key: Callable[[Any], bytes] = checked_serializer(spec.key, topic, is_key=True)
         # the kernel writes columns of faithful keys: no frame around each of them
         self.key: Callable[[Any], bytes] = self._write_key if self.faithful else self.key_bytes
@@ -172,7 +173,8 @@ class Codec:
             return self._write_key(key)
         except Exception as error:
             raise SerializationError(
-                f"store {self.name}: the serde cannot write key {key!r:.200}: {error!r}"
+                f"store {self.name}: the serde cannot write key {key!r:.200}, of type "
+                f"{type(key).__name__}: give a key for {self._key_serde!r} ({error!r})"
             ) from error
 
     def bounds(self, low: Any, high: Any) -> Bounds:

@@ -1,20 +1,34 @@
-"""The check of times in reads of a store."""
+"""The times that a store is asked for."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
+
+from ks_actors._times import instant_ms
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
-def check_ms(store: str, *times: Any) -> None:
-    """Raise TypeError for a time that is no int; None is no bound."""
-    for time in times:
-        if type(time) is int or time is None or hasattr(time, "__index__"):
-            continue
-        ways = "int(moment.timestamp() * 1000) of a datetime with a time zone"
-        if isinstance(time, datetime) and time.tzinfo is not None:
-            ways = str(int(time.timestamp() * 1000))
+@overload
+def instant(store: str, time: int | datetime) -> int: ...
+@overload
+def instant(store: str, time: int | datetime | None) -> int | None: ...
+def instant(store: str, time: Any) -> Any:
+    """Return a time in ms since 1970; None is no bound.
+
+    Raises TypeError for a time that is neither an int nor a datetime, and ValueError for one
+    without a time zone.
+    """
+    if type(time) is int or time is None:
+        return time
+    try:
+        found = instant_ms(time)
+    except ValueError as error:
+        raise ValueError(f"store {store} is asked for the time {time!r}, which {error}") from None
+    if not hasattr(found, "__index__"):
         raise TypeError(
             f"store {store} is asked for the time {time!r}, of type {type(time).__name__}: give an "
-            f"int, which counts ms since 1970: {ways}"
+            "int, which counts ms since 1970, or a datetime with a time zone"
         )
+    return found

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ks_actors._errors import SerializationError
+from ks_actors._hints import Elsewhere, refuse
 from ks_actors.kernel import HAS_KERNEL
 from ks_actors.state.core import (
     HEADERS_FORM,
@@ -35,6 +36,18 @@ class KeyValueBase(Table[K], Generic[K, P]):
     """Values by key; ranges are in the order of the keys' bytes."""
 
     form: ClassVar[Form] = PLAIN_FORM
+
+    if not TYPE_CHECKING:
+        __getitem__ = refuse("has no []: store.get(key)")
+        __setitem__ = refuse("has no []: store.put(key, value)")
+        __delitem__ = refuse("has no []: store.delete(key)")
+        approximateNumEntries = Elsewhere("store.approximate_num_entries()")  # noqa: N815 - Java's name
+        fetch = Elsewhere("store.get(key); window and session stores have fetch")
+        items = Elsewhere("store.all() iterates over keys and values")
+        keys = Elsewhere("store.all() iterates over keys and values")
+        values = Elsewhere("store.all() iterates over keys and values")
+        putIfAbsent = Elsewhere("store.put_if_absent(key, value)")  # noqa: N815 - Java's name
+        set = Elsewhere("store.put(key, value)")
 
     def __init__(self, parts: StoreParts) -> None:
         super().__init__(parts)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
+from ks_actors._hints import Elsewhere
 from ks_actors.records import Window, Windowed
 from ks_actors.state.core import (
     AGGREGATION_FORM,
     MISSING,
     AggregationWithHeaders,
     StoreIterator,
-    check_ms,
+    instant,
     within,
 )
 from ks_actors.state.timed import LATEST, SESSIONS, SHIFT, TimedStore, take_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from ks_actors.state.core import Entry, StoreParts
     from ks_actors.state.timed import Found
@@ -46,6 +48,11 @@ class SessionStore(TimedStore, Generic[K, V]):
     one number, so slots sort like Kafka Streams' sessions on disk.
     """
 
+    if not TYPE_CHECKING:
+        get = Elsewhere(
+            "store.fetch(key) has the sessions of a key, store.fetch_session(key, start, end) one"
+        )
+
     def __init__(self, parts: StoreParts) -> None:
         super().__init__(parts, SESSIONS)
         # The handle with the latest end if it was deleted without a trace, and the time of the
@@ -69,9 +76,9 @@ class SessionStore(TimedStore, Generic[K, V]):
         self.codec.key_bytes(key)
         self.remove_entry(key, start, end)
 
-    def fetch_session(self, key: K, start: int, end: int) -> V | None:
+    def fetch_session(self, key: K, start: int | datetime, end: int | datetime) -> V | None:
         """Return the aggregate of the session of `key` from `start` to `end`, or None."""
-        check_ms(self.name, start, end)
+        start, end = instant(self.name, start), instant(self.name, end)
         self._check_key(key)
         entry = self.get_entry(key, start, end)
         if entry is None:  # A key of another type than the store's would never be found.
@@ -87,7 +94,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         return self.backward_find_sessions(key, 0, LATEST)
 
     def find_sessions(
-        self, key: K, earliest_end: int, latest_start: int
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime
     ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate over the sessions of `key` that overlap with a span, the earliest first.
 
@@ -96,7 +103,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         return self._of_key(key, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions(
-        self, key: K, earliest_end: int, latest_start: int
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime
     ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate like `find_sessions`, the latest first."""
         return self._of_key(key, earliest_end, latest_start, reverse=True)
@@ -115,7 +122,11 @@ class SessionStore(TimedStore, Generic[K, V]):
         return self.backward_find_sessions_range(low, high, 0, LATEST)
 
     def find_sessions_range(
-        self, low: K | None, high: K | None, earliest_end: int, latest_start: int
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime,
+        latest_start: int | datetime,
     ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate over the overlapping sessions of a range of keys.
 
@@ -124,13 +135,17 @@ class SessionStore(TimedStore, Generic[K, V]):
         return self._shown(self._in_range(low, high, earliest_end, latest_start))
 
     def backward_find_sessions_range(
-        self, low: K | None, high: K | None, earliest_end: int, latest_start: int
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime,
+        latest_start: int | datetime,
     ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate like `find_sessions_range`, in reverse order."""
         return self._shown(reversed(self._in_range(low, high, earliest_end, latest_start)))
 
     def find_ended_sessions(
-        self, earliest_end: int, latest_end: int
+        self, earliest_end: int | datetime, latest_end: int | datetime
     ) -> StoreIterator[tuple[Windowed[K], V]]:
         """Iterate over all sessions that end in a time range, sorted by end.
 
@@ -138,7 +153,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         are in the order of Kafka Streams. In memory that is by key bytes, then the latest start
         first; with segments by start, then key bytes.
         """
-        check_ms(self.name, earliest_end, latest_end)
+        earliest_end, latest_end = instant(self.name, earliest_end), instant(self.name, latest_end)
         return self._shown(sorted(self.entries_between(earliest_end, latest_end), key=self._by_end))
 
     # One session.
@@ -403,9 +418,12 @@ class SessionStore(TimedStore, Generic[K, V]):
             raise TypeError(f"store {self.name}: a key cannot be None")
 
     def _of_key(
-        self, key: K, earliest_end: int, latest_start: int, *, reverse: bool
+        self, key: K, earliest_end: int | datetime, latest_start: int | datetime, *, reverse: bool
     ) -> StoreIterator[tuple[Windowed[K], V]]:
-        check_ms(self.name, earliest_end, latest_start)
+        earliest_end, latest_start = (
+            instant(self.name, earliest_end),
+            instant(self.name, latest_start),
+        )
         self._check_key(key)
         found = self.find_entries(key, earliest_end, latest_start)
         if not found:
@@ -419,9 +437,16 @@ class SessionStore(TimedStore, Generic[K, V]):
         )
 
     def _in_range(
-        self, low: K | None, high: K | None, earliest_end: int, latest_start: int
+        self,
+        low: K | None,
+        high: K | None,
+        earliest_end: int | datetime,
+        latest_start: int | datetime,
     ) -> list[Found]:
-        check_ms(self.name, earliest_end, latest_start)
+        earliest_end, latest_start = (
+            instant(self.name, earliest_end),
+            instant(self.name, latest_start),
+        )
         bounds, found = self.codec.bounds(low, high), self.entries_between(earliest_end, LATEST)
         return self.in_order(
             [row for row in found if row[1] & LATEST <= latest_start and within(row[0], bounds)]

@@ -6,12 +6,13 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ks_actors.records import VersionedRecord
-from ks_actors.state.core import Reader, check_ms
+from ks_actors.state.core import Reader, instant
 from ks_actors.state.versioned._codec import TOMBSTONE
 from ks_actors.state.versioned._store import VersionedKeyValueStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from datetime import datetime
 
     from ks_actors.state.core import Row, Rows
 
@@ -33,9 +34,11 @@ class VersionedReader(Reader[VersionedKeyValueStore[Any, Any]]):
             entry[0], entry[1], times[place + 1] if place + 1 < len(times) else None
         )
 
-    def get(self, key: Any, as_of: int | None, *, committed: bool) -> VersionedRecord[Any] | None:
+    def get(
+        self, key: Any, as_of: int | datetime | None, *, committed: bool
+    ) -> VersionedRecord[Any] | None:
         """Return the latest version of a key, or the one valid at `as_of`."""
-        check_ms(self.store.name, as_of)
+        as_of = instant(self.store.name, as_of)
         index = self._index(key)
         times = self.store.found(index, committed=committed)
         place = len(times) if as_of is None else bisect_right(times, as_of)
@@ -50,8 +53,8 @@ class VersionedReader(Reader[VersionedKeyValueStore[Any, Any]]):
     def versions(
         self,
         key: Any,
-        time_from: int | None,
-        time_to: int | None,
+        time_from: int | datetime | None,
+        time_to: int | datetime | None,
         *,
         committed: bool,
         reverse: bool,
@@ -60,7 +63,7 @@ class VersionedReader(Reader[VersionedKeyValueStore[Any, Any]]):
 
         The range is from `time_from` to `time_to`, both included.
         """
-        check_ms(self.store.name, time_from, time_to)
+        time_from, time_to = instant(self.store.name, time_from), instant(self.store.name, time_to)
         index = self._index(key)
         times = self.store.found(index, committed=committed)
         limit = self.store.limit(committed=committed)

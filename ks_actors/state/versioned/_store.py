@@ -19,7 +19,7 @@ from ks_actors.state.core import (
     SLICE,
     TIME_BYTES,
     after,
-    check_ms,
+    instant,
     pack_time,
     unpack_time,
 )
@@ -30,6 +30,7 @@ from ks_actors.state.versioned._sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
 
     from ks_actors.state.core import Entry, StoreParts
     from ks_actors.state.versioned._codec import VersionCodec
@@ -81,7 +82,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
 
     # For users.
 
-    def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
+    def get(self, key: K, as_of: int | datetime | None = None) -> VersionedRecord[V] | None:
         """Return the latest value of `key`, or its value at the time `as_of` (ms).
 
         Return None if there was none, or if the time is beyond the history retention. A mutable
@@ -91,7 +92,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         if as_of is None:
             latest = self.latest(key)
             return None if latest is None else VersionedRecord(latest[0], latest[1])
-        check_ms(self.name, as_of)
+        as_of = instant(self.name, as_of)
         found = self.as_of(key, as_of)
         return None if found is None else VersionedRecord(found[0][0], found[0][1], found[1])
 

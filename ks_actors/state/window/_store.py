@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from ks_actors._hints import Elsewhere
+from ks_actors.lifecycle import check_instant
 from ks_actors.state.core import (
     HEADERS_FORM,
     TIMESTAMPED_FORM,
     StoreIterator,
     ValueAndTimestamp,
     ValueTimestampHeaders,
-    check_ms,
+    instant,
     within,
 )
 from ks_actors.state.join_window import JoinWindowLookups
@@ -38,6 +41,11 @@ class WindowBase(SegmentedRows, Generic[K, P]):
     `window_store` combines it with the data.
     """
 
+    if not TYPE_CHECKING:
+        get = Elsewhere(
+            "store.fetch(key, start) has one window, store.fetch(key, time_from, time_to) several"
+        )
+
     name: str
 
     @abstractmethod
@@ -52,7 +60,7 @@ class WindowBase(SegmentedRows, Generic[K, P]):
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         """Return start and entry of the windows of `key` in a time range, in time order."""
 
-    def put(self, key: K, value: P | None, window_start_ms: int) -> None:
+    def put(self, key: K, value: P | None, window_start_ms: int | datetime | timedelta) -> None:
         """Set the value of a key's window; None deletes it.
 
         A store with duplicates adds the value, and ignores None. A put is dropped and counted as
@@ -60,18 +68,20 @@ class WindowBase(SegmentedRows, Generic[K, P]):
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
-        self.put_entry(
-            key,
-            self.codec.checked_time(window_start_ms),
-            self._take(value),
-        )
+        if type(window_start_ms) is not int and isinstance(window_start_ms, datetime | timedelta):
+            window_start_ms = check_instant(
+                window_start_ms, f"window_start_ms of store {self.name}"
+            )
+        self.put_entry(key, self.codec.checked_time(window_start_ms), self._take(value))
 
     @overload
-    def fetch(self, key: K, time_from: int) -> P | None: ...
+    def fetch(self, key: K, time_from: int | datetime) -> P | None: ...
     @overload
-    def fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]: ...
     def fetch(
-        self, key: K, time_from: int, time_to: int | None = None
+        self, key: K, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreIterator[tuple[int, P]]: ...
+    def fetch(
+        self, key: K, time_from: int | datetime, time_to: int | datetime | None = None
     ) -> P | StoreIterator[tuple[int, P]] | None:
         """Return the value of the window that starts at `time_from`, or None.
 
@@ -82,7 +92,7 @@ class WindowBase(SegmentedRows, Generic[K, P]):
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
         if type(time_from) is not int:
-            check_ms(self.name, time_from)
+            time_from = instant(self.name, time_from)
         if time_to is None:
             entry = self.get_entry(key, time_from)
             if entry is None:
@@ -90,33 +100,39 @@ class WindowBase(SegmentedRows, Generic[K, P]):
             return None if entry is None else self._show(entry)
         return self._starts_of(self._of_key(key, time_from, time_to))
 
-    def backward_fetch(self, key: K, time_from: int, time_to: int) -> StoreIterator[tuple[int, P]]:
+    def backward_fetch(
+        self, key: K, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreIterator[tuple[int, P]]:
         """Iterate over start and value of the windows in a time range, the latest first.
 
         They start from `time_from` to `time_to`, both included.
         """
         return self._starts_of(reversed(self._of_key(key, time_from, time_to)))
 
-    def _of_key(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
-        check_ms(self.name, time_from, time_to)
+    def _of_key(
+        self, key: K, time_from: int | datetime, time_to: int | datetime
+    ) -> list[tuple[int, Entry]]:
+        time_from, time_to = instant(self.name, time_from), instant(self.name, time_to)
         found = self.fetch_entries(key, time_from, time_to)
         if not found:  # A key of another type than the store's would never be found.
             self.codec.key_bytes(key)
         return found
 
     def fetch_range(
-        self, low: K | None, high: K | None, time_from: int, time_to: int
+        self, low: K | None, high: K | None, time_from: int | datetime, time_to: int | datetime
     ) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate like `fetch_all`, over the keys from `low` to `high`, both included.
 
         Keys are compared by their bytes; None is no bound.
         """
-        check_ms(self.name, time_from, time_to)
+        time_from, time_to = instant(self.name, time_from), instant(self.name, time_to)
         bounds = self.codec.bounds(low, high)
         found = self._in_order(time_from, time_to)
         return self._shown(row for row in found if within(row[0], bounds))
 
-    def fetch_all(self, time_from: int, time_to: int) -> StoreIterator[tuple[tuple[K, int], P]]:
+    def fetch_all(
+        self, time_from: int | datetime, time_to: int | datetime
+    ) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate over key, start and value of the windows in a time range.
 
         They start from `time_from` to `time_to`, both included. The order is that of Kafka Streams:
@@ -125,7 +141,7 @@ class WindowBase(SegmentedRows, Generic[K, P]):
         return self._shown(self._in_order(time_from, time_to))
 
     def backward_fetch_all(
-        self, time_from: int, time_to: int
+        self, time_from: int | datetime, time_to: int | datetime
     ) -> StoreIterator[tuple[tuple[K, int], P]]:
         """Iterate like `fetch_all`, in reverse order."""
         return self._shown(reversed(self._in_order(time_from, time_to)))
@@ -138,8 +154,8 @@ class WindowBase(SegmentedRows, Generic[K, P]):
         """Iterate like `fetch_all`, over all windows in reverse order."""
         return self.backward_fetch_all(0, LATEST)
 
-    def _in_order(self, time_from: int, time_to: int) -> list[Found]:
-        check_ms(self.name, time_from, time_to)
+    def _in_order(self, time_from: int | datetime, time_to: int | datetime) -> list[Found]:
+        time_from, time_to = instant(self.name, time_from), instant(self.name, time_to)
         return self.in_order(self.entries_between(time_from, time_to))
 
     def _starts_of(self, rows: Iterable[tuple[int, Entry]]) -> StoreIterator[tuple[int, P]]:
@@ -177,11 +193,20 @@ class WindowStoreWithHeaders(WindowBase[K, ValueTimestampHeaders[V]], Generic[K,
 
     form = HEADERS_FORM
 
-    def put(self, key: K, value: ValueTimestampHeaders[V] | None, window_start_ms: int) -> None:
+    def put(
+        self,
+        key: K,
+        value: ValueTimestampHeaders[V] | None,
+        window_start_ms: int | datetime | timedelta,
+    ) -> None:
         """Set the value of a key's window with its timestamp and headers; None deletes it.
 
         See WindowBase.
         """
+        if type(window_start_ms) is not int and isinstance(window_start_ms, datetime | timedelta):
+            window_start_ms = check_instant(
+                window_start_ms, f"window_start_ms of store {self.name}"
+            )
         super().put(key, value, window_start_ms)
         if value is None or value[0] is None:
             index = key if self.codec.faithful else self.codec.key(key)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ks_actors._times import whole_ms
 from ks_actors.lifecycle import closes, enter_user_code, passes
 from ks_actors.metrics import STILL, Timing
 from ks_actors.task.calls._in_flight import Call
@@ -89,7 +90,7 @@ class AsyncNode:
         self._by_key: bool = options.order == "key"
         self._in_order: bool = replayable or options.order == "partition"
         self._timeout: float | None = (
-            None if options.timeout_ms is None else options.timeout_ms / 1000
+            None if options.timeout_ms is None else whole_ms(options.timeout_ms) / 1000
         )
         self._current = current
         self._wake = wake

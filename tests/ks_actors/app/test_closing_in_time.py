@@ -195,7 +195,7 @@ async def test_an_app_that_ends_by_an_error_ends_in_time(harness: AppHarness, gu
     assert now() - began <= 30
 
 
-@pytest.mark.parametrize("wrong", [-1, nan, inf, "5", True, timedelta(seconds=1)])
+@pytest.mark.parametrize("wrong", [-1, nan, inf, "5", True, timedelta(seconds=-1), timedelta(microseconds=1)])
 @in_app(counting(), topics={"in": 1, "out": 1})
 async def test_a_time_to_wait_is_a_finite_number_that_is_not_negative(harness: AppHarness, wrong: Any) -> None:
     """Each call with a `timeout_ms` refuses any other by name, at once, and nothing is ordered."""

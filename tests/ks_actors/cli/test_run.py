@@ -157,7 +157,7 @@ def test_an_app_that_ends_by_an_error_has_exit_code_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nothing",), "'nothing' is not module:name, such as shop.orders:topology"),
+        (("nothing",), "'nothing' is not module:name, such as nothing:topology"),
         (("no.such:topology",), "module no.such does not exist: neither in "),
         ((f"{HERE}:nothing",), f"module {HERE} has no nothing"),
         ((f"{HERE}:NUMBER",), "is neither an App nor a Topology, nor a function that makes one: it is int"),

@@ -292,8 +292,8 @@ def test_a_class_is_called_for_its_object(value: Any) -> None:
         ("processing_exception_handler", 5, "5 is not callable"),
         (
             "processing_exception_handler",
-            "log_and_continue",
-            "'log_and_continue' is not a name to import: expected package.module.name, or one of fail, continue, stop_after\\(10, per_seconds=60\\)$",
+            "proceed",
+            "'proceed' is not a name to import: expected package.module.name, or one of fail, continue, stop_after\\(10, per_seconds=60\\)$",
         ),
     ],
 )

@@ -38,6 +38,7 @@ def options(made: StreamsConfig) -> KafkaOptions:
         (["a:1", "b"], "kafka://a:1,b"),
         ("[::1]:9092", "kafka://[::1]:9092"),
         ("SASL_SSL://a:1,PLAINTEXT://b:2", "kafka://a:1,b:2"),
+        ("kafka://a:1,kafka://b:2", "kafka://a:1,b:2"),
         ("SSL://[::1]:1", "kafka://[::1]:1"),
         ("a:1,,b:1,", "kafka://a:1,b:1"),
     ],
@@ -57,7 +58,7 @@ def test_without_servers_no_log_is_opened_unless_one_is_named() -> None:
     assert isinstance(open_configured(config(log="memory://")), EmbeddedLog)
 
 
-@pytest.mark.parametrize("value", ["", ",", "a:b", "a:0", "a:70000", "kafka://a:1", "http://a:1", "TLS://a:1", "SSL://", " , ", 9092, [9092]])
+@pytest.mark.parametrize("value", ["", ",", "a:b", "a:0", "a:70000", "kafka:/a:1", "http://a:1", "TLS://a:1", "SSL://", " , ", 9092, [9092]])
 def test_servers_are_hosts_and_ports(value: Any) -> None:
     """Anything else is told at once, not when nobody answers."""
     with pytest.raises(ConfigError, match=r"bootstrap_servers \(mapping\): .* is not a list of servers"):

@@ -270,9 +270,20 @@ class Keeper(Processor[Any, Any, Any, Any]):
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_of_another_kind_are_refused_by_name(name: str) -> None:
-    """A serde, a name, or the options of another operation: the error names the operation, and the kind to give."""
+    """A serde, a name (except of a store), or the options of another operation: the error names the operation, and the kind to give."""
     call, kind = OPTIONS[name]
-    wrong = [STRING, "name", 5, b"x", ["x"], {"key": STRING}, object(), kind, (STRING, STRING), *(each() for each in KINDS if each is not kind)]
+    wrong = [
+        STRING,
+        "name" if kind is not Materialized else 1.5,
+        5,
+        b"x",
+        ["x"],
+        {"key": STRING},
+        object(),
+        kind,
+        (STRING, STRING),
+        *(each() for each in KINDS if each is not kind),
+    ]
     assert len(wrong) >= 10
     for value in wrong:
         with pytest.raises(TopologyError, match=rf"of {re.escape(name.partition(':')[0])}.*give .*{kind.__name__}"):
@@ -335,12 +346,6 @@ def test_times_that_are_no_ints_are_refused_by_name(name: str) -> None:
             continue
         with pytest.raises(TopologyError, match=f"{field} of {kind} is .*: give an int"):
             WINDOWS[name](value)
-
-
-def test_a_timedelta_for_a_time_is_told_in_ms() -> None:
-    """The error has the int to give."""
-    with pytest.raises(TopologyError, match=r"size_ms of TimeWindows is .*: give an int, which counts ms: 90000$"):
-        TimeWindows.of_size_with_no_grace(timedelta(minutes=1, seconds=30))  # type: ignore[arg-type]
 
 
 OTHERS: dict[str, tuple[Callable[[StreamsBuilder, Any], Any], str, list[Any]]] = {

@@ -145,7 +145,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str, list[Any]]] = {
         "argument 'topics' of App",
         ["x", 5, ["in"], {"in": "x"}, {"in": 0}, {"in": True}, {5: 1}, {"in": -1}, {"in": 1.5}, {"in": None}, ("in",)],
     ),
-    "log": (lambda v: app(log=v), "argument 'log' of App", [*NO_FUNCTIONS, "memory://", "embedded:///data", EmbeddedLog, one, {}, True]),
+    "log": (
+        lambda v: app(log=v),
+        "argument 'log' of App",
+        [5, [], object(), 1.5, b"memory://", EmbeddedLog, one, {}, True, ("memory://",)],
+    ),
     "on_state": (lambda v: app(on_state=v), "argument 'on_state' of App", [*NO_FUNCTIONS, none, one, three, later, some, some_later]),
     "task_priority": (lambda v: app(task_priority=v), "argument 'task_priority' of App", [*NO_FUNCTIONS, none, two, later, some, some_later]),
     "uncaught_handler": (lambda v: app(uncaught_handler=v), "argument 'uncaught_handler' of App", [*NO_FUNCTIONS, None, none, two, some, some_later]),
@@ -210,13 +214,10 @@ def test_a_global_store_is_kept_by_a_plain_processor() -> None:
         global_store(Later)
 
 
-def test_the_url_of_a_log_is_no_log() -> None:
-    """The error says how to make one of it."""
-    url: Any = "memory://"
-    with pytest.raises(
-        TopologyError, match=r"is 'memory://': give a Log; open_log\(url\) makes one, or name its URL in the config, StreamsConfig\(log=url\)$"
-    ):
-        app(log=url)
+def test_a_text_that_is_no_url_of_a_log_is_refused() -> None:
+    """The error says the forms that there are."""
+    with pytest.raises(ConfigError, match="'mem' is not the URL of a log: expected memory://, embedded:///path or kafka://host:port"):
+        app(log="mem")
 
 
 def test_generators_are_welcome_where_their_results_are_taken() -> None:

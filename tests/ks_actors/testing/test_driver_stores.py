@@ -11,6 +11,7 @@ import pytest
 from ks_actors import Consumed, Grouped, Materialized, SessionWindows, StreamsBuilder, TimeWindows, ValueAndTimestamp
 from ks_actors.records import Window, Windowed
 from ks_actors.serdes import LONG, STRING
+from ks_actors.state import StoreIterator
 from ks_actors.testing import AppHarness, TopologyTestDriver
 from ks_actors.topology import Topology
 from tests.ks_actors.runtime.helpers import in_virtual_time
@@ -79,20 +80,27 @@ ASKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 
 @pytest.mark.parametrize("ask", ASKS)
 @in_virtual_time
-async def test_a_time_that_is_no_number_is_refused_with_the_one_to_give(ask: str) -> None:
-    """By the stores of processors and of tests, and by queries of an app."""
+async def test_a_time_is_an_int_or_a_datetime_with_a_time_zone(ask: str) -> None:
+    """For the stores of processors and of tests, and for queries of an app; a datetime is rounded down."""
     name, call = ASKS[ask]
-    as_ms = f"ms since 1970: {int(MOMENT.timestamp() * 1000)}"
-    given = [(MOMENT, as_ms), (MOMENT.replace(tzinfo=None), "with a time zone"), (timedelta(1), "timedelta")]
+    wrong = [(MOMENT.replace(tzinfo=None), ValueError, "time zone"), (timedelta(1), TypeError, "timedelta")]
     async with AppHarness(counting(), topics={"in": 1}) as harness:
-        for time, told in given:
-            with TopologyTestDriver(counting()) as driver, pytest.raises(TypeError, match=f"store {name} is asked for the time .*{told}"):
+        await harness.produce("in", "a", "x", 1)
+        await harness.caught_up()
+
+        async def answers(time: Any) -> tuple[Any, Any]:
+            with TopologyTestDriver(counting()) as driver:
+                driver.create_input_topic("in", STRING, STRING).pipe_input("a", "x", 1)
+                of_driver = call(driver.get_state_store(name), time)
+                rows = list(of_driver) if isinstance(of_driver, StoreIterator) else of_driver
+            return rows, await call(harness.app.store(name), time)
+
+        assert await answers(datetime.fromtimestamp(0.0014, UTC)) == await answers(1)
+        for time, error, told in wrong:
+            with TopologyTestDriver(counting()) as driver, pytest.raises(error, match=f"store {name} is asked for the time .*{told}"):
                 call(driver.get_state_store(name), time)
-            with pytest.raises(TypeError, match=f"store {name} is asked for the time .*{told}"):
-                found = call(harness.app.store(name), time)
-                if hasattr(found, "__aiter__"):
-                    await anext(aiter(found))
-                await found
+            with pytest.raises(error, match=f"store {name} is asked for the time .*{told}"):
+                await call(harness.app.store(name), time)
 
 
 @in_virtual_time

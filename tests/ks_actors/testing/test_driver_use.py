@@ -62,7 +62,7 @@ def test_a_driver_refuses_to_go_on_behind_an_error() -> None:
 @pytest.mark.parametrize(("ms", "kind"), [(-5, ValueError), (1.5, TypeError), (True, TypeError)])
 def test_the_wall_clock_of_a_driver_goes_on_by_whole_milliseconds(ms: Any, kind: type[Exception]) -> None:
     """A clock that goes back, or has fractions, exists in no app."""
-    with TopologyTestDriver(echo()) as driver, pytest.raises(kind, match="cannot advance the clock by"):
+    with TopologyTestDriver(echo()) as driver, pytest.raises(kind, match="advance the clock"):
         driver.advance_wall_clock_time(ms)
 
 

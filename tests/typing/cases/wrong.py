@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+import ks_actors
 from actors import Actor, Ref, Signal, Spec, System
+from ks_actors import StreamsBuilder, TimeWindows
 from tests.typing.protocol import Add, Get, Other
 
 if TYPE_CHECKING:
@@ -66,3 +68,13 @@ async def use(system: System) -> None:
 async def probes(kit: TestKit) -> None:
     probe = kit.probe(Add)
     probe.tell(Other("x"))  # error: arg-type
+
+
+def guesses(builder: StreamsBuilder) -> None:
+    builder.stream("in").mapValues(str)  # error: attr-defined
+    builder.stream("in")["a"]  # error: index
+    builder.table("in").to("out")  # error: attr-defined
+    TimeWindows.of(5)  # error: attr-defined
+    TimeWindows.of_size_with_no_grace("5")  # error: arg-type
+    ks_actors.KStream  # error: attr-defined
+    ks_actors.App(builder, "shop", broker="kafka://a:1")  # error: call-arg
