@@ -9,6 +9,7 @@ from ks_actors.topics._topics import Topics, check_records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Collection, Iterable
+    from datetime import datetime, timedelta
     from typing import Literal, TypeAlias
 
     from ks_actors.processors.api import Record
@@ -48,7 +49,7 @@ class TopicAccess:
         value: V | None,
         *,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> SentRecord: ...
     @overload
@@ -61,7 +62,7 @@ class TopicAccess:
         key_serde: SerdeOrType[K] | None = None,
         value_serde: SerdeOrType[V] | None = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> SentRecord: ...
     async def send(
@@ -73,7 +74,7 @@ class TopicAccess:
         key_serde: Any = None,
         value_serde: Any = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> SentRecord:
         """Send a record, and return its place once all in-sync replicas have it.
@@ -82,7 +83,7 @@ class TopicAccess:
         which the topology reads or writes the topic, else the default ones of the config. The
         record goes to `partition`, or to the one that the topic's partitioner chooses, by default
         Kafka's: by the hash of the key, without a key to all partitions in turn. `timestamp_ms`
-        (ms since the epoch) defaults to the clock. None as value deletes the key.
+        (ms since 1970, or a datetime with a zone) defaults to the clock. None as value deletes the key.
 
         Call it from any task of the event loop. Calls at the same time share requests, so send many
         records by `asyncio.gather`, or by `send_many`. Records of one partition are written in the

@@ -16,7 +16,7 @@ from ks_actors._errors import (
     TopologyError,
     UnknownTopicOrPartition,
 )
-from ks_actors.lifecycle import component_log
+from ks_actors.lifecycle import check_instant, component_log
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.processors.api import Record, check_times_and_headers
 from ks_actors.topics._formats import TopicFormats
@@ -26,6 +26,7 @@ from ks_actors.topics._sender import Entry, RecordSender, size_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+    from datetime import datetime, timedelta
     from typing import Literal
 
     from ks_actors._errors import DeserializationFailed
@@ -83,7 +84,7 @@ class Topics:
         value: Any,
         *,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
         key_serde: Any = None,
         value_serde: Any = None,
@@ -92,7 +93,9 @@ class Topics:
         sender = self._sender
         sender.check_open()
         form = self._formats.of(topic, key_serde, value_serde, of="send")
-        timestamp = self._clock() if timestamp_ms is None else timestamp_ms
+        timestamp = (
+            self._clock() if timestamp_ms is None else check_instant(timestamp_ms, "timestamp_ms")
+        )
         check_times_and_headers(timestamp, headers, f"send gives topic {form.name}")
         key_bytes, value_bytes = form.encode(key, value)
         entry = Entry(

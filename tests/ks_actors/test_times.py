@@ -47,7 +47,7 @@ from tests.ks_actors.runtime.helpers import in_virtual_time
 MODULES = ("ks_actors", "ks_actors.batch", "ks_actors.letters", "ks_actors.log", "ks_actors.query", "ks_actors.snapshots", "ks_actors.testing")
 OF_THE_PROJECT = {
     # Data that the project makes and users read.
-    *("HealthProblem", "SnapshotManifest", "Shape", "StoreSpec", "StoreQueries", "Wait"),
+    *("HealthProblem", "SnapshotManifest", "SentRecord", "Shape", "StoreSpec", "StoreQueries", "TopicRecord", "Wait"),
     # The messages of an actor behind a method that takes a timedelta.
     *("RunJob", "StartQuery"),
     # The port, which the runtime calls, and the tools of its snapshots, with its own clock.
