@@ -39,7 +39,7 @@ from ks_actors.lifecycle import (
 )
 from ks_actors.log import patient
 from ks_actors.metrics import RecordingLevel
-from ks_actors.query import LocalStores, serve
+from ks_actors.query import LocalStores
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import let_calls_end
 from ks_actors.runtime.instance import (
@@ -62,7 +62,7 @@ from ks_actors.runtime.watch import (
     wait_of_instance,
     with_progress,
 )
-from ks_actors.system import raise_open_files
+from ks_actors.system import Later, raise_open_files
 from ks_actors.task import Clocks, StoreRegistry, TaskParts, Telemetry, behind_caches
 from ks_actors.topics import TopicAccess
 from ks_actors.topology import by_name, enter_services
@@ -83,6 +83,11 @@ if TYPE_CHECKING:
     from ks_actors.topics import Topics
     from ks_actors.topology import ByTopic, Topology
     from ks_actors.tracing import Tracing
+
+if TYPE_CHECKING:
+    from ks_actors import query
+else:
+    query = Later("ks_actors.query")
 
 _log = component_log(__name__)
 
@@ -613,6 +618,6 @@ class App(AppOrders, TopicAccess):
         self._running()
         assert self._stack is not None
         changelog = self._shared_parts().topics.changelog
-        endpoint = await serve(self._local, changelog, host=host, port=port, token=token)
+        endpoint = await query.serve(self._local, changelog, host=host, port=port, token=token)
         self._stack.push_async_callback(endpoint.close)
         return endpoint

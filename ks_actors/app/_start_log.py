@@ -6,13 +6,13 @@ import hashlib
 import logging
 import sys
 from contextlib import suppress
-from importlib.metadata import version
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.app._status import task_counts
 from ks_actors.lifecycle import component_log
+from ks_actors.system import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def log_start(topology: Topology, config: StreamsConfig, log: Log) -> None:
     _log.info(
         "application %s starts: ks-actors %s, topology %s, at %r",
         config.application_id,
-        version("ks-actors"),
+        VERSION,
         topology_hash(topology),
         log,
     )

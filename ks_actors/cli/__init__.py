@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec as _find_spec
 
 from ks_actors.cli._version import VERSION as _VERSION
 from ks_actors.system import end_early as _end_early
@@ -15,18 +16,15 @@ def main() -> None:
 
     Without the packages of the extra `cli`, print one line that names the package to install.
     """
-    try:
-        from ks_actors.cli._main import ks_actors  # noqa: PLC0415 - needs an extra
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in {"click", "rich"}:
-            raise
+    absent = next((package for package in ("click", "rich") if _find_spec(package) is None), None)
+    if absent is not None:
         if sys.argv[1:] == ["--version"]:
             sys.stdout.write(f"{_VERSION}\n")
             return
         raise SystemExit(
-            f"ks-actors: the command line needs the package {package}: pip install 'ks-actors[cli]'"
-        ) from None
+            f"ks-actors: the command line needs the package {absent}: pip install 'ks-actors[cli]'"
+        )
+    from ks_actors.cli._main import ks_actors  # noqa: PLC0415 - needs an extra
     from ks_actors.cli._output import (  # noqa: PLC0415 - needs it, too
         check_stdout,
         drop_unwritten,

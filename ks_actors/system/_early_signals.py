@@ -22,15 +22,15 @@ _DEFAULTS: Final[dict[int, Callable[[int, FrameType | None], Any] | signal.Handl
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
-_MODULE: Final = ["-m", "ks_actors.cli"]
+_MODULES: Final = (["-m", "ks_actors"], ["-m", "ks_actors.cli"])
 
 
 def _is_command_line() -> bool:
-    """Return whether this process is the program `ks-actors`, or `python -m ks_actors.cli`."""
+    """Return whether this process is the program `ks-actors`, or `python -m ks_actors`."""
     name = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - pathlib takes longer
     # While a package is imported for -m, the name of the program is that option.
     return name == "ks-actors" or (
-        name == "-m" and sys.orig_argv[-len(sys.argv) - 1 :][:2] == _MODULE
+        name == "-m" and sys.orig_argv[-len(sys.argv) - 1 :][:2] in _MODULES
     )
 
 

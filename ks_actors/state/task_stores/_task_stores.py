@@ -29,7 +29,7 @@ from ks_actors.state.disk import (
 )
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
-from ks_actors.state.task_stores._kinds import MAKERS, codec_of
+from ks_actors.state.task_stores._kinds import codec_of, make_store
 from ks_actors.state.task_stores._open_stores import Opened, Place, open_stores
 from ks_actors.state.task_stores._store_set import StoreSet
 from ks_actors.state.task_stores._unlogged import write_frozen
@@ -170,7 +170,7 @@ class TaskStores(StoreSet):
 
     def _make(self, spec: StoreSpec, engine: Engine | None) -> StoreForTasks:
         codec = codec_of(spec, self._topics.get(spec.name, spec.name), self._record_headers)
-        return MAKERS[spec.kind](StoreParts(spec, codec, engine, self._record_time, self._expired))
+        return make_store(StoreParts(spec, codec, engine, self._record_time, self._expired))
 
     def close(self, *, clean: bool) -> None:
         """Release everything; with `clean`, first write the committed state. Blocks.

@@ -22,7 +22,10 @@ ELSEWHERE = {"backfill", "dev", "new", "version"}
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Yield all commands that do something, with their names."""
-    for name, command in sorted(group.commands.items()):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*before, name))
         else:
