@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import AsyncExitStack
 from contextvars import copy_context
@@ -11,7 +12,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from actors import Spec, System
-from ks_actors._errors import NotRunning
+from actors.events import shorten
+from ks_actors._errors import KsActorsError, NotRunning
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
 from ks_actors.app._memory_tuning import tune_gc
@@ -483,6 +485,9 @@ class App(AppOrders, TopicAccess):
         soft limit of open files to the hard one. Where logging is not configured, a line on stderr
         says that the app runs.
 
+        Raises the error that ended the app. Its traceback has the frames of the user's code alone,
+        and none if the log has them; at the log level DEBUG it is whole.
+
         Raises RuntimeError where an event loop runs already: await `run` there; and in a thread.
         """
         refuse_running_loop(of="App.main", remedy="await app.run() instead")
@@ -490,8 +495,14 @@ class App(AppOrders, TopicAccess):
         tune_gc()
         raise_open_files()
         self._start_report.be_told()
-        with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-            runner.run(self._run_until_signal())
+        try:
+            with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
+                runner.run(self._run_until_signal())
+        except Exception as error:
+            if not _log.isEnabledFor(logging.DEBUG):
+                says_all = isinstance(error, KsActorsError) and error.__cause__ is None
+                shorten(error, says_all=says_all)
+            raise
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()

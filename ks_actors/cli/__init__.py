@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec as _find_spec
+from logging import DEBUG as _DEBUG
+from logging import getLogger as _getLogger
+from typing import TYPE_CHECKING
 
 from ks_actors.cli._version import VERSION as _VERSION
+from ks_actors.system import Later as _Later
 from ks_actors.system import end_early as _end_early
+
+if TYPE_CHECKING:
+    from actors import events as _events
+else:
+    _events = _Later("actors.events")
 
 __all__ = ["main"]
 
@@ -35,6 +44,10 @@ def main() -> None:
         check_stdout()
     try:
         ks_actors()
+    except Exception as error:
+        if not _getLogger("ks_actors").isEnabledFor(_DEBUG):
+            _events.shorten(error)
+        raise
     finally:
         drop_unwritten()
         # The end of the interpreter would show the traceback of a KeyboardInterrupt.
