@@ -148,7 +148,7 @@ class App(AppOrders, TopicAccess):
         self._priority = task_priority
         self._tracing = tracing
         self._services = AsyncExitStack()
-        self._start_report = StartReport(config.application_id)
+        self._start_report = StartReport(config.application_id, config.processing_guarantee)
         # Opened before the log, which may take long: callers may ask for health meanwhile.
         self._early_services: tuple[AbstractAsyncContextManager[Any], ...] = ()
         self._stack: AsyncExitStack | None = None
@@ -483,7 +483,7 @@ class App(AppOrders, TopicAccess):
         `close_timeout_ms` when the log is unreachable; a second signal ends the program at once,
         without the last commit. It sets the garbage collector as `tune_gc` does, and raises the
         soft limit of open files to the hard one. Where logging is not configured, a line on stderr
-        says that the app runs.
+        says that the app runs, with its guarantee and tasks.
 
         Raises the error that ended the app. Its traceback has the frames of the user's code alone,
         and none if the log has them; at the log level DEBUG it is whole.

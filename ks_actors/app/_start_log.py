@@ -17,7 +17,7 @@ from ks_actors.system import VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.config import StreamsConfig
+    from ks_actors.config import ProcessingGuarantee, StreamsConfig
     from ks_actors.log import Log
     from ks_actors.runtime.watch import TaskMetadata
     from ks_actors.topology import Topology
@@ -36,8 +36,8 @@ class StartReport:
     a stall of a second or more.
     """
 
-    def __init__(self, application_id: str) -> None:
-        self._application_id = application_id
+    def __init__(self, application_id: str, guarantee: ProcessingGuarantee) -> None:
+        self._name = f"{application_id} is running with {guarantee.value}"
         self._running_since: float | None = None
         self.tell: Callable[[str], None] | None = None
 
@@ -50,7 +50,7 @@ class StartReport:
         """Note that the app runs, and print the line if it was requested."""
         self._running_since = monotonic()
         if self.tell is not None:
-            self.tell(f"{self._application_id} is running: {task_counts(tasks, workers)}")
+            self.tell(f"{self._name}: {task_counts(tasks, workers)}")
 
     def least_stall(self) -> float:
         """Return the length (s) from which a stall is worth a warning now."""
