@@ -82,11 +82,11 @@ FLOORS_OF_ACTORS: tuple[tuple[str, ...], ...] = (
     ("testing",),
 )
 FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
+    ("system",),
     (
         "kernel",
         "lifecycle",
         "runtime/messages",
-        "system",
     ),
     ("records",),
     (

@@ -122,8 +122,8 @@ def test_names_on_demand_are_those_that_type_checkers_see(package: str) -> None:
             source = importlib.import_module(str(node.module))
             wanted = getattr(source, alias.name, None) or importlib.import_module(f"{node.module}.{alias.name}")
             assert getattr(face, alias.asname or alias.name) is wanted
-    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Strem'"):
-        face.Strem  # noqa: B018 - it raises
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Misspelled'"):
+        face.Misspelled  # noqa: B018 - it raises
 
 
 def test_all_public_names_are_listed_and_imported_by_a_star() -> None:
