@@ -34,7 +34,7 @@ from ks_actors.state.task_stores._open_stores import Opened, Place, open_stores
 from ks_actors.state.task_stores._store_set import StoreSet
 from ks_actors.state.task_stores._unlogged import write_frozen
 from ks_actors.state.task_stores._wipe import wipe
-from ks_actors.state.timed import FACTS
+from ks_actors.system import Later
 from ks_actors.topology import HEADED, StorePlace
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.state.task_stores._positions import At
     from ks_actors.topology import StoreSpec
+
+if TYPE_CHECKING:
+    from ks_actors.state import timed
+else:
+    timed = Later("ks_actors.state.timed")
 
 RESTORING_TAIL: Final = 4
 """The factor by which a restoring task may have more to replay after a crash.
@@ -310,7 +315,7 @@ class TaskStores(StoreSet):
         sequence number.
         """
         if observed >= 0:
-            self._stores[store].recall(FACTS.pack(observed, sequence))
+            self._stores[store].recall(timed.FACTS.pack(observed, sequence))
         self._offsets[store] = next_offset
 
     # Commit.

@@ -85,7 +85,17 @@ def test_an_app_loads_no_module_that_it_does_not_need() -> None:
     loaded = loaded_by(APP)
     assert (HEAVY - {"asyncio", "msgspec", "rocksdict", "ssl", "uvloop"}) & loaded == set()
     absent = {"batch", "cli", "dsl._table", "dsl.joins", "dsl.windows", "letters", "log.kafka", "metrics.exporters", "query._serve", "state.session"}
-    absent |= {"processors.aggregates", "processors.foreign_keys", "processors.joins", "processors.tables", "state.window", "testing", "web"}
+    absent |= {
+        "processors.aggregates",
+        "processors.foreign_keys",
+        "processors.joins",
+        "processors.tables",
+        "state.window",
+        "testing",
+        "web",
+        "app._reset",
+    }
+    absent |= {"runtime.snapshots", "snapshots._writer", "state.export", "state.key_value", "state.timed", "state.versioned"}
     assert {name for name in absent if f"ks_actors.{name}" in loaded} == set()
 
 
