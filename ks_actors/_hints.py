@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import fields, is_dataclass
-from dis import opmap
+from opcode import opmap
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from actors.events._events import (
 )
 from actors.events._logging import EventLog
 from actors.events._stall import StallDetector
+from actors.events._user_frames import shorten, to_tell
 
 __all__ = [
     "EVENTS",
@@ -24,4 +25,6 @@ __all__ = [
     "StallDetector",
     "Stalled",
     "Undelivered",
+    "shorten",
+    "to_tell",
 ]

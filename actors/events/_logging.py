@@ -6,11 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from actors.events._events import Abandoned, Failed, Restarted, Stalled, Undelivered
+from actors.events._user_frames import to_tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.events._events import EventStream
+    from actors.events._user_frames import ExcInfo
     from actors.loop import Clock
 
 _log = logging.getLogger("actors")
@@ -20,6 +22,9 @@ _MUTE: Final = 300.0
 
 class EventLog:
     """Log failures and losses. Messages are named by type only: their content may be secret.
+
+    A traceback has the frames of the user's code alone, and each error has one: a failure that an
+    entry of another log shows is an entry at DEBUG. At DEBUG tracebacks are whole.
 
     The first 10 undelivered messages are logged, then none for 300 s; the next entry, or the end of
     the system, reports how many there were. So a loop over a dead ref does not fill the disk. A
@@ -43,12 +48,16 @@ class EventLog:
 
     def _failed(self, event: Failed) -> None:
         what = "" if event.message is None else f" at {_name(event.message)}"
-        _log.error(
+        if not _log.isEnabledFor(logging.ERROR):
+            return
+        shown = _shown(event.error)
+        _log.log(
+            logging.DEBUG if shown is None else logging.ERROR,
             "actor %s failed%s, decision: %s",
             event.path,
             what,
             f"{event.decision} ({event.reason})" if event.reason else event.decision,
-            exc_info=event.error,
+            exc_info=shown,
         )
 
     def _restarted(self, event: Restarted) -> None:
@@ -78,7 +87,7 @@ class EventLog:
             f"; more are counted, and not logged for {_MUTE:.0f} s"
             if self._logged == _FIRST
             else "",
-            exc_info=event.error,
+            exc_info=event.error and _shown(event.error),
         )
 
     def close(self) -> None:
@@ -114,6 +123,10 @@ class EventLog:
             event.job,
             event.path,
         )
+
+
+def _shown(error: BaseException) -> BaseException | ExcInfo | None:
+    return error if _log.isEnabledFor(logging.DEBUG) else to_tell(error)
 
 
 def _name(message: object) -> str:

@@ -1,11 +1,22 @@
 """The program around a topology: app, history, reset, event loop and signals."""
 
-from ks_actors.app._app import App
-from ks_actors.app._event_loop import refuse_running_loop as refuse_running_loop
-from ks_actors.app._memory_tuning import tune_gc
-from ks_actors.app._reset import reset
-from ks_actors.app._reset_plan import ResetOffset, ResetPlan
-from ks_actors.app._topic_plan import TopicPlan, plan_app_topics
+from typing import TYPE_CHECKING
+
+from ks_actors.system import taken_from
+
+if TYPE_CHECKING:
+    from ks_actors.app._app import App
+    from ks_actors.app._event_loop import refuse_running_loop as refuse_running_loop
+    from ks_actors.app._memory_tuning import tune_gc
+    from ks_actors.app._reset import reset
+    from ks_actors.app._reset_plan import ResetOffset, ResetPlan
+    from ks_actors.app._topic_plan import TopicPlan, plan_app_topics
+else:
+    __getattr__ = taken_from(
+        __name__,
+        ("_app", "_memory_tuning", "_event_loop", "_reset_plan", "_topic_plan", "_reset"),
+        others=("refuse_running_loop",),
+    )
 
 __all__ = [
     "App",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import AsyncExitStack
 from contextvars import copy_context
@@ -11,7 +12,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from actors import Spec, System
-from ks_actors._errors import NotRunning
+from actors.events import shorten
+from ks_actors._errors import KsActorsError, NotRunning
 from ks_actors._hints import Hinted, refuse
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
 from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
@@ -40,7 +42,7 @@ from ks_actors.lifecycle import (
 )
 from ks_actors.log import patient
 from ks_actors.metrics import RecordingLevel
-from ks_actors.query import LocalStores, serve
+from ks_actors.query import LocalStores
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.commit import let_calls_end
 from ks_actors.runtime.instance import (
@@ -63,7 +65,7 @@ from ks_actors.runtime.watch import (
     wait_of_instance,
     with_progress,
 )
-from ks_actors.system import raise_open_files
+from ks_actors.system import Later, raise_open_files
 from ks_actors.task import Clocks, StoreRegistry, TaskParts, Telemetry, behind_caches
 from ks_actors.topics import TopicAccess
 from ks_actors.topology import by_name, enter_services
@@ -86,6 +88,11 @@ if TYPE_CHECKING:
     from ks_actors.topics import Topics
     from ks_actors.topology import ByTopic, Topology
     from ks_actors.tracing import Tracing
+
+if TYPE_CHECKING:
+    from ks_actors import query
+else:
+    query = Later("ks_actors.query")
 
 _log = component_log(__name__)
 
@@ -151,7 +158,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         self._priority = task_priority
         self._tracing = tracing
         self._services = AsyncExitStack()
-        self._start_report = StartReport(config.application_id)
+        self._start_report = StartReport(config.application_id, config.processing_guarantee)
         # Opened before the log, which may take long: callers may ask for health meanwhile.
         self._early_services: tuple[AbstractAsyncContextManager[Any], ...] = ()
         self._stack: AsyncExitStack | None = None
@@ -492,7 +499,10 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         `close_timeout_ms` when the log is unreachable; a second signal ends the program at once,
         without the last commit. It sets the garbage collector as `tune_gc` does, and raises the
         soft limit of open files to the hard one. Where logging is not configured, a line on stderr
-        says that the app runs.
+        says that the app runs, with its guarantee and tasks.
+
+        Raises the error that ended the app. Its traceback has the frames of the user's code alone,
+        and none if the log has them; at the log level DEBUG it is whole.
 
         Raises RuntimeError where an event loop runs already: await `run` there; and in a thread.
         """
@@ -501,8 +511,14 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         tune_gc()
         raise_open_files()
         self._start_report.be_told()
-        with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-            runner.run(self._run_until_signal())
+        try:
+            with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
+                runner.run(self._run_until_signal())
+        except Exception as error:
+            if not _log.isEnabledFor(logging.DEBUG):
+                says_all = isinstance(error, KsActorsError) and error.__cause__ is None
+                shorten(error, says_all=says_all)
+            raise
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()
@@ -629,6 +645,6 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         self._running()
         assert self._stack is not None
         changelog = self._shared_parts().topics.changelog
-        endpoint = await serve(self._local, changelog, host=host, port=port, token=token)
+        endpoint = await query.serve(self._local, changelog, host=host, port=port, token=token)
         self._stack.push_async_callback(endpoint.close)
         return endpoint

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ks_actors._errors import NotRunning, SparkUnavailable, TopicExists
 from ks_actors.app._checks import check_log, check_topics
-from ks_actors.app._reset import reset
 from ks_actors.config import opened
 from ks_actors.log import NewTopic
-from ks_actors.runtime.snapshots import Bootstrap
+from ks_actors.system import Later
 from ks_actors.task import TaskParts
 from ks_actors.topology import (
     check_serdes,
@@ -43,6 +42,14 @@ if TYPE_CHECKING:
     from ks_actors.runtime.snapshots import IfSeeded
     from ks_actors.snapshots import SnapshotManifest
     from ks_actors.topology import Topology
+
+
+if TYPE_CHECKING:
+    from ks_actors.app import _reset
+    from ks_actors.runtime import snapshots
+else:
+    _reset = Later("ks_actors.app._reset")
+    snapshots = Later("ks_actors.runtime.snapshots")
 
 
 class AppOverHistory:
@@ -231,7 +238,7 @@ class AppOverHistory:
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
             parts = TaskParts.of(self._topology, self.config)
-            return await Bootstrap(parts.topics, parts.stores, log).seed(uri, if_seeded)
+            return await snapshots.Bootstrap(parts.topics, parts.stores, log).seed(uri, if_seeded)
 
     async def reset(
         self,
@@ -253,7 +260,7 @@ class AppOverHistory:
                 "with a new one, before the start"
             )
         options: Any = {"execute": execute, "force": force, "timeout_ms": timeout_ms}
-        return await reset(
+        return await _reset.reset(
             self.config,
             topology=self._topology,
             log=self._given_log,

@@ -8,17 +8,28 @@ from ks_actors._errors import NotRunning
 from ks_actors.app._checks import NOT_STARTED
 from ks_actors.app._history import AppOverHistory
 from ks_actors.lifecycle import check_timeout
-from ks_actors.query import LocalStores, StoreQueries, answer, lags
 from ks_actors.serdes import serde_of
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from ks_actors.log import IsolationLevel, Log
-    from ks_actors.query import LagInfo, StateQueryRequest, StateQueryResult
+    from ks_actors.query import (
+        LagInfo,
+        LocalStores,
+        StateQueryRequest,
+        StateQueryResult,
+        StoreQueries,
+    )
     from ks_actors.serdes import SerdeOrType
     from ks_actors.state import ValueAndTimestamp
     from ks_actors.topology import QueryableStore
+
+if TYPE_CHECKING:
+    from ks_actors import query as queries
+else:
+    queries = Later("ks_actors.query")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -126,7 +137,7 @@ class AppQueries(AppOverHistory):
         self._local.check_serdes(
             name, serde_of(key, role="key", of=of), serde_of(value, role="value", of=of)
         )
-        return StoreQueries(
+        return queries.StoreQueries(
             self._local,
             name,
             partition=partition,
@@ -146,7 +157,7 @@ class AppQueries(AppOverHistory):
         NotRunning.
         """
         timeout_ms = check_timeout(timeout_ms)
-        return await answer(self._local, request, timeout_ms)
+        return await queries.answer(self._local, request, timeout_ms)
 
     async def store_lags(self) -> dict[str, dict[int, LagInfo]]:
         """Return the lag behind the changelog, by store and partition on this instance.
@@ -156,4 +167,4 @@ class AppQueries(AppOverHistory):
         self._local.check_running()
         if self._log is None:
             raise NotRunning(NOT_STARTED)
-        return await lags(self._local, self._log)
+        return await queries.lags(self._local, self._log)

@@ -6,18 +6,18 @@ import hashlib
 import logging
 import sys
 from contextlib import suppress
-from importlib.metadata import version
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.app._status import task_counts
 from ks_actors.lifecycle import component_log
+from ks_actors.system import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ks_actors.config import StreamsConfig
+    from ks_actors.config import ProcessingGuarantee, StreamsConfig
     from ks_actors.log import Log
     from ks_actors.runtime.watch import TaskMetadata
     from ks_actors.topology import Topology
@@ -36,8 +36,8 @@ class StartReport:
     a stall of a second or more.
     """
 
-    def __init__(self, application_id: str) -> None:
-        self._application_id = application_id
+    def __init__(self, application_id: str, guarantee: ProcessingGuarantee) -> None:
+        self._name = f"{application_id} is running with {guarantee.value}"
         self._running_since: float | None = None
         self.tell: Callable[[str], None] | None = None
 
@@ -50,7 +50,7 @@ class StartReport:
         """Note that the app runs, and print the line if it was requested."""
         self._running_since = monotonic()
         if self.tell is not None:
-            self.tell(f"{self._application_id} is running: {task_counts(tasks, workers)}")
+            self.tell(f"{self._name}: {task_counts(tasks, workers)}")
 
     def least_stall(self) -> float:
         """Return the length (s) from which a stall is worth a warning now."""
@@ -81,7 +81,7 @@ def log_start(topology: Topology, config: StreamsConfig, log: Log) -> None:
     _log.info(
         "application %s starts: ks-actors %s, topology %s, at %r",
         config.application_id,
-        version("ks-actors"),
+        VERSION,
         topology_hash(topology),
         log,
     )

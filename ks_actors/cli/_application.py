@@ -119,9 +119,22 @@ def groups_of(log: Log) -> ManagesGroups:
     return log
 
 
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the settings to a command that runs an app; give it all of them as `conf` and `file`."""
+
+    @wraps(command)
+    def wrapped(**options: Any) -> Any:
+        return command(conf=_pairs(options), **options)
+
+    return _with_id(_settings(wrapped), hidden=False)
+
+
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --conf, --config and --json."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    return _settings(click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command))
+
+
+def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--config",
         "--command-config",

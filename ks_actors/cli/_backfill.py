@@ -15,6 +15,7 @@ from ks_actors._counted import counted
 from ks_actors._errors import KsActorsError
 from ks_actors.batch import SparkSettings
 from ks_actors.batch.backfill import CHOICES
+from ks_actors.cli._application import connection_options
 from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of, settings
 from ks_actors.lifecycle import in_thread
@@ -113,19 +114,7 @@ def _spark(master: str | None, pairs: tuple[str, ...]) -> SparkSettings | None:
     metavar="[JOB]",
     help="Write the output to its topics, once per job of this name.",
 )
-@click.option(
-    "--conf",
-    "-c",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A setting, such as snapshot_uri=/snapshots. Repeatable.",
-)
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Settings from a .toml or .properties file.",
-)
+@connection_options
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def backfill(
     target: str,
@@ -135,7 +124,7 @@ def backfill(
     spark_conf: tuple[str, ...],
     parquet: Path | None,
     job: str | None,
-    conf: tuple[str, ...],
+    conf: Sequence[str],
     file: Path | None,
     quiet: bool,
 ) -> None:

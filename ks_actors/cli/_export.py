@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ks_actors._counted import counted
+from ks_actors.cli._application import connection_options
 from ks_actors.cli._bars import Bars, Exporting
 from ks_actors.cli._output import progress_console, reported
 from ks_actors.cli._target import app_of
@@ -35,19 +36,7 @@ if TYPE_CHECKING:
     help="The directory; the files are NAME/PARTITION.parquet below it.",
 )
 @click.option("--raw", is_flag=True, help="Write keys and values as bytes.")
-@click.option(
-    "--conf",
-    "-c",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A setting, such as log=kafka://host:9092. Repeatable.",
-)
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Settings from a .toml or .properties file.",
-)
+@connection_options
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 def export(
     target: str,
@@ -55,7 +44,7 @@ def export(
     topics: Sequence[str],
     directory: Path,
     raw: bool,
-    conf: tuple[str, ...],
+    conf: Sequence[str],
     file: Path | None,
     quiet: bool,
 ) -> None:

@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast, final
 from unicodedata import category
 
 import click
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
 from ks_actors._errors import KsActorsError
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich import console as consoles
+    from rich import measure
+    from rich import table as tables
+    from rich import text as texts
+else:
+    consoles, measure = Later("rich.console"), Later("rich.measure")
+    tables, texts = Later("rich.table"), Later("rich.text")
 
 _WIDEST = 100_000
 # A broken pipe, a full disk, or a closed stream.
@@ -43,7 +51,7 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: 
     if as_json:
         show_json(list(rows))
         return
-    table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = tables.Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         numbers = all(isinstance(row.get(column), int | None) for row in rows)
         table.add_column(
@@ -52,9 +60,9 @@ def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: 
             no_wrap=True,
         )
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
-    wide = Console(width=_WIDEST, file=StringIO(), color_system=None)
-    width = Measurement.get(wide, wide.options, table).maximum
+        table.add_row(*(texts.Text(_cell(row.get(column))) for column in columns))
+    wide = consoles.Console(width=_WIDEST, file=StringIO(), color_system=None)
+    width = measure.Measurement.get(wide, wide.options, table).maximum
     with wide.capture() as captured:
         wide.print(table, width=width)
     for line in captured.get().splitlines():
@@ -165,8 +173,8 @@ def progress_console(*, quiet: bool = False) -> Console:
     Rich itself ends the process after a broken pipe, and puts /dev/null over stdout.
     """
     if sys.stderr is None:
-        return Console(stderr=True, quiet=True)
-    return Console(file=cast("TextIO", _Lossy(sys.stderr)), quiet=quiet)
+        return consoles.Console(stderr=True, quiet=True)
+    return consoles.Console(file=cast("TextIO", _Lossy(sys.stderr)), quiet=quiet)
 
 
 def drop_unwritten() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ks_actors._errors import ConfigError, KsActorsError
+from ks_actors.cli._application import connection_options
 from ks_actors.cli._bars import Bars, Following, Restoring
 from ks_actors.cli._logging import FORMATS, set_up_logging
 from ks_actors.cli._output import progress_console, tell
@@ -21,7 +22,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.system import heed_signals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from ks_actors.app import App
     from ks_actors.log import TopicPartition
@@ -44,19 +45,7 @@ def _address(
 
 @click.command()
 @click.argument("target", metavar="MODULE:NAME")
-@click.option(
-    "--conf",
-    "-c",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A setting: commit_interval_ms=500, or commit.interval.ms=500. Repeatable.",
-)
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Settings from a .toml or .properties file.",
-)
+@connection_options
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS),
@@ -101,7 +90,7 @@ def _address(
 )
 def run(
     target: str,
-    conf: tuple[str, ...],
+    conf: Sequence[str],
     file: Path | None,
     log_level: str,
     log_format: str,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Final
 
+from ks_actors import __version__
 from ks_actors.kernel import missing
 
-VERSION: Final = f"ks-actors, version {version('ks-actors')}" + (
+VERSION: Final = f"ks-actors, version {__version__}" + (
     f", without its C kernel, which is slower: {missing}" if missing else ""
 )

@@ -14,9 +14,15 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from ks_actors.lifecycle import component_log
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from ks_actors.records import Headers, TaskId
+
+if TYPE_CHECKING:
+    from actors import events
+else:
+    events = Later("actors.events")
 
 _log = component_log(__name__)
 
@@ -308,12 +314,18 @@ def _tell(
     *,
     traced: bool = True,
 ) -> None:
+    if not _log.isEnabledFor(level):
+        return
+    shown: Any = error if traced else None
+    if traced and not _log.isEnabledFor(logging.DEBUG):
+        # The entry names the place: where a serde of ours refuses an object, frames say no more.
+        shown = events.to_tell(error, placed=True)
     _log.log(
         level,
         "%s%s",
         _where(context, record),
         rest,
-        exc_info=error if traced else None,
+        exc_info=shown,
         extra={
             "node": context.processor_node_id,
             "task": str(context.task_id),

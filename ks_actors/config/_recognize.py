@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -20,11 +19,17 @@ from ks_actors.config._clients import (
 from ks_actors.config._names import ALIASES, canonical, shown
 from ks_actors.config._refused import refusal
 from ks_actors.config._settings import SETTINGS
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from ks_actors.config._sources import Given
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = Later("difflib")
 
 HINT = "settings that are not supported are accepted, and ignored, if ignored_settings lists them"
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors._errors import ConfigError
 from ks_actors.config._names import canonical
 from ks_actors.kernel import SWITCHES
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+if TYPE_CHECKING:
+    import tomllib
+else:
+    tomllib = Later("tomllib")
 
 TABLES = ("ks-actors", "ks_actors")
 # Settings whose values are mappings.

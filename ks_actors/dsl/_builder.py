@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ks_actors._errors import TopologyError
 from ks_actors._hints import Hinted
-from ks_actors.dsl import _stream, _table
+from ks_actors.dsl import _stream
 from ks_actors.dsl._options import consumed_from, whole_topic
 from ks_actors.dsl.graph import GraphBuilder, StreamSource, optimize
 from ks_actors.processors.api import check_kind
+from ks_actors.system import Later
 from ks_actors.topology import (
     StoreSpec,
     check_serdes,
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from ks_actors.dsl._table import GlobalTable, Table
     from ks_actors.processors.api import AnySupplier
     from ks_actors.topology import Topic, TopicOrName, Topology
+
+if TYPE_CHECKING:
+    from ks_actors.dsl import _table
+else:
+    _table = Later("ks_actors.dsl._table")
 
 K = TypeVar("K")
 V = TypeVar("V")

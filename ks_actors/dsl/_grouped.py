@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._hints import Hinted
-from ks_actors.dsl import _aggregations, _cogroup, _session_windowed, _windowed
+from ks_actors.dsl import _aggregations
 from ks_actors.dsl._infer import value_of
 from ks_actors.dsl._logic import add_logic, table_aggregate, table_reduce
 from ks_actors.dsl._materialize import check_materialized, key_value_store
@@ -14,6 +14,7 @@ from ks_actors.dsl.windows import SessionWindows, checked_windows
 from ks_actors.processors.api import check_function
 from ks_actors.processors.tables import ChangeSerde
 from ks_actors.serdes import LONG, chosen
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from ks_actors.dsl.windows import Windows
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topology
+
+if TYPE_CHECKING:
+    from ks_actors.dsl import _cogroup, _session_windowed, _windowed
+else:
+    _cogroup, _windowed = Later("ks_actors.dsl._cogroup"), Later("ks_actors.dsl._windowed")
+    _session_windowed = Later("ks_actors.dsl._session_windowed")
 
 K = TypeVar("K")
 V = TypeVar("V")

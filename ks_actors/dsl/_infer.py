@@ -11,11 +11,16 @@ import types
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Union, get_args, get_origin
 
 from ks_actors.processors import FixedKeyProcessor, Processor, Record
-from ks_actors.processors.tables import ValueTransformer
 from ks_actors.serdes import InferredSerde, Serde, inferred, is_known, of_type
+from ks_actors.system import Later, is_loaded
+
+if TYPE_CHECKING:
+    from ks_actors.processors import tables
+else:
+    tables = Later("ks_actors.processors.tables")
 
 Pair = tuple[Serde[Any] | None, Serde[Any] | None]
 
@@ -65,10 +70,10 @@ def forwarded_by(processor: type[Any]) -> Pair:
     """Return the serdes of what a processor, or a transformer of values, forwards."""
     if arguments := _arguments(processor, Processor):
         return _last(arguments, _PAIR)
-    for base in (FixedKeyProcessor, ValueTransformer):
-        if arguments := _arguments(processor, base):
-            return _last(arguments, 1)
-    return _NONE
+    arguments = _arguments(processor, FixedKeyProcessor)
+    if not arguments and is_loaded(tables):
+        arguments = _arguments(processor, tables.ValueTransformer)
+    return _last(arguments, 1) if arguments else _NONE
 
 
 def _last(arguments: tuple[Any, ...], count: int) -> Pair:

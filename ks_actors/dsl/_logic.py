@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ks_actors.dsl._materialize import history_ms
-from ks_actors.processors.aggregates import TableAggregate, TableReduce
-from ks_actors.processors.joins import TableJoinMerge, TableJoinSide
 from ks_actors.processors.tables import (
     FilterView,
     JoinView,
@@ -25,6 +23,7 @@ from ks_actors.processors.tables import (
     TableTransformValues,
     TransformView,
 )
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +33,13 @@ if TYPE_CHECKING:
     from ks_actors.processors.api import Operator
     from ks_actors.processors.tables import ValueTransformer, View
     from ks_actors.topology import StoreSpec, Topology
+
+
+if TYPE_CHECKING:
+    from ks_actors.processors import aggregates, joins
+else:
+    aggregates = Later("ks_actors.processors.aggregates")
+    joins = Later("ks_actors.processors.joins")
 
 
 class Logic(Protocol):
@@ -161,7 +167,7 @@ def table_aggregate(
     """Return the logic of an aggregated grouped table."""
 
     def make(send_old: bool) -> Operator:
-        return TableAggregate(
+        return aggregates.TableAggregate(
             store=spec.name,
             initializer=initializer,
             adder=adder,
@@ -178,7 +184,9 @@ def table_reduce(
     """Return the logic of a reduced grouped table."""
 
     def make(send_old: bool) -> Operator:
-        return TableReduce(store=spec.name, adder=adder, subtractor=subtractor, send_old=send_old)
+        return aggregates.TableReduce(
+            store=spec.name, adder=adder, subtractor=subtractor, send_old=send_old
+        )
 
     return AggregateLogic(spec, make, StoreView(spec.name))
 
@@ -317,7 +325,7 @@ class JoinSideLogic:
 
     def operator(self) -> Operator:
         """Make the operator."""
-        return TableJoinSide(
+        return joins.TableJoinSide(
             other=self._other,
             joiner=self._joiner,
             this_optional=self._this_optional,
@@ -366,7 +374,7 @@ class JoinLogic:
 
     def operator(self) -> Operator:
         """Make the operator."""
-        return TableJoinMerge(
+        return joins.TableJoinMerge(
             store=None if self.spec is None else self.spec.name,
             send_old=self._send_old,
             shared=self._sides[0].shared,

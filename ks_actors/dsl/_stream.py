@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ks_actors._errors import TopologyError
 from ks_actors._hints import Hinted, refuse
-from ks_actors.dsl import _branching, _grouped, _stream_joins, _stream_memory, _table
+from ks_actors.dsl import _stream_joins, _stream_memory
 from ks_actors.dsl._infer import forwarded_by, item_of, pair_of, pairs_of, records_of, value_of
 from ks_actors.dsl._options import Grouped, Produced, Repartitioned
+from ks_actors.dsl._windowed_partitioner import default_partitioner
 from ks_actors.dsl.graph import named_or_behind
-from ks_actors.dsl.windows import default_partitioner
 from ks_actors.processors.api import (
     ProcessorOperator,
     async_options,
@@ -37,6 +37,7 @@ from ks_actors.processors.stateless import (
     SelectKey,
 )
 from ks_actors.serdes import chosen, common, inferred
+from ks_actors.system import Later
 from ks_actors.topology import valid_name, valid_topic, with_topic
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ if TYPE_CHECKING:
     )
     from ks_actors.serdes import Serde
     from ks_actors.topology import Topic, TopicExtractor, TopicOrName, Topology
+
+if TYPE_CHECKING:
+    from ks_actors.dsl import _branching, _grouped, _table
+else:
+    _branching, _grouped = Later("ks_actors.dsl._branching"), Later("ks_actors.dsl._grouped")
+    _table = Later("ks_actors.dsl._table")
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from ks_actors._errors import TopologyError
-from ks_actors.dsl import _table, joins
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from ks_actors.dsl._table import GlobalTable, Table
     from ks_actors.dsl.joins import StreamJoined
     from ks_actors.dsl.windows import JoinWindows
+
+if TYPE_CHECKING:
+    from ks_actors.dsl import _table, joins
+else:
+    _table, joins = Later("ks_actors.dsl._table"), Later("ks_actors.dsl.joins")
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -8,15 +8,14 @@ from ks_actors._errors import TopologyError
 from ks_actors.dsl import _stream
 from ks_actors.dsl._infer import value_of
 from ks_actors.dsl.graph import named_or_behind
-from ks_actors.processors.aggregates import Distinct, IdentitySerde
 from ks_actors.processors.api import (
     PunctuationType,
     check_function,
     check_kind,
     checked_ms,
 )
-from ks_actors.processors.tables import Expire
 from ks_actors.serdes import BYTES, LONG, serde_of, with_default
+from ks_actors.system import Later
 from ks_actors.topology import StoreKind, StoreSpec, check_store_type
 
 if TYPE_CHECKING:
@@ -26,6 +25,12 @@ if TYPE_CHECKING:
     from ks_actors.dsl._stream import Stream
     from ks_actors.serdes import Serde, SerdeOrType
     from ks_actors.topology import StoreType
+
+if TYPE_CHECKING:
+    from ks_actors.processors import aggregates, tables
+else:
+    aggregates = Later("ks_actors.processors.aggregates")
+    tables = Later("ks_actors.processors.tables")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -83,7 +88,7 @@ class StreamMemory(Generic[K, V]):
         store = StoreSpec(
             name=f"{node_name}-store",
             kind=StoreKind.WINDOW,
-            key=keys if part is None else IdentitySerde(keys, part),
+            key=keys if part is None else aggregates.IdentitySerde(keys, part),
             value=BYTES,
             type=store_type,
             retention_ms=within_ms + grace + 1,
@@ -91,7 +96,7 @@ class StreamMemory(Generic[K, V]):
         )
         node = stream.graph.add_processor(
             node_name,
-            Distinct(store=store.name, within_ms=within_ms, grace_ms=grace, by=by),
+            aggregates.Distinct(store=store.name, within_ms=within_ms, grace_ms=grace, by=by),
             stream.node,
             stores=[store],
         )
@@ -148,7 +153,7 @@ class StreamMemory(Generic[K, V]):
             value=LONG,
             type=store_type,
         )
-        operator = Expire(
+        operator = tables.Expire(
             store=store.name, after_ms=after_ms, wall=clock is PunctuationType.WALL_CLOCK_TIME
         )
         node = graph.add_processor(node_name, operator, stream.node, stores=[store])

@@ -8,7 +8,7 @@ import msgspec
 
 from ks_actors._errors import TopologyError
 from ks_actors._hints import Hinted, refuse
-from ks_actors.dsl import _grouped, _stream, _suppressed
+from ks_actors.dsl import _stream
 from ks_actors.dsl._infer import forwarded_by, pair_of, value_of
 from ks_actors.dsl._logic import FilterLogic, MapLogic, SourceLogic, TransformLogic, add_logic
 from ks_actors.dsl._materialize import (
@@ -21,7 +21,6 @@ from ks_actors.dsl._materialize import (
 from ks_actors.dsl._options import Grouped
 from ks_actors.dsl._table_joins import TableJoins
 from ks_actors.dsl.graph import named_or_behind
-from ks_actors.processors.aggregates import TableSelect
 from ks_actors.processors.api import (
     check_function,
     check_kind,
@@ -31,6 +30,7 @@ from ks_actors.processors.api import (
 )
 from ks_actors.processors.tables import StoreView, TableSource, ToStream, ValueTransformer
 from ks_actors.serdes import WindowedKeySerde
+from ks_actors.system import Later
 from ks_actors.topology import (
     REUSE_SOURCE_TOPICS,
     QueryableStore,
@@ -53,6 +53,13 @@ if TYPE_CHECKING:
     from ks_actors.records import Windowed
     from ks_actors.serdes import Serde
     from ks_actors.topology import StoreSpec, TopicOrName, Topology
+
+if TYPE_CHECKING:
+    from ks_actors.dsl import _grouped, _suppressed
+    from ks_actors.processors import aggregates
+else:
+    _grouped, _suppressed = Later("ks_actors.dsl._grouped"), Later("ks_actors.dsl._suppressed")
+    aggregates = Later("ks_actors.processors.aggregates")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -288,7 +295,9 @@ class Table(TableJoins[K, V], metaclass=Hinted):
         check_function(selector, 2, role="selector", of=of)
         named = self.graph.name_or(options.name, _SELECT)
         node = self.graph.add_processor(
-            named, TableSelect(selector=selector, versioned=self.history_ms is not None), self.node
+            named,
+            aggregates.TableSelect(selector=selector, versioned=self.history_ms is not None),
+            self.node,
         )
         # An aggregation subtracts a row's old value from the group that it leaves.
         self.send_old(force=True)

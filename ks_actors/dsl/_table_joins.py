@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
-from ks_actors.dsl import joins
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ks_actors.dsl._options import Materialized, TableJoined
     from ks_actors.dsl._table import Table
+
+if TYPE_CHECKING:
+    from ks_actors.dsl import joins
+else:
+    joins = Later("ks_actors.dsl.joins")
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -8,8 +8,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, final
 
+from ks_actors.system import Later
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+if TYPE_CHECKING:
+    from actors import events
+else:
+    events = Later("actors.events")
 
 _PACKAGE = "ks_actors"
 
@@ -53,7 +60,8 @@ class ComponentLog(logging.LoggerAdapter[logging.Logger]):
     """A logger that adds `client_id`, and `task`, `topic`, `partition` and `offset` where known.
 
     The fields come from task ids, partitions and errors among the arguments of a message; `extra`
-    overrides them. A disabled level costs nothing.
+    overrides them. A disabled level costs nothing. The traceback of an error has the frames of the
+    user's code alone, and an error has one in all entries; at DEBUG tracebacks are whole.
     """
 
     def __init__(self, name: str) -> None:
@@ -82,10 +90,14 @@ class ComponentLog(logging.LoggerAdapter[logging.Logger]):
         logger = self.logger
         # This frame is not the caller's.
         file, line, function, stack = logger.findCaller(stack_info, stacklevel + 1)
+        if exc_info and not isinstance(exc_info, BaseException | tuple):
+            exc_info = sys.exc_info()[1]
         if isinstance(exc_info, BaseException):
-            exc_info = type(exc_info), exc_info, exc_info.__traceback__
-        elif exc_info and not isinstance(exc_info, tuple):
-            exc_info = sys.exc_info()
+            exc_info = (
+                (type(exc_info), exc_info, exc_info.__traceback__)
+                if self.isEnabledFor(logging.DEBUG)
+                else events.to_tell(exc_info)
+            )
         record = logger.makeRecord(
             logger.name, level, file, line, msg, args, exc_info or None, function, None, stack
         )

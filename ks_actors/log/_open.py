@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ks_actors._errors import ConfigError
-from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.system import Later
 
 if TYPE_CHECKING:
     from ks_actors.log._port import Log
     from ks_actors.log.kafka import KafkaLog
+
+if TYPE_CHECKING:
+    from ks_actors.log import embedded
+else:
+    embedded = Later("ks_actors.log.embedded")
 
 _KAFKA = "kafka://"
 
@@ -38,14 +43,14 @@ def open_log(url: str) -> Log:
                 f"{url!r} has a name, but logs in memory have none: use 'memory://', and share a "
                 "log by passing the object"
             )
-        return EmbeddedLog()
+        return embedded.EmbeddedLog()
     if parts.scheme == "embedded":
         if parts.netloc or not parts.path or parts.query or parts.fragment:
             raise ConfigError(
                 f"{url!r} names no directory: use three slashes and an absolute path, "
                 "'embedded:///path'"
             )
-        return EmbeddedLog(Path(unquote(parts.path)))
+        return embedded.EmbeddedLog(Path(unquote(parts.path)))
     raise ConfigError(
         f"{url!r} is not the URL of a log: use 'memory://', 'embedded:///path' or "
         "'kafka://host:port'"

@@ -12,6 +12,7 @@ from ks_actors.records._header_bytes import (
 from ks_actors.records._lazy_batch import WORTHWHILE, LazyBatch
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.records._partitioner import Partitioner, partition, warm_up
+from ks_actors.records._partitioner import partition as partition_of
 from ks_actors.records._task_id import TaskId
 from ks_actors.records._topic_partition import TopicPartition
 from ks_actors.records._value_hash import murmur3_128
@@ -43,6 +44,7 @@ __all__ = [
     "murmur3_128",
     "pack_headers",
     "partition",
+    "partition_of",
     "unpack_headers",
     "warm_up",
     "window_at",

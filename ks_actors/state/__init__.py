@@ -2,59 +2,81 @@
 
 from __future__ import annotations
 
-from ks_actors.state._discard import give_up, logged_on_disk, without_copy
-from ks_actors.state.core import (
-    AGGREGATION_FORM,
-    HEADERS_FORM,
-    PLAIN_FORM,
-    TIMESTAMPED_FORM,
-    AggregationWithHeaders,
-    Rows,
-    StoreIterator,
-    ValueAndTimestamp,
-    ValueTimestampHeaders,
-    headers_of,
-)
-from ks_actors.state.custom import CustomReader, CustomStore
-from ks_actors.state.disk import (
-    SharedResources,
-    TopicIds,
-    has_database,
-    only_copies,
-    read_checkpoint,
-    stored_offsets,
-    write_checkpoint,
-)
-from ks_actors.state.export import (
-    SUFFIXES,
-    CheckpointRows,
-    Ingest,
-    StoreIngest,
-    clear_drafts,
-    committed_facts,
-    committed_rows,
-    fill,
-    has_rows,
-    log_batch,
-)
-from ks_actors.state.key_value import (
-    KeyValueReader,
-    KeyValueStore,
-    KeyValueStoreWithHeaders,
-    TimestampedKeyValueStore,
-)
-from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
-from ks_actors.state.task_stores import TIMESTAMPED, AnyReader, TaskStores, Token, reader_of
-from ks_actors.state.task_stores import At as At
-from ks_actors.state.task_stores import merged as merged
-from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
-from ks_actors.state.window import (
-    DuplicatesReader,
-    TimestampedWindowStore,
-    WindowReader,
-    WindowStore,
-    WindowStoreWithHeaders,
-)
+from typing import TYPE_CHECKING
+
+from ks_actors.system import taken_from
+
+if TYPE_CHECKING:
+    from ks_actors.state._discard import give_up, logged_on_disk, without_copy
+    from ks_actors.state.core import (
+        AGGREGATION_FORM,
+        HEADERS_FORM,
+        PLAIN_FORM,
+        TIMESTAMPED_FORM,
+        AggregationWithHeaders,
+        Rows,
+        StoreIterator,
+        ValueAndTimestamp,
+        ValueTimestampHeaders,
+        headers_of,
+    )
+    from ks_actors.state.custom import CustomReader, CustomStore
+    from ks_actors.state.disk import (
+        SharedResources,
+        TopicIds,
+        has_database,
+        only_copies,
+        read_checkpoint,
+        stored_offsets,
+        write_checkpoint,
+    )
+    from ks_actors.state.export import (
+        SUFFIXES,
+        CheckpointRows,
+        Ingest,
+        StoreIngest,
+        clear_drafts,
+        committed_facts,
+        committed_rows,
+        fill,
+        has_rows,
+        log_batch,
+    )
+    from ks_actors.state.key_value import (
+        KeyValueReader,
+        KeyValueStore,
+        KeyValueStoreWithHeaders,
+        TimestampedKeyValueStore,
+    )
+    from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
+    from ks_actors.state.task_stores import TIMESTAMPED, AnyReader, TaskStores, Token, reader_of
+    from ks_actors.state.task_stores import At as At
+    from ks_actors.state.task_stores import merged as merged
+    from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
+    from ks_actors.state.window import (
+        DuplicatesReader,
+        TimestampedWindowStore,
+        WindowReader,
+        WindowStore,
+        WindowStoreWithHeaders,
+    )
+else:
+    __getattr__ = taken_from(
+        __name__,
+        (
+            "_discard",
+            "core",
+            "disk",
+            "custom",
+            "task_stores",
+            "export",
+            "key_value",
+            "window",
+            "session",
+            "versioned",
+        ),
+        others=("At", "merged"),
+    )
 
 __all__ = [
     "AGGREGATION_FORM",

@@ -3,13 +3,19 @@
 from ks_actors.system._early_signals import end_early, heed_signals
 from ks_actors.system._file_locks import close_locked, open_locked
 from ks_actors.system._forks import check_fork
+from ks_actors.system._on_demand import Later, is_loaded, taken_from
 from ks_actors.system._open_files import raise_open_files
+from ks_actors.system._version import VERSION
 
 __all__ = [
+    "VERSION",
+    "Later",
     "check_fork",
     "close_locked",
     "end_early",
     "heed_signals",
+    "is_loaded",
     "open_locked",
     "raise_open_files",
+    "taken_from",
 ]

@@ -19,13 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ks_actors.lifecycle import as_exception
 from ks_actors.processors.api import WrappedOperator, checked, wrapped_node
-from ks_actors.processors.foreign_keys import (
-    ForeignTableJoin,
-    ResponseJoin,
-    SubscriptionJoin,
-)
-from ks_actors.processors.joins import StreamTableJoin, TableJoinSide
 from ks_actors.processors.stateless import Batched
+from ks_actors.system import Later, is_loaded
 from ks_actors.task._join_pairs import find_pair
 from ks_actors.task._node import NodeWork, guarded, one_by_one
 from ks_actors.task.calls import Emptied, needs_thread
@@ -44,8 +39,12 @@ if TYPE_CHECKING:
 
     Node = SourceNode | ProcessorNode | SinkNode
 
-# They change none of their stores.
-_READERS = StreamTableJoin | TableJoinSide | ResponseJoin | SubscriptionJoin
+if TYPE_CHECKING:
+    from ks_actors.processors import foreign_keys, joins
+else:
+    foreign_keys = Later("ks_actors.processors.foreign_keys")
+    joins = Later("ks_actors.processors.joins")
+
 _ANY = "*"
 
 
@@ -230,8 +229,11 @@ class Compiler:
 
     def _joins_tables(self, name: str) -> bool:
         node = self._nodes[name]
-        return isinstance(node, ProcessorNode) and isinstance(
-            node.operator, TableJoinSide | ForeignTableJoin
+        return isinstance(node, ProcessorNode) and (
+            (is_loaded(joins) and isinstance(node.operator, joins.TableJoinSide))
+            or (
+                is_loaded(foreign_keys) and isinstance(node.operator, foreign_keys.ForeignTableJoin)
+            )
         )
 
     def _one_at_a_time(self, name: str) -> bool:
@@ -290,7 +292,16 @@ class Compiler:
 
 
 def _changed_stores(node: ProcessorNode) -> tuple[str, ...]:
-    return () if isinstance(node.operator, _READERS) else node.stores
+    return () if _only_reads(node.operator) else node.stores
+
+
+def _only_reads(operator: Operator) -> bool:
+    """Return whether an operator changes none of its stores."""
+    if is_loaded(joins) and isinstance(operator, joins.StreamTableJoin | joins.TableJoinSide):
+        return True
+    return is_loaded(foreign_keys) and isinstance(
+        operator, foreign_keys.ResponseJoin | foreign_keys.SubscriptionJoin
+    )
 
 
 def _meet(topics: set[str], others: set[str]) -> bool:

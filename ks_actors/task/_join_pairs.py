@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ks_actors.processors.joins import JoinPair, JoinWindow, StreamJoinSide
+from ks_actors.system import Later, is_loaded
 from ks_actors.topology import ProcessorNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ks_actors.processors.joins import JoinPair, StreamJoinSide
     from ks_actors.task._node import NodeWork
     from ks_actors.topology import SinkNode
+
+
+if TYPE_CHECKING:
+    from ks_actors.processors import joins
+else:
+    joins = Later("ks_actors.processors.joins")
 
 
 class Pair(NamedTuple):
@@ -36,6 +43,8 @@ def find_pair(
 
     All nodes downstream of it must take batches.
     """
+    if not is_loaded(joins):
+        return None
     sources = [node for node in nodes.values() if isinstance(node, SourceNode)]
     arms = [_arm(source, nodes) for source in sources]
     if len(arms) != 2 or arms[0] is None or arms[1] is None:  # noqa: PLR2004 - left and right
@@ -58,7 +67,7 @@ def find_pair(
     ):
         return None
     return Pair(
-        left.source, right.source, JoinPair(left.side, contexts[0], right.side, contexts[1])
+        left.source, right.source, joins.JoinPair(left.side, contexts[0], right.side, contexts[1])
     )
 
 
@@ -70,8 +79,8 @@ def _arm(
     if (
         window is None
         or join is None
-        or not isinstance(window.operator, JoinWindow)
-        or not isinstance(join.operator, StreamJoinSide)
+        or not isinstance(window.operator, joins.JoinWindow)
+        or not isinstance(join.operator, joins.StreamJoinSide)
     ):
         return None
     side = join.operator

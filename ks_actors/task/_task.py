@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ks_actors._errors import StreamsError
 from ks_actors.metrics import Timing
 from ks_actors.processors.api import PunctuationType
+from ks_actors.system import Later
 from ks_actors.task._compiler import Compiler
 from ks_actors.task._error_handling import ExceptionHandlers
-from ks_actors.task._merged_run import MergedTurns
 from ks_actors.task._node import TaskServices
 from ks_actors.task._output_buffer import OutputBuffer
 from ks_actors.task._partition_group import PartitionGroup
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from ks_actors.task._task_parts import TaskParts
     from ks_actors.task.calls import InFlight
     from ks_actors.topology import SinkNode
+
+if TYPE_CHECKING:
+    from ks_actors.task import _merged_run
+else:
+    _merged_run = Later("ks_actors.task._merged_run")
 
 # Fewer records in a row than this are processed one by one.
 _FEW = 4
@@ -104,7 +109,7 @@ class Task:
         self._wall_punctuation = PunctuationQueue()
         self._run = RunLength()
         self._plan: Plan | None = None
-        self._merged_turns: MergedTurns | None = None
+        self._merged_turns: _merged_run.MergedTurns | None = None
         self.draining: Draining = Draining((), ())
         places = sorted(positions.items())
         queues = [
@@ -543,7 +548,9 @@ class Task:
         self.idle.holders = plan.holders
         self._run = RunLength(blocking=plan.blocking)
         self._merged_turns = (
-            None if plan.pair is None else MergedTurns(plan.pair, plan, self.group, self._current)
+            None
+            if plan.pair is None
+            else _merged_run.MergedTurns(plan.pair, plan, self.group, self._current)
         )
         held = plan.asynchronous, plan.caches
         self.draining = Draining(

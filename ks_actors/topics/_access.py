@@ -83,7 +83,8 @@ class TopicAccess:
         which the topology reads or writes the topic, else the default ones of the config. The
         record goes to `partition`, or to the one that the topic's partitioner chooses, by default
         Kafka's: by the hash of the key, without a key to all partitions in turn. `timestamp_ms`
-        (ms since 1970, or a datetime with a zone) defaults to the clock. None as value deletes the key.
+        (ms since 1970, or a datetime with a zone) defaults to the clock. None as value deletes the
+        key.
 
         Call it from any task of the event loop. Calls at the same time share requests, so send many
         records by `asyncio.gather`, or by `send_many`. Records of one partition are written in the

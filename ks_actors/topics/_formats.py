@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, final
 
 from ks_actors._errors import DeserializationFailed, SerializationError, StreamsError, TopologyError
-from ks_actors.dsl.windows import default_partitioner
+from ks_actors.dsl import default_partitioner
 from ks_actors.records import Batch, Partitioner, TopicPartition, partition
 from ks_actors.serdes import checked_serializer, for_column, serde_of, with_default, wraps_key
 from ks_actors.task import is_internal

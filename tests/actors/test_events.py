@@ -12,6 +12,7 @@ import socket
 import sys
 import textwrap
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, FunctionType
@@ -200,6 +201,7 @@ async def test_failures_are_logged_with_traceback_and_decision(actor_kit: TestKi
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.getMessage() == "actor /test/a failed at function, decision: resume"
     assert record.exc_info
+    assert {Path(frame.filename).name for frame in traceback.extract_tb(record.exc_info[2])} == {"helpers.py"}  # none of the package
     assert "hunter2" not in caplog.text
 
 

@@ -84,11 +84,11 @@ FLOORS_OF_ACTORS: tuple[tuple[str, ...], ...] = (
     ("testing",),
 )
 FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
+    ("system",),
     (
         "kernel",
         "lifecycle",
         "runtime/messages",
-        "system",
     ),
     ("records",),
     (
@@ -242,17 +242,18 @@ def members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 def names_for_other_folders(package: ModuleType) -> Iterator[str]:
     """Return the names that a face has for other folders, and not for users: those that it imports as themselves."""
-    for node in ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8")).body:
+    for node in ast.walk(ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             yield from (alias.name for alias in node.names if alias.asname == alias.name)
 
 
 def faults_of_exports(package: ModuleType) -> Iterator[str]:
     """Yield the names that `__all__` lacks or has for nothing, and those without a docstring."""
-    exported = set(package.__all__)
+    exported = {name for name in package.__all__ if hasattr(package, name)}  # those on demand are loaded by this
+    yield from (f"{name} is in __all__, and not in the module" for name in set(package.__all__) - exported)
     # A module is public where it is exported: a namespace such as `ks_actors.serdes`.
     public = {name for name, value in vars(package).items() if not name.startswith("_") and (not inspect.ismodule(value) or name in exported)}
-    public -= {"annotations", "version", *names_for_other_folders(package)}
+    public -= {"TYPE_CHECKING", "VERSION", "annotations", "taken_from", *names_for_other_folders(package)}
     yield from (f"{name} is in __all__ or in the module, not in both" for name in public ^ {name for name in exported if not name.startswith("__")})
     for name in exported & vars(package).keys():
         value = getattr(package, name)

@@ -1,9 +1,8 @@
-"""Definitions of windows, and the partitioner of windowed keys."""
+"""Definitions of windows."""
 
 from ks_actors.dsl.windows._calendar import CalendarWindows
 from ks_actors.dsl.windows._custom import CheckedWindows, KnownWindows, Windows, checked_windows
 from ks_actors.dsl.windows._emit import AT_EVERY_CHANGE, Emit, EmitStrategy, checked_emit
-from ks_actors.dsl.windows._windowed_partitioner import default_partitioner
 from ks_actors.dsl.windows._windows import (
     JoinWindows,
     SessionWindows,
@@ -27,5 +26,4 @@ __all__ = [
     "Windows",
     "checked_emit",
     "checked_windows",
-    "default_partitioner",
 ]

@@ -41,7 +41,6 @@ from ks_actors.runtime.shared import (
     check_sizes,
     topics_prepared,
 )
-from ks_actors.runtime.snapshots import SNAPSHOTS_MAILBOX, Snapshots, SnapshotSource
 from ks_actors.runtime.stores import (
     RESTORER_MAILBOX,
     STATE_MANAGER_MAILBOX,
@@ -52,8 +51,8 @@ from ks_actors.runtime.stores import (
     restore_fetcher,
 )
 from ks_actors.runtime.watch import Coverage, PartitionStates, Upstream, Watch
-from ks_actors.snapshots import Place
 from ks_actors.state import SharedResources
+from ks_actors.system import Later
 from ks_actors.task import RecordContextHolder, make_stores
 from ks_actors.task.calls import needs_thread, whole_commits
 
@@ -68,6 +67,13 @@ if TYPE_CHECKING:
     from ks_actors.runtime.stores import Progress
     from ks_actors.state import TaskStores
     from ks_actors.task import StoreRegistry, TaskParts
+
+if TYPE_CHECKING:
+    from ks_actors import snapshots as files
+    from ks_actors.runtime import snapshots
+else:
+    files = Later("ks_actors.snapshots")
+    snapshots = Later("ks_actors.runtime.snapshots")
 
 _FIRST_EPOCH = 1
 # Tasks and stores close without the log, so its short limit does not apply to them.
@@ -273,7 +279,7 @@ class Wiring:
             batch_bytes=self._log.bytes_per_write,
             source=None
             if config.snapshot_uri is None
-            else SnapshotSource(**self._snapshot_parts(), log=self._log),
+            else snapshots.SnapshotSource(**self._snapshot_parts(), log=self._log),
         )
         self._metrics.standbys = lambda: len(state.standby_stores())
         self._state = await self._spawn(
@@ -298,12 +304,12 @@ class Wiring:
         )
         if config.snapshot_uri is not None:
             # Raise for a bad URI now.
-            await context.blocking(partial(Place.of, config.snapshot_uri))
-            snapshots = Snapshots(
+            await context.blocking(partial(files.Place.of, config.snapshot_uri))
+            actor = snapshots.Snapshots(
                 **self._snapshot_parts(), registry=self.registry, state=self._state
             )
             self.snapshots = await self._spawn(
-                context, Spec(lambda: snapshots, mailbox=SNAPSHOTS_MAILBOX), "snapshots"
+                context, Spec(lambda: actor, mailbox=snapshots.SNAPSHOTS_MAILBOX), "snapshots"
             )
 
     def _snapshot_parts(self) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.metrics.families import client as f
 from ks_actors.metrics.families import instance
 from ks_actors.runtime.shared import InstanceState
+from ks_actors.system import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
 
 _STATES: Final = {state: float(number) for number, state in enumerate(InstanceState)}
-_VERSION: Final = version("ks-actors")
 
 
 def client_source(metrics: Metrics, watched: Watched) -> MetricSource:
@@ -31,7 +30,7 @@ def client_source(metrics: Metrics, watched: Watched) -> MetricSource:
         yield (
             client,
             [
-                (f.VERSION, _VERSION),
+                (f.VERSION, VERSION),
                 (f.APPLICATION_ID, config.application_id),
                 (f.TOPOLOGY_DESCRIPTION, description),
                 (f.STATE, state.value),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ks_actors.metrics.families import store as f
-from ks_actors.processors.tables import Suppress
+from ks_actors.system import Later, is_loaded
 from ks_actors.topology import ProcessorNode, StoreKind, StorePlace
 
 if TYPE_CHECKING:
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import RegisteredStores
     from ks_actors.topology import StoreSpec, Topology
+
+if TYPE_CHECKING:
+    from ks_actors.processors import tables
+else:
+    tables = Later("ks_actors.processors.tables")
 
 _DATABASE: Final = "rocksdb"
 _SCOPES: Final = {
@@ -36,10 +41,12 @@ _NS_PER_MS: Final = 1e6
 
 def _suppressing(topology: Topology) -> frozenset[str]:
     """Return the stores of `suppress`, which have a tag of their own."""
+    if not is_loaded(tables):
+        return frozenset()
     return frozenset(
         store
         for node in topology.nodes.values()
-        if isinstance(node, ProcessorNode) and isinstance(node.operator, Suppress)
+        if isinstance(node, ProcessorNode) and isinstance(node.operator, tables.Suppress)
         for store in node.stores
     )
 

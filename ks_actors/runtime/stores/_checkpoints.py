@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from ks_actors.runtime import messages as m
-from ks_actors.state import committed_facts, committed_rows, has_rows, reader_of
+from ks_actors.system import Later
 from ks_actors.task import Role
 
 if TYPE_CHECKING:
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.state import TaskStores
     from ks_actors.task import RegisteredStores, StoreRegistry
+
+if TYPE_CHECKING:
+    from ks_actors import state
+else:
+    state = Later("ks_actors.state")
 
 _REST_SECONDS = 0.001
 
@@ -105,8 +110,8 @@ class Checkpoints:
             # Again after every await: a thread may have taken the task meanwhile.
             await self._store_registry.quiet(order.task)
         # From here on, do not await until all is noted: no other task may run.
-        rows = {name: committed_rows(reader) for name, reader in readers.items()}
-        facts = {name: committed_facts(stores.store(name)) for name in readers}
+        rows = {name: state.committed_rows(reader) for name, reader in readers.items()}
+        facts = {name: state.committed_facts(stores.store(name)) for name in readers}
         next_offsets = {name: stores.next_offset(name) or 0 for name in stores.logged}
         positions, metadata = dict(registered.positions), dict(registered.metadata)
         directory: Path | None = None
@@ -124,6 +129,6 @@ class Checkpoints:
         names = [
             spec.name
             for spec in stores.specs
-            if has_rows(spec) and stores.store(spec.name).engine is None
+            if state.has_rows(spec) and stores.store(spec.name).engine is None
         ]
-        return {name: reader_of(stores.store(name)) for name in names}
+        return {name: state.reader_of(stores.store(name)) for name in names}

@@ -30,12 +30,12 @@ from ks_actors.state.disk import (
 )
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
-from ks_actors.state.task_stores._kinds import MAKERS, codec_of
+from ks_actors.state.task_stores._kinds import codec_of, make_store
 from ks_actors.state.task_stores._open_stores import Opened, Place, open_stores
 from ks_actors.state.task_stores._store_set import StoreSet
 from ks_actors.state.task_stores._unlogged import write_frozen
 from ks_actors.state.task_stores._wipe import wipe
-from ks_actors.state.timed import FACTS
+from ks_actors.system import Later
 from ks_actors.topology import HEADED, StorePlace
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Engine, StoreForTasks
     from ks_actors.state.task_stores._positions import At
     from ks_actors.topology import StoreSpec
+
+if TYPE_CHECKING:
+    from ks_actors.state import timed
+else:
+    timed = Later("ks_actors.state.timed")
 
 RESTORING_TAIL: Final = 4
 """The factor by which a restoring task may have more to replay after a crash.
@@ -178,7 +183,7 @@ class TaskStores(StoreSet):
 
     def _make(self, spec: StoreSpec, engine: Engine | None) -> StoreForTasks:
         codec = codec_of(spec, self._topics.get(spec.name, spec.name), self._record_headers)
-        return MAKERS[spec.kind](StoreParts(spec, codec, engine, self._record_time, self._expired))
+        return make_store(StoreParts(spec, codec, engine, self._record_time, self._expired))
 
     def close(self, *, clean: bool) -> None:
         """Release everything; with `clean`, first write the committed state. Blocks.
@@ -320,7 +325,7 @@ class TaskStores(StoreSet):
         sequence number.
         """
         if observed >= 0:
-            self._stores[store].recall(FACTS.pack(observed, sequence))
+            self._stores[store].recall(timed.FACTS.pack(observed, sequence))
         self._offsets[store] = next_offset
 
     # Commit.

@@ -5,18 +5,18 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, final
 
-from ks_actors.processors.aggregates import (
-    FinalSessionAggregate,
-    FinalWindowedAggregate,
-    SessionAggregate,
-    SlidingAggregate,
-    WindowedAggregate,
-)
-from ks_actors.processors.tables import Suppress
+from ks_actors.system import Later, is_loaded
 
 if TYPE_CHECKING:
     from ks_actors.processors.api import Operator, Process, ProcessBatch
     from ks_actors.records import Batch, Headers
+
+
+if TYPE_CHECKING:
+    from ks_actors.processors import aggregates, tables
+else:
+    aggregates = Later("ks_actors.processors.aggregates")
+    tables = Later("ks_actors.processors.tables")
 
 
 class Emission(Enum):
@@ -26,10 +26,6 @@ class Emission(Enum):
     """Changes of a table."""
     FINAL = auto()
     """Results of windows, until they close; none where each update is sent."""
-
-
-_FINAL = (FinalSessionAggregate, FinalWindowedAggregate)
-_UPDATES = (SessionAggregate, WindowedAggregate)
 
 
 @final
@@ -64,10 +60,14 @@ class Emitted:
 
 def emissions_of(operator: Operator) -> Emitted | None:
     """Return a new count for an operator that can hold results back; None for others."""
-    if isinstance(operator, Suppress):
+    if is_loaded(tables) and isinstance(operator, tables.Suppress):
         return Emitted(Emission.SUPPRESSED, holds_back=True)
-    if isinstance(operator, _FINAL):
+    if not is_loaded(aggregates):
+        return None
+    if isinstance(operator, aggregates.FinalSessionAggregate | aggregates.FinalWindowedAggregate):
         return Emitted(Emission.FINAL, holds_back=True)
-    if isinstance(operator, SlidingAggregate):
+    if isinstance(operator, aggregates.SlidingAggregate):
         return Emitted(Emission.FINAL, holds_back=operator.on_close)
-    return Emitted(Emission.FINAL, holds_back=False) if isinstance(operator, _UPDATES) else None
+    if isinstance(operator, aggregates.SessionAggregate | aggregates.WindowedAggregate):
+        return Emitted(Emission.FINAL, holds_back=False)
+    return None

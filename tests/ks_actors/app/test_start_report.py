@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ks_actors import ProcessingGuarantee
 from ks_actors.app import _start_log
 from ks_actors.app._start_log import StartReport
 
@@ -35,7 +36,7 @@ app.main()
 @pytest.mark.parametrize(
     ("configured", "told"),
     [
-        ("", ["first is running: 2 active tasks, 0 standbys, 1 worker"]),
+        ("", ["first is running with at_least_once: 2 active tasks, 0 standbys, 1 worker"]),
         ("logging.basicConfig(level='WARNING')", []),
     ],
 )
@@ -50,7 +51,7 @@ def test_stalls_of_a_start_are_no_warnings(monkeypatch: pytest.MonkeyPatch) -> N
     """Before the app runs none is, then those of a second for 10 s, then all."""
     now = 100.0
     monkeypatch.setattr(_start_log, "monotonic", lambda: now)
-    report = StartReport("app")
+    report = StartReport("app", ProcessingGuarantee.AT_LEAST_ONCE)
     assert report.least_stall() == inf
     report.note_running((), 1)
     assert report.least_stall() == 1.0

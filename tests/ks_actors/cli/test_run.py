@@ -84,13 +84,13 @@ def test_an_app_runs_until_a_signal_and_its_restoring_is_shown(tmp_path: Path, n
             # A busy machine may make it stand still, which it says, at any time.
             if "the event loop stood still" not in line:
                 told.append(line.rstrip())
-            if " is running: " in line:
+            if " is running with " in line:
                 os.kill(running.pid, number)
         assert running.wait() == 0
     assert told[0] == "counter starts with at_least_once"
     assert told[1].startswith("restoring counts[0]: 2,000 records, at 2,000")
     assert told[2] == "restored counts[0]: 2,000 records"
-    assert told[3:] == ["counter is running: 1 active task, 0 standbys, 1 worker"]
+    assert told[3:] == ["counter is running with at_least_once: 1 active task, 0 standbys, 1 worker"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

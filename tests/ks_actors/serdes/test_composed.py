@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors._errors import SerializationError
-from ks_actors.dsl.windows._windowed_partitioner import WindowedKeyPartitioner, default_partitioner
+from ks_actors.dsl._windowed_partitioner import WindowedKeyPartitioner, default_partitioner
 from ks_actors.records._partitioner import partition
 from ks_actors.records._windowed import Window, Windowed
 from ks_actors.serdes import BOOLEAN, DOUBLE, INTEGER, LONG, STRING, UUID, Serde, json, list_of, msgpack, session_windowed, windowed
