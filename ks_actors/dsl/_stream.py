@@ -91,13 +91,10 @@ class Stream(
 
     if not TYPE_CHECKING:
         # A plain `for` asks for rows, too, by number.
-        __getitem__ = refuse(
+        __getitem__ = __aiter__ = refuse(
             "describes records and has none: give functions of them, such as "
-            "stream.map_values(lambda value: value['a']) or filter(lambda key, value: value['a'])"
-        )
-        __aiter__ = refuse(
-            "describes records and has none: give functions of them, such as "
-            "stream.map_values(function) or foreach(function)"
+            "stream.map_values(lambda value: value['a']), filter(lambda key, value: value['a']) "
+            "or foreach(function)"
         )
 
     def __init__(
@@ -126,9 +123,6 @@ class Stream(
         **options: Unpack[AsyncArguments],
     ) -> Stream[K, V]:
         """Keep the records for which predicate(key, value) holds."""
-        check_function(
-            predicate, 2, role="predicate", of=self._called("filter", name), awaited=True
-        )
         return self._filter(predicate, name, options, negate=False)
 
     def filter_not(
@@ -139,9 +133,6 @@ class Stream(
         **options: Unpack[AsyncArguments],
     ) -> Stream[K, V]:
         """Keep the records for which predicate(key, value) does not hold."""
-        check_function(
-            predicate, 2, role="predicate", of=self._called("filter_not", name), awaited=True
-        )
         return self._filter(predicate, name, options, negate=True)
 
     @overload
@@ -607,6 +598,8 @@ class Stream(
         *,
         negate: bool,
     ) -> Stream[K, V]:
+        of = self._called("filter_not" if negate else "filter", name)
+        check_function(predicate, 2, role="predicate", of=of, awaited=True)
         name = self.graph.name_or(name, "KSTREAM-FILTER-")
         operator = Filter(predicate, async_options(predicate, options, name), negate=negate)
         return self._next(name, operator, (self.key, self.value))

@@ -42,9 +42,12 @@ def serde_of(given: Any, *, role: str, of: str) -> Any:
     try:
         return of_type(given)
     except (TypeError, NameError) as error:
+        remedy = "a type, an object of ks_actors.serdes"
+        if getattr(given, "__module__", "").startswith("ks_actors.serdes"):
+            remedy = f"its result for a type, such as serdes.{given.__name__}(Order)"
         raise TopologyError(
             f"{role} of {of} is {given!r}, which is neither a serde nor a type that has one: "
-            f"{error}; give a type, an object of ks_actors.serdes, or None for the app's default"
+            f"{error}; give {remedy}, or None for the app's default"
         ) from error
 
 

@@ -69,9 +69,8 @@ class AppHarness(metaclass=Hinted):
     (`application_id` defaults to "app"), the other options are those of `App`. The app runs inside
     the block, unless `start` is False. Leaving the block closes it, and raises the error that ended
     it unless `ended` has returned that. State is in a temporary directory, and the log in memory,
-    unless `state_dir` or `embedded`, a started log, are given. Each app of the harness enters the
-    same `services`: for several apps, such as after a `restart`, entering them again must be
-    possible.
+    unless `state_dir` or `embedded`, a started log, are given. Each app of the harness, also after
+    a `restart`, enters the same `services`.
 
     The app runs as in production. It calls the log through a connection that `crash` cuts, blocking
     jobs run in the loop's thread, and time advances when nothing else can happen. The same seed
@@ -98,11 +97,10 @@ class AppHarness(metaclass=Hinted):
         **settings: Unpack[Keywords],
     ) -> None:
         # As it was given: the directory of the state is the harness's own, unless it is named.
-        self._config = config_of(
-            topology, config, None, settings, of="AppHarness", default_id="app"
-        )
+        of = "AppHarness"
+        self._config = config_of(topology, config, None, settings, of=of, default_id="app")
         self._names_state_dir: bool = self._config.origins["state_dir"] != "default"
-        self._topology = topology_of(topology, self._config, of="AppHarness")
+        self._topology = topology_of(topology, self._config, of=of)
         self._options: dict[str, Any] = {
             "on_state": on_state,
             "restore_listener": restore_listener,
@@ -113,11 +111,9 @@ class AppHarness(metaclass=Hinted):
             "tracing": tracing,
         }
         self._start_at_once: bool = start
-        self._world: _World = _World(
-            AppKit(seed=seed, wall_clock_ms=check_instant(wall_clock_ms, "wall_clock_ms")),
-            embedded,
-            topics or {},
-        )
+        wall_clock_ms = check_instant(wall_clock_ms, "wall_clock_ms")
+        kit = AppKit(seed=seed, wall_clock_ms=wall_clock_ms)
+        self._world: _World = _World(kit, embedded, topics or {})
         self._shares: bool = False
         self._stack: AsyncExitStack = AsyncExitStack()
         self._connection: Connection | None = None

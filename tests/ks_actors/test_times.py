@@ -275,7 +275,9 @@ REFUSING: dict[str, Callable[[AppHarness, Any], Any]] = {
 }
 """Calls that need another state, or end the app: here their time is looked at first."""
 ELSEWHERE = {
+    "App.send timestamp_ms",
     "AppHarness wall_clock_ms",
+    "Publisher.send timestamp_ms",
     "reset timeout_ms",
     *(
         f"SparkBridge{each}"
@@ -288,7 +290,7 @@ ELSEWHERE = {
         )
     ),
 }
-"""Tested below, or where Spark is."""
+"""Tested below, where Spark is, or by the same method of App."""
 
 
 def test_each_public_parameter_in_ms_takes_a_timedelta() -> None:
@@ -381,3 +383,14 @@ def test_a_setting_in_ms_takes_a_timedelta(name: str) -> None:
     assert type(getattr(config, name)) is int
     with pytest.raises(ValueError, match=f"{name}.* is not a whole number of ms: give"):
         StreamsConfig(**settings | {name: timedelta(microseconds=7)})
+
+
+@in_virtual_time
+async def test_records_are_sent_at_times_of_the_three_forms() -> None:
+    """An int of ms, a datetime with a zone and a timedelta since 1970 are the same time."""
+    async with AppHarness(counting(), topics={"in": 1, "dead": 1}) as harness:
+        times = (5_000, datetime.fromtimestamp(5, UTC), timedelta(seconds=5))
+        sent = [await harness.app.send("in", "a", "b", timestamp_ms=time) for time in times]
+        assert [record.timestamp_ms for record in sent] == [5_000] * 3
+        with pytest.raises(ValueError, match="timestamp_ms is .* time zone"):
+            await harness.app.send("in", "a", "b", timestamp_ms=datetime(2026, 1, 1))  # noqa: DTZ001 - refused for that

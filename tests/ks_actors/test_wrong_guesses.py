@@ -236,7 +236,7 @@ FAUST: dict[str, tuple[Callable[[], Any], str]] = {
     "app id": (lambda: config(id="shop"), "id .* is unknown; did you mean application_id?"),
     "datadir": (lambda: config(datadir="data"), "datadir .* is unknown; did you mean state_dir?"),
     "@app.agent": (lambda: app().agent("t"), f"{BY_BUILDER}).map_values(function)"),
-    "app.topic": (lambda: app().topic("t"), "builder.stream(topic, Consumed(key, value)) reads it, stream.to(topic) writes it"),
+    "app.topic": (lambda: app().topic("t"), "ks_actors.Topic(name, key, value)"),
     "app.Table": (lambda: app().Table("t"), "grouped.count(store) makes a table, and app.store(name) reads it"),
     "@app.timer": (lambda: app().timer(5), "context.schedule(interval, PunctuationType.WALL_CLOCK_TIME, callback)"),
     "@app.task": (lambda: app().task(str), "an asyncio.TaskGroup beside `async with app:`"),
@@ -272,19 +272,19 @@ QUIX: dict[str, tuple[Callable[[], Any], str]] = {
     "join_latest": (lambda: stream().join_latest(stream()), "stream.join(table, joiner)"),
     "state.set": (lambda: stored(lambda store: store.set("a", 1)), "store.put(key, value)"),
     "count without a group": (lambda: stream().count(), "group first: stream.group_by_key().count(store)"),
-    "get_producer": (lambda: app().get_producer(), "records come out of the topology: stream.to(topic)"),
+    "get_producer": (lambda: app().get_producer(), "await app.send(topic, key, value), or a ks_actors.Publisher"),
 }
 FASTSTREAM: dict[str, tuple[Callable[[], Any], str]] = {
     "KafkaBroker": (lambda: imported("KafkaBroker"), "write App(builder, application_id, servers)"),
     "FastStream": (lambda: imported("FastStream"), "write App"),
     "@broker.subscriber": (lambda: app().subscriber("t"), f"{BY_BUILDER}).map_values(function)"),
-    "@broker.publisher": (lambda: app().publisher("t"), "records come out of the topology: stream.to(topic)"),
+    "@broker.publisher": (lambda: app().publisher("t"), "await app.send(topic, key, value), or a ks_actors.Publisher"),
     "@app.on_startup": (lambda: app().on_startup(str), "App(services=[…]) enters what it gives before the start"),
 }
 BYTEWAX: dict[str, tuple[Callable[[], Any], str]] = {
     "operators": (lambda: imported("operators as op"), "write Stream; StreamsBuilder().stream(topic) makes one"),
     "Dataflow": (lambda: imported("Dataflow"), "write StreamsBuilder"),
-    "op.input": (lambda: builder().input("t"), "builder.stream(topic, Consumed(key, value))"),
+    "op.input": (lambda: builder().input("t"), "builder.stream(Topic(name, key, value))"),
     "key_on": (lambda: stream().key_on(str), "stream.select_key(function)"),
     "stateful_map": (lambda: stream().stateful_map(str), "stream.process_values(supplier, store)"),
     "filter_map": (lambda: stream().filter_map(str), "stream.flat_map_values(function), which returns no result or [result]"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from ks_actors.processors.foreign_keys import SubscriptionSend
 from ks_actors.serdes import (
     Needs,
     collecting,
@@ -15,6 +14,7 @@ from ks_actors.serdes import (
     wraps_key,
     writer,
 )
+from ks_actors.system import Later, is_loaded
 from ks_actors.topology import SinkNode, SourceNode, StoreKind
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from ks_actors.task import AppTopics
 
     Probe = Callable[[bytes, MutableHeaders], Any]
+
+if TYPE_CHECKING:
+    from ks_actors.processors import foreign_keys
+else:
+    foreign_keys = Later("ks_actors.processors.foreign_keys")
 
 
 @final
@@ -111,7 +116,9 @@ class AwaitedSerdes:
                 if isinstance(node.topic, str):
                     topic = app.topic(node.topic)
                     yield from self._pair(node.key, node.value, topic, writes=True)
-            elif isinstance(node.operator, SubscriptionSend):
+            elif is_loaded(foreign_keys) and isinstance(
+                node.operator, foreign_keys.SubscriptionSend
+            ):
                 for serde, name, is_key in node.operator.embedded_serdes():
                     if (known := self._known(serde, is_key=is_key)) is not None:
                         topic = f"{app.config.application_id}-{name}"

@@ -28,7 +28,7 @@ def test_records_go_through_the_app_and_its_output_is_printed() -> None:
     assert result.exit_code == 0, result.stderr
     assert sorted(result.stdout.splitlines()) == ['large\tann\t{"amount":200.0,"item":"tea"}', "totals\tann\t203.5", "totals\tann\t3.5"]
     assert result.stderr.splitlines() == [
-        "dev is running: 1 active task, 0 standbys, 1 worker",
+        "dev is running with at_least_once: 1 active task, 0 standbys, 1 worker",
         "it reads orders and writes large, totals; try help",
     ]
 
@@ -41,7 +41,7 @@ def test_windowed_keys_are_shown_with_their_window() -> None:
     rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if "\t" not in line}
     assert rows["visits"] == ["source", "3", "1"]
     assert rows["hourly"][:2] == ["sink", "3"]
-    assert "counter is running: 3 active tasks" in result.stderr
+    assert "counter is running with at_least_once: 3 active tasks" in result.stderr
 
 
 def test_a_key_without_a_value_is_a_deletion_and_only_text_before_the_first_sign_is_a_key() -> None:
