@@ -392,5 +392,5 @@ async def test_records_are_sent_at_times_of_the_three_forms() -> None:
         times = (5_000, datetime.fromtimestamp(5, UTC), timedelta(seconds=5))
         sent = [await harness.app.send("in", "a", "b", timestamp_ms=time) for time in times]
         assert [record.timestamp_ms for record in sent] == [5_000] * 3
-        with pytest.raises(ValueError, match="timestamp_ms is .* time zone"):
+        with pytest.raises(ValueError, match=r"timestamp_ms is .* time zone"):
             await harness.app.send("in", "a", "b", timestamp_ms=datetime(2026, 1, 1))  # noqa: DTZ001 - refused for that

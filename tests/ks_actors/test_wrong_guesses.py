@@ -258,7 +258,7 @@ QUIX: dict[str, tuple[Callable[[], Any], str]] = {
     "Application": (lambda: imported("Application"), "write App"),
     "broker_address": (lambda: config(broker_address="x:1"), "did you mean bootstrap_servers?"),
     "consumer_group": (lambda: config(consumer_group="x"), "did you mean application_id?"),
-    "app.dataframe": (lambda: app().dataframe("t"), f"{BY_BUILDER}, Consumed(key, value))"),
+    "app.dataframe": (lambda: app().dataframe("t"), "describe it by a StreamsBuilder: builder.stream(Topic(name, key, value))"),
     "sdf.apply": (lambda: stream().apply(str), "stream.map_values(function), or map"),
     "sdf.update": (lambda: stream().update(print), "stream.peek(function)"),
     "sdf.to_topic": (lambda: stream().to_topic("t"), "stream.to(topic)"),
