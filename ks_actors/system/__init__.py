@@ -1,12 +1,14 @@
-"""The platform: file locks, forks, open files, supported versions."""
+"""The platform: file locks, forks, open files, Windows."""
 
 from ks_actors.system._early_signals import end_early, heed_signals
 from ks_actors.system._file_locks import close_locked, open_locked
 from ks_actors.system._forks import check_fork
 from ks_actors.system._open_files import raise_open_files
+from ks_actors.system._windows import check_posix
 
 __all__ = [
     "check_fork",
+    "check_posix",
     "close_locked",
     "end_early",
     "heed_signals",
