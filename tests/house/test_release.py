@@ -10,10 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
-RELEASED = "# Changelog\n\nWords.\n\n## 1.1.0 (2030-12-31)\n\n### DSL\n- More: [all](docs/all.md), [site](https://x.test), [here](#dsl).\n\n## 1.0.0 (2029-01-01)\n- One.\n"
+RELEASED = """# Changelog
+
+Words.
+
+## 1.1.0 (2030-12-31)
+
+### DSL
+- More: [all](docs/all.md), [site](https://x.test), [here](#dsl).
+
+## 1.0.0 (2029-01-01)
+- One.
+"""
 UNRELEASED = RELEASED.replace("2030-12-31", "unreleased")
 
 

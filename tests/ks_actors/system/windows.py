@@ -79,8 +79,8 @@ def pretend() -> None:
         for name in names.split():
             if hasattr(module, name):
                 delattr(module, name)
-    asyncio.SelectorEventLoop.add_signal_handler = refuse  # type: ignore[method-assign]
-    asyncio.SelectorEventLoop.remove_signal_handler = refuse  # type: ignore[method-assign]
+    for name in ("add_signal_handler", "remove_signal_handler"):
+        setattr(asyncio.SelectorEventLoop, name, refuse)
     sys.platform = "win32"
 
 

@@ -13,21 +13,22 @@ from ks_actors import App, Batch, ConfigError, Consumed, Grouped, InstanceState,
 from ks_actors.cli._reload import run_reloading
 from ks_actors.cli.dev._terminal import Terminal
 from ks_actors.log import NewTopic, Outgoing, TopicPartition, open_log
+from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import STRING
 from ks_actors.testing import TopologyTestDriver
 
 LINES = ["to be or not", "to be"]
 
 
-def counting(tell: Callable[[str, int], Any]) -> Topology:
+def counting(tell: Callable[[str, int | None], object]) -> Topology:
     builder = StreamsBuilder()
     words = builder.stream("lines", Consumed(STRING, STRING)).flat_map_values(str.split)
     words.group_by(lambda _, word: word, Grouped(STRING, STRING)).count().to_stream().foreach(tell)
     return builder.build()
 
 
-async def in_app(directory: str, tell: Callable[[str, int], Any]) -> None:
-    async with open_log("memory://") as log:
+async def in_app(directory: str, tell: Callable[[str, int | None], object]) -> None:
+    async with EmbeddedLog() as log:
         await log.create_topics([NewTopic("lines", 2)])
         producer = await log.producer(client_id="words")
         await producer.send([Outgoing(TopicPartition("lines", 0), Batch([None, None], [line.encode() for line in LINES], [0, 1]))])
@@ -53,14 +54,14 @@ def interrupt(new: InstanceState) -> None:
 
 async def twice(directory: str) -> None:
     """Start a second app with the state directory of the first."""
-    async with open_log("memory://") as log:
+    async with EmbeddedLog() as log:
         await log.create_topics([NewTopic("lines", 1)])
         async with App(counting(print), config(directory), log=log):
             await App(counting(print), config(directory), log=log).start()
 
 
 async def on_disk(directory: str) -> None:
-    async with open_log("memory://") as log:
+    async with EmbeddedLog() as log:
         await log.create_topics([NewTopic("lines", 1)])
         async with App(counting(print), config(directory, default_dsl_store="rocksdb"), log=log) as app:
             await app.wait_until_caught_up()
@@ -78,7 +79,7 @@ def refused(work: Callable[[], Any]) -> None:
 
 
 if __name__ == "__main__":
-    counts: dict[str, int] = {}
+    counts: dict[str, int | None] = {}
     with TopologyTestDriver(counting(counts.__setitem__), {"default_dsl_store": "in_memory"}) as driver:
         lines = driver.create_input_topic("lines", STRING, STRING)
         for line in LINES:
