@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
+WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
 RELEASED = """# Changelog
 
 Words.
@@ -77,13 +79,22 @@ def test_a_changelog_without_a_section_is_refused(release: Any) -> None:
         release.notes("# Changelog\n\n## Next\n")
 
 
+def test_wheels_are_built_for_the_supported_versions_of_python() -> None:
+    """The classifiers, the wheels of both builds, the workflow and SUPPORT.md name the same versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    minors = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["project"]["classifiers"]))
+    assert project["tool"]["cibuildwheel"]["build"].split() == [f"cp3{minor}-*" for minor in minors]
+    assert f"for minor in {' '.join(minors)}; do" in (ROOT / "scripts" / "wheels").read_text(encoding="utf-8")
+    assert re.findall(r"^ +3\.(\d+)$", WORKFLOW, re.MULTILINE) == minors
+    assert f"| Python | 3.{minors[0]} to 3.{minors[-1]}," in (ROOT / "SUPPORT.md").read_text(encoding="utf-8")
+
+
 def test_files_are_uploaded_only_by_hand_and_from_a_tag() -> None:
     """One job of the workflow uploads; a person has to ask for it, and to approve it. Each action is fixed by the hash of its commit."""
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
+    jobs = yaml.safe_load(WORKFLOW)["jobs"]
     [uploads] = [job for job in jobs.values() if any("pypi-publish" in step.get("uses", "") for step in job["steps"])]
     assert uploads["if"] == "inputs.upload && startsWith(github.ref, 'refs/tags/v')"
     assert uploads["environment"] == "release"
-    assert not re.search(r"twine upload|secrets\.|password", text)
-    actions = re.findall(r"uses: (\S+)", text)
+    assert not re.search(r"twine upload|secrets\.|password", WORKFLOW)
+    actions = re.findall(r"uses: (\S+)", WORKFLOW)
     assert [each for each in actions if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each)] == []
