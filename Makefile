@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests and examples start hundreds of processes: without bytecode each would compile all of the package, which takes longer than its import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-ops check test ci nightly lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz wheels clean
+.PHONY: help demo demo-ops check test ci nightly lint types docs bench-actors bench-runtime bench-kafka bench-latency bench-state bench-spark bench-nexmark judge-ksql judge-smoke judge-relational oracle chaos kills kernel-sanitize kernel-fuzz release clean
 
 help: ## show the targets
 	@echo "Every day:"; grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16 | sed -n '1,/^ci /p'
@@ -108,7 +108,7 @@ kernel-sanitize: $(VENV)/.ready ## pass the kernel's tests with AddressSanitizer
 kernel-fuzz: $(VENV)/.ready ## give the kernel and its twins in Python the same random input, with sanitizers: SECONDS=60 SEED=7
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-wheels: ## build an sdist and wheels for glibc and musl into dist/, check them, and try each in a fresh environment
+release: ## make the files of a release in dist/ (sdist, wheels, bill of materials, notes, checksums), check and try each; upload nothing
 	scripts/wheels
 
 clean: ## remove all that was made

@@ -26,7 +26,7 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
     loop = asyncio.get_running_loop()
     signals = _Signals(loop, asyncio.ensure_future(work), hurry)
     for number in _NUMBERS:
-        loop.add_signal_handler(number, signals.count, number)
+        signals.heed(number)
     try:
         await signals.task
     except asyncio.CancelledError:
@@ -51,6 +51,13 @@ class _Signals:
         self._loop = loop
         self._hurry = hurry
 
+    def heed(self, number: signal.Signals) -> None:
+        try:
+            self._loop.add_signal_handler(number, self.count, number)
+        except NotImplementedError:  # on Windows
+            call = self._loop.call_soon_threadsafe
+            signal.signal(number, lambda *_: call(self.count, number))
+
     def count(self, number: signal.Signals) -> None:
         self.received += 1
         if self.received == 1:
@@ -59,7 +66,8 @@ class _Signals:
             self.task.cancel()
             return
         for each in _NUMBERS:
-            self._loop.remove_signal_handler(each)
+            with suppress(NotImplementedError):
+                self._loop.remove_signal_handler(each)
             # Not a KeyboardInterrupt, whose traceback would show the loop.
             signal.signal(each, signal.SIG_DFL)
         if not self.task.done():

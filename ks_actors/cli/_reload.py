@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ks_actors.cli._output import tell
+from ks_actors.system import check_posix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +27,10 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
 
     A change closes the child as SIGTERM does, with a last commit. A child that has ended by an
     error waits for the next change. SIGINT, SIGTERM and SIGHUP end both; the child gets one signal
-    for each, and a second one ends it at once, without a clean close.
+    for each, and a second one ends it at once, without a clean close. Raises ConfigError on
+    Windows.
     """
+    check_posix("--reload")
     watched = tuple(directories)
     command = [sys.executable, "-m", "ks_actors.cli", "run", *arguments]
     for number in (signal.SIGTERM, signal.SIGHUP):

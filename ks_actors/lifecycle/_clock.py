@@ -24,7 +24,10 @@ def work_time(system: System) -> Callable[[], float]:
 
 
 # On Linux CLOCK_MONOTONIC stops in sleep; on macOS it goes on, and there is no CLOCK_BOOTTIME.
-_ELAPSED: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+# Windows has neither, and its one monotonic clock goes on.
+_ELAPSED: Final[int | None] = getattr(
+    time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None)
+)
 
 
 def elapsed_time() -> float:
@@ -34,7 +37,7 @@ def elapsed_time() -> float:
     not sleep, may consider this process dead by now. If the system has no such clock, it stops
     during sleep.
     """
-    return time.clock_gettime(_ELAPSED)
+    return time.monotonic() if _ELAPSED is None else time.clock_gettime(_ELAPSED)
 
 
 def steady_time(system: System) -> Callable[[], float]:

@@ -1,4 +1,4 @@
-"""The platform: file locks, forks, open files, supported versions."""
+"""The platform: file locks, forks, open files, Windows."""
 
 from ks_actors.system._early_signals import end_early, heed_signals
 from ks_actors.system._file_locks import close_locked, open_locked
@@ -6,11 +6,13 @@ from ks_actors.system._forks import check_fork
 from ks_actors.system._on_demand import Later, is_loaded, taken_from
 from ks_actors.system._open_files import raise_open_files
 from ks_actors.system._version import VERSION
+from ks_actors.system._windows import check_posix
 
 __all__ = [
     "VERSION",
     "Later",
     "check_fork",
+    "check_posix",
     "close_locked",
     "end_early",
     "heed_signals",

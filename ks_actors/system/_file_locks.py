@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+if sys.platform == "win32":  # pragma: no cover - tests have it in a process of their own
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError(*error.args) from error
+
+    def _unlock(file: int) -> None:
+        msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
 
 _locked: Final[set[int]] = set()
 # Held while a file is opened and noted, and while a process forks: so a child knows all the files
@@ -25,9 +46,9 @@ def open_locked(path: Path, flags: int = 0) -> int:
     one included, has locked the file.
     """
     with _forking:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        file = os.open(path, os.O_RDWR | flags, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except BaseException:
             os.close(file)
             raise
@@ -43,7 +64,7 @@ def close_locked(file: int) -> None:
     with _forking:
         if file in _locked:
             _locked.discard(file)
-            fcntl.flock(file, fcntl.LOCK_UN)
+            _unlock(file)
             os.close(file)
 
 
@@ -55,6 +76,7 @@ def _begin_as_child() -> None:
     _forking.release()
 
 
-os.register_at_fork(
-    before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_begin_as_child
-)
+if sys.platform != "win32":  # there are no forks
+    os.register_at_fork(
+        before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_begin_as_child
+    )

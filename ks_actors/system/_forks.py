@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ks_actors._errors import StateError
+from ks_actors.system._windows import check_posix
 
 # The first process to open a database: this one, or a process from which it was forked.
 _opened_by: int | None = None
@@ -13,8 +14,10 @@ _opened_by: int | None = None
 def check_fork() -> None:
     """Note that this process opens a database of RocksDB.
 
-    Raises StateError in a process forked from a process that had opened a database.
+    Raises StateError in a process forked from a process that had opened a database, and ConfigError
+    on Windows.
     """
+    check_posix("a store or log on disk")
     global _opened_by  # noqa: PLW0603 - a child has a copy of it, which is the point
     here = os.getpid()
     if _opened_by not in {None, here}:

@@ -1,6 +1,6 @@
-"""Checks of the platform and of the package `actors`.
+"""A check of the package `actors`.
 
-Importing this module runs them; it must come before all other imports.
+Importing this module runs it; it must come before all other imports.
 """
 
 from __future__ import annotations
@@ -31,17 +31,4 @@ def check_actors() -> None:
         )
 
 
-def check_platform(platform: str) -> None:
-    """Raise ImportError on Windows; `platform` is `sys.platform`.
-
-    Locks of state directories, signals and memory are those of POSIX.
-    """
-    if platform == "win32":
-        raise ImportError(
-            "ks_actors runs on Linux and macOS, not on Windows: use WSL 2 or a container there",
-            name="ks_actors",
-        )
-
-
-check_platform(sys.platform)
 check_actors()

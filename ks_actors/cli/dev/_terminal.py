@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ks_actors.cli._reload import times
+from ks_actors.system import check_posix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +44,11 @@ class Terminal:
             self._readline = import_module("readline")
 
     def run(self) -> int:
-        """Run until `quit`, the end of the input, or a signal; return the exit code."""
+        """Run until `quit`, the end of the input, or a signal; return the exit code.
+
+        Raises ConfigError on Windows.
+        """
+        check_posix("`ks-actors dev`")
         for each in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, _interrupted)
         keeper = threading.Thread(target=self._keep)

@@ -16,6 +16,7 @@ from ks_actors.log.kafka.group import GroupAdmin, KafkaMembership, join_group
 from ks_actors.log.kafka.producer import KafkaProducer
 from ks_actors.log.kafka.transactions import KafkaTransactionalProducer
 from ks_actors.log.kafka.wire import HEADER
+from ks_actors.system import check_posix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -126,11 +127,12 @@ class KafkaLog(BaseLog):
     async def start(self) -> None:
         """Connect.
 
-        Raises LogTimeout, NotAuthorized and ConfigError, and LogError when the log was started
-        before.
+        Raises LogTimeout, NotAuthorized and ConfigError (on Windows, too), and LogError when the
+        log was started before.
         """
         if self._state != "not started":
             raise LogError(f"a log can be started only once, and this one is {self._state}")
+        check_posix("Kafka")
         self._state = "starting"
         try:
             await self._client.start()

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ks_actors.system._supported import check_platform
-
 ROOT = Path(__file__).parents[3]
 
 
@@ -39,10 +37,3 @@ def test_a_module_by_another_name_hides_nothing(tmp_path: Path) -> None:
     """The check is for that name alone."""
     (tmp_path / "actors_of_mine.py").write_text("", encoding="utf-8")
     assert run(tmp_path, "import ks_actors, actors_of_mine\n").returncode == 0
-
-
-def test_windows_is_refused_by_name() -> None:
-    """The error says where it runs."""
-    with pytest.raises(ImportError, match="runs on Linux and macOS, not on Windows"):
-        check_platform("win32")
-    check_platform("linux")
