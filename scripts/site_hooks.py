@@ -43,13 +43,13 @@ def drawing(path: Path) -> str:
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:
     """Write the Markdown of each page beside it, and the list of all pages for programs."""
     site = Path(config.site_dir)
-    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
     section: str | None = None
     for page in ORDER:
         text = Path(page.file.abs_src_path or "").read_text(encoding="utf-8")
         place = page.file.dest_uri.removesuffix(".html") + ".md"
         (site / place).write_text(OBJECT.sub(lambda found: described(found[1]), text), encoding="utf-8")
-        top = page.ancestors[-1].title if page.ancestors else page.title
+        top = next(reversed([*page.ancestors]), page).title
         if top != section:
             section = top
             lines += ["", f"## {section}", ""]
@@ -76,7 +76,7 @@ def described(path: str) -> str:
         break
     for part in name.split("."):
         value = getattr(value, part)
-    lines = [f"### {path}{signature(value) if callable(value) else ""}", "", documented(value), ""]
+    lines = [f"### {path}{signature(value) if callable(value) else ''}", "", documented(value), ""]
     members = vars(value).items() if inspect.isclass(value) else ()
     for member, raw in members:
         method = getattr(raw, "__func__", raw)

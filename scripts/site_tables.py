@@ -11,20 +11,26 @@ FIELDS_ARE_PARAMETERS = ("Struct", "Enum", "NamedTuple", "TypedDict", "Message",
 SENTENCE = re.compile(r"(?<=[.:])\s+(?=[A-Z`(])")
 
 
+def naming(name: str, docstring: griffe.Docstring | None) -> str:
+    """Return the sentences of a docstring that name an attribute or a parameter."""
+    text = "" if docstring is None else " ".join(docstring.value.split())
+    return " ".join(sentence for sentence in SENTENCE.split(text) if f"`{name}`" in sentence)
+
+
 class Tables(griffe.Extension):
     """Move attributes of classes into a table, and give functions a table of their parameters."""
 
     def on_package(self, *, pkg: griffe.Module, **_: object) -> None:
         """Change all classes and functions of a package."""
-        self.visit(pkg)
+        self.change(pkg)
 
-    def visit(self, parent: griffe.Module | griffe.Class) -> None:
+    def change(self, parent: griffe.Module | griffe.Class) -> None:
         """Change what a module or a class has."""
         for member in list(parent.members.values()):
             if isinstance(member, griffe.Module):
-                self.visit(member)
+                self.change(member)
             elif isinstance(member, griffe.Class):
-                self.visit(member)
+                self.change(member)
                 if not member.name.startswith("_"):  # what public classes inherit from private ones is shown with them
                     self.attributes(member)
                 init = member.members.get("__init__")
@@ -48,7 +54,7 @@ class Tables(griffe.Extension):
                 name=each.name,
                 annotation=each.annotation,
                 value=str(each.value) if each.value is not None else None,
-                description=each.docstring.value if each.docstring else "",
+                description=each.docstring.value if each.docstring else naming(each.name, kind.docstring),
             )
             for each in found
         ]
@@ -61,13 +67,12 @@ class Tables(griffe.Extension):
     def parameters(self, function: griffe.Function, docstring: griffe.Docstring) -> None:
         """Add a table of the parameters; the sentences that name one are its description."""
         named = [each for each in function.parameters if each.name not in ("self", "cls") and not each.name.startswith("_")]
-        sentences = SENTENCE.split(" ".join(docstring.value.split()))
         rows = [
             griffe.DocstringParameter(
                 name=each.name,
                 annotation=each.annotation,
                 value=each.default,
-                description=" ".join(sentence for sentence in sentences if f"`{each.name}`" in sentence),
+                description=naming(each.name, docstring),
             )
             for each in named
         ]
