@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 IN_SHORT = re.compile(r'^!!! abstract "In short"\n((?:    .+\n)+)', re.MULTILINE)
 OBJECT = re.compile(r"^::: (\S+)\n(?:    .*\n)*", re.MULTILINE)
 PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]+\.svg)"[^>]*>')
+QUOTED = re.compile(r"(: |-> )'([^']*)'")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 ORDER: list[Page] = []
 signature: Callable[[Any], str] = runpy.run_path(str(Path(__file__).with_name("public_api")))["signature"]
@@ -81,8 +82,13 @@ def described(path: str) -> str:
     for member, raw in members:
         method = getattr(raw, "__func__", raw)
         if not member.startswith("_") and inspect.isfunction(method) and method.__doc__:
-            lines += [f"#### {member}{signature(method)}", "", documented(method), ""]
-    return "\n".join(lines)
+            lines += [f"#### {member}", "", *code(method, member), documented(method), ""]
+    return "\n".join(lines) + "\n"
+
+
+def code(value: Any, name: str) -> list[str]:
+    """Return a block with the signature of what can be called."""
+    return ["```", name + QUOTED.sub(r"\1\2", signature(value)), "```", ""] if callable(value) else []
 
 
 def documented(value: Any) -> str:
