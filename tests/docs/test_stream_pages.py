@@ -23,11 +23,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
-    """Return the cells of the first table below a heading."""
-    text = (DOCS / page).read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1]
-    table = re.search(r"^\|.*?\n\n", text, re.MULTILINE | re.DOTALL)
-    assert table is not None
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].strip().splitlines()[2:]]
+    """Return the cells of the tables below a heading, group by group."""
+    text = (DOCS / page).read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    tables = re.findall(r"^\|.*?\n\n", text + "\n\n", re.MULTILINE | re.DOTALL)
+    assert tables != []
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for table in tables for line in table.strip().splitlines()[2:]]
 
 
 IN_WORDS = {
