@@ -31,7 +31,7 @@ def answer(request: httpx.Request) -> httpx.Response:
 async def test_our_programs_give_the_results_that_all_have_to_give(program: str) -> None:
     """From the input that each tool gets, ours computes the same results."""
     case = CASES[program]
-    module = load(f"compared/{program}/with_ks_actors")
+    module: Any = load(f"compared/{program}/with_ks_actors")
     if program == "fraud":
         module.scorer = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     async with AsyncTopologyTestDriver(module.builder) as driver:
@@ -42,10 +42,10 @@ async def test_our_programs_give_the_results_that_all_have_to_give(program: str)
         await module.scorer.aclose()
 
 
-async def test_our_page_counter_counts_behind_http() -> None:
+async def test_our_page_counter_counts_behind_http(tmp_path: Path) -> None:
     """Visits by HTTP are counted for each page, and a page without visits has none."""
-    module = load("compared/page_counter/with_ks_actors")
-    module.streams = App(module.builder, "page-counter", log="memory://", topics={"visits": 2})
+    module: Any = load("compared/page_counter/with_ks_actors")
+    module.streams = App(module.builder, "page-counter", log="memory://", topics={"visits": 2}, state_dir=str(tmp_path))
     transport = httpx.ASGITransport(module.api)
     async with module.api.router.lifespan_context(module.api), httpx.AsyncClient(transport=transport, base_url="http://test") as client:
 
@@ -71,7 +71,7 @@ def test_the_page_has_the_lines_of_the_files() -> None:
     assert rows["lines"] == list(TOOLS.values())
     for program in CASES:
         lines = lines_by_tool(program)
-        assert rows[program.replace("_", " ")] == [str(lines.get(tool, "–")) for tool in TOOLS]
+        assert rows[program.replace("_", " ")] == [str(lines.get(tool, "\N{EN DASH}")) for tool in TOOLS]
 
 
 def test_the_page_shows_each_program() -> None:

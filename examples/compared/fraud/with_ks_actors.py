@@ -12,7 +12,7 @@ scorer = httpx.AsyncClient()
 minutes = TimeWindows.of_size_with_no_grace(timedelta(minutes=1))
 
 
-async def score(card: Windowed[str], payments: int) -> tuple[str, Json]:
+async def score(card: Windowed[str], payments: int | None) -> tuple[str, Json]:
     # Many calls at a time, in order for each card.
     answer = await scorer.get(f"http://localhost:8000/score/{card.key}")
     return card.key, {"payments": payments, "score": answer.json()}
@@ -20,7 +20,7 @@ async def score(card: Windowed[str], payments: int) -> tuple[str, Json]:
 
 payments = builder.stream(Topic("payments", str, Json))
 counts = payments.group_by_key().windowed_by(minutes).count().to_stream()
-alerts = counts.filter(lambda _, payments: payments > 3).map(score)
+alerts = counts.filter(lambda _, payments: (payments or 0) > 3).map(score)
 alerts = alerts.filter(lambda _, alert: alert["score"] > 0.8)
 alerts.to(Topic("alerts", str, Json))
 
