@@ -133,12 +133,12 @@ class Broker:
 
     `secure` gives it listeners for TLS and SASL too, and lets strangers do nothing: `USER` and clients without a name may do all, `STRANGER` may only
     log in. With `classes` it leaves there, at its end, what the JVM has made of its classes. The JVM of a `quick` one compiles less, which takes half
-    of the CPU time of a short life; what is measured, or runs for long, needs the default.
+    of the CPU time of a short life; what is measured, or runs for long, needs the default. Clients without TLS and SASL find it at `port`, if given.
     """
 
     def __init__(
         self, directory: Path, *, secure: bool = False, settings: Mapping[str, str] | None = None, classes: Path | None = None, node: int = 1,
-        quick: bool = True,
+        quick: bool = True, port: int | None = None,
     ) -> None:  # fmt: skip
         self.directory = directory
         self.number = node
@@ -149,6 +149,8 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
         names = ["PLAINTEXT", "CONTROLLER", *(["SSL", "SASL_PLAINTEXT", "SASL_SSL"] if secure else [])]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        if port is not None:
+            self._ports["PLAINTEXT"] = port
         self._paused_at: float | None = None
         self._was_frozen = False
 
