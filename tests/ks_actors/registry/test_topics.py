@@ -17,7 +17,7 @@ from ks_actors.dsl import Consumed, StreamsBuilder
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.registry import InMemoryRegistry, RegistryUnavailable, SchemaIncompatible, SchemaRegistry
-from ks_actors.serdes import STRING, Serde, list_of
+from ks_actors.serdes import STRING, Serde, inferred, list_of
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
 from tests.ks_actors.registry.messages import Item
 from tests.ks_actors.registry.server import Server, serving
@@ -103,16 +103,17 @@ async def test_calls_at_the_same_time_wait_for_one_lookup_and_keep_their_order(s
         await asyncio.sleep(0)
         assert cancelled.cancel()
 
-        async def late() -> None:
-            # Sends in each turn of the loop, from the turn of the answer on.
-            cents = 200
-            while not calls[0].done():
-                calls.append(asyncio.ensure_future(publisher.send(topic, "a", Item("pen", cents))))
-                cents += 1
-                await asyncio.sleep(0)
+        first, loop = calls[0], asyncio.get_running_loop()
 
+        def late(cents: int) -> None:
+            # In each turn of the loop, from before the answer to after it.
+            if not first.done():
+                calls.append(asyncio.ensure_future(publisher.send(topic, "a", Item("pen", cents))))
+                loop.call_soon(late, cents + 1)
+
+        late(200)
         held.end()
-        await late()
+        await first
         await asyncio.gather(*calls, many)
         cents: list[int] = [each.value.cents for each in await read(publisher, topic) if each.value is not None]
         singles = [each for each in cents if each not in range(100, 200)]
@@ -206,6 +207,25 @@ async def test_an_app_sends_and_reads_with_the_serdes_of_its_topology(ids: Any, 
         assert [(each.value, each.headers) async for each in app.records("out", until="end")] == [(PEN, ())]
         raw = [each async for each in app.records("out", until="end", key_serde=bytes, value_serde=bytes)]
         assert [name for each in raw for name, _ in each.headers] == (["__value_schema_id"] if ids == "header" else [])
+
+
+@pytest.mark.parametrize("ids", PLACES)
+def test_an_inferred_serde_takes_headers_as_the_one_that_it_stands_for(ids: Any) -> None:
+    """In a Topic, too: an app's default comes before it, as in a topology."""
+    item: Serde[Any] = SchemaRegistry(InMemoryRegistry()).avro(Item, ids=ids)
+    topic = Topic("in", STRING, inferred(item))
+    with TopologyTestDriver(copied(item)) as driver:
+        driver.create_input_topic(topic).pipe_input("a", PEN, 5)
+        assert driver.create_output_topic("out", STRING, inferred(item)).read_record() == TestRecord("a", PEN, 5)
+
+    async def test() -> None:
+        async with publishing() as (publisher, _):
+            await publisher.send(topic, "a", PEN)
+            assert [(each.value, each.headers) for each in await read(publisher, topic)] == [(PEN, ())]
+            (raw,) = await read(publisher, Topic("in", str, bytes))
+            assert [name for name, _ in raw.headers] == (["__value_schema_id"] if ids == "header" else [])
+
+    asyncio.run(test())
 
 
 @pytest.mark.parametrize("ids", PLACES)
