@@ -14,8 +14,10 @@ from ks_actors.serdes._arrow import arrow
 from ks_actors.serdes._as_read import AsRead as AsRead
 from ks_actors.serdes._as_read import of_serde as of_serde
 from ks_actors.serdes._awaited import Needs as Needs
+from ks_actors.serdes._awaited import NeedsToRead as NeedsToRead
 from ks_actors.serdes._awaited import collected as collected
 from ks_actors.serdes._awaited import collecting as collecting
+from ks_actors.serdes._awaited import needs_to_write as needs_to_write
 from ks_actors.serdes._checked import checked_serializer as checked_serializer
 from ks_actors.serdes._checked import tell_of_varying as tell_of_varying
 from ks_actors.serdes._cloud_events import CloudEvent, cloud_events

@@ -10,7 +10,7 @@ from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.log.embedded import Faults
 from ks_actors.records import Batch
 from ks_actors.records import partition as partition_of
-from ks_actors.serdes import reader, writer
+from ks_actors.serdes import NeedsToRead, needs_to_write, reader, writer
 from ks_actors.task import is_internal
 from ks_actors.testing._topic_serdes import topic_serdes
 from ks_actors.testing._topics import TestRecord
@@ -96,6 +96,7 @@ class LogTopics:
         """Write records; those of one partition are one batch."""
         topic: str = topic_name(to)
         key_serde, value_serde = topic_serdes(*self._version(), to, None, None)
+        await needs_to_write(topic, key_serde, value_serde).meet()
         encode_key = encoder(key_serde, topic, is_key=True)
         encode_value = encoder(value_serde, topic, is_key=False)
         size = self._partitions(topic)
@@ -140,9 +141,11 @@ class LogTopics:
         key_serde, value_serde = topic_serdes(*self._version(), of, key, value)
         decode_key = decoder(key_serde, topic, is_key=True)
         decode_value = decoder(value_serde, topic, is_key=False)
+        needs = NeedsToRead(topic, key_serde, value_serde)
         found: list[TestRecord[Any, Any]] = []
         for number in range(self._partitions(topic)):
             for batch in await self.batches(TopicPartition(topic, number), 0, isolation):
+                await needs.meet(batch)
                 columns = zip(
                     batch.keys,
                     batch.values,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ks_actors.serdes import serde_of
+from ks_actors.serdes import serde_of, with_default
 from ks_actors.topics import serdes_in
 from ks_actors.topology import topic_name, with_topic
 
@@ -30,4 +30,8 @@ def topic_serdes(
         value=serde_of(value, role="value", of=of),
     )
     known = serdes_in(topology, config, name)
-    return given["key"] or known[0], given["value"] or known[1]
+    key, value = given["key"], given["value"]
+    return (
+        known[0] if key is None else with_default(key, config.default_key_serde),
+        known[1] if value is None else with_default(value, config.default_value_serde),
+    )

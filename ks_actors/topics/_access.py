@@ -94,10 +94,14 @@ class TopicAccess:
         transactions: work that is repeated after a failure sends its records again. A cancelled
         call sends nothing if the write has not begun; otherwise the record may be written.
 
+        Serdes that take headers may add to `headers`. Those with schemas in a registry find them
+        first, in one lookup for all calls that wait.
+
         Raises TopologyError for an unknown serde, SerializationError, UnknownTopicOrPartition,
         RecordTooLarge, InvalidRecord, NotAuthorized, StreamsError for a wrong answer of a
         partitioner, and NotRunning before the start and after the close. Raises LogTimeout after
-        `delivery_timeout_ms`; then the record may be written.
+        `delivery_timeout_ms`; then the record may be written. Raises RegistryError for schemas
+        that are refused, or not found by then.
         """
         topics = await self._open_topics()
         return await topics.send(
@@ -198,7 +202,8 @@ class TopicAccess:
         timedelta before now, or offsets by partition. Ends before the end offsets of the first step
         with `until="end"`, otherwise follows the topic for ever. Joins no group and commits
         nothing. `partitions` are all by default. Records of open and aborted transactions are left
-        out unless `isolation` is `read_uncommitted`. Serdes are found as by `send`.
+        out unless `isolation` is `read_uncommitted`. Serdes are found as by `send`; records have
+        the headers that these leave.
 
         Leaving the loop, or a cancellation, closes the reader; the close of the app or Publisher
         ends it with NotRunning. With `skip_bad` a warning tells of records that cannot be read, in
@@ -207,7 +212,8 @@ class TopicAccess:
         Raises DeserializationFailed, which names topic, partition and offset; TopologyError for an
         unknown serde and wrong arguments; UnknownTopicOrPartition; OffsetOutOfRange for records
         that were deleted while the topic is followed; LogTimeout when the log does not answer for
-        `default_api_timeout_ms`; NotAuthorized; NotRunning.
+        `default_api_timeout_ms`; NotAuthorized; NotRunning; RegistryError while schemas cannot be
+        looked up.
         """
         check_records(from_=from_, until=until, isolation=isolation)
         return Topics.records(

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, final
 
 from ks_actors._errors import DeserializationFailed, SerializationError, StreamsError, TopologyError
 from ks_actors.dsl import default_partitioner
+from ks_actors.processors.api import takes_headers
 from ks_actors.records import Batch, Partitioner, TopicPartition, partition
-from ks_actors.serdes import checked_serializer, for_column, serde_of, with_default, wraps_key
+from ks_actors.serdes import (
+    HeaderSerde,
+    checked_serializer,
+    for_column,
+    needs_to_write,
+    reader,
+    serde_of,
+    with_default,
+    wraps_key,
+)
 from ks_actors.task import is_internal
 from ks_actors.topology import SinkNode, SourceNode, Topic, valid_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ks_actors.config import StreamsConfig
-    from ks_actors.serdes import Serde
+    from ks_actors.records import Headers
+    from ks_actors.serdes import MutableHeaders, Serde
     from ks_actors.topology import Topology
 
 Skip: TypeAlias = "Callable[[DeserializationFailed], None]"
@@ -65,9 +77,23 @@ def _partitioner_in(topology: Topology | None, topic: str) -> Callable[..., Any]
 
 @final
 class TopicFormat:
-    """The serdes of a topic, None where unknown, and its partitioner, None for the default."""
+    """The serdes of a topic, None where unknown, and its partitioner, None for the default.
 
-    __slots__ = ("_decoders", "_encoders", "_partitioner", "_serdes", "name")
+    `ready` tells whether the serdes may write; until then their needs must be awaited.
+    """
+
+    __slots__ = (
+        "_adds_headers",
+        "_decoders",
+        "_encoders",
+        "_headers",
+        "_partitioner",
+        "_partitions_by_headers",
+        "_readers",
+        "name",
+        "ready",
+        "serdes",
+    )
 
     def __init__(
         self,
@@ -77,17 +103,32 @@ class TopicFormat:
         partitioner: Callable[..., Any] | None,
     ) -> None:
         self.name: str = name
-        self._serdes = (key, value)
+        self.serdes: tuple[Serde[Any] | None, Serde[Any] | None] = (key, value)
+        self.ready: bool = needs_to_write(name, key, value).touched == 0
         self._partitioner = partitioner
+        self._partitions_by_headers: bool = not hasattr(partitioner, "part") and takes_headers(
+            partitioner, f"topic {name}"
+        )
+        headed = [serde for serde in (key, value) if isinstance(serde, HeaderSerde)]
+        # The headers of the record that is being encoded, if a serde takes them.
+        headers: MutableHeaders = []
+        self._headers: MutableHeaders | None = headers if headed else None
+        self._adds_headers: bool = any(serde.adds_headers for serde in headed)
         self._encoders = tuple(
             None
             if serde is None
-            else checked_serializer(serde, name, is_key=serde_is_key, null=True)
+            else checked_serializer(serde, name, is_key=serde_is_key, null=True, headers=headers)
             for serde, serde_is_key in ((key, True), (value, False))
         )
         self._decoders = tuple(
             None if serde is None else serde.deserializer(name, is_key=serde_is_key)
             for serde, serde_is_key in ((key, True), (value, False))
+        )
+        # For records with headers, if a serde takes them.
+        self._readers = (
+            (reader(key, name, is_key=True), reader(value, name))
+            if headed and key is not None and value is not None
+            else None
         )
 
     def _unknown(self, is_value: int, example: str) -> NoReturn:
@@ -100,12 +141,18 @@ class TopicFormat:
 
     # --- write ------------------------------------------------------------------------------------
 
-    def encode(self, key: Any, value: Any) -> tuple[bytes | None, bytes | None]:
-        """Return the bytes of a key and a value.
+    def encode(
+        self, key: Any, value: Any, headers: Headers
+    ) -> tuple[bytes | None, bytes | None, Headers]:
+        """Return the bytes of a key and a value, and the headers that the serdes leave.
 
         Raises SerializationError, and TopologyError for an unknown serde.
         """
-        return self._encoded(0, key), self._encoded(1, value)
+        written = self._headers
+        if written is None:
+            return self._encoded(0, key), self._encoded(1, value), headers
+        written[:] = headers
+        return self._encoded(0, key), self._encoded(1, value), tuple(written)
 
     def _encoded(self, is_value: int, given: Any) -> bytes | None:
         if given is None:
@@ -120,15 +167,22 @@ class TopicFormat:
             part = "value" if is_value else "key"
             raise SerializationError(
                 f"a record for topic {self.name} was not sent: its {part}, of type "
-                f"{type(given).__name__}, does not fit {self._serdes[is_value]!r}: {error}"
+                f"{type(given).__name__}, does not fit {self.serdes[is_value]!r}: {error}"
             ) from error
         return encoded
 
     def encode_columns(
-        self, keys: list[Any], values: list[Any]
-    ) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Return the bytes of keys and of values. Raises as `encode` does."""
-        return self._encoded_column(0, keys), self._encoded_column(1, values)
+        self, keys: list[Any], values: list[Any], headers: list[Headers]
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[Headers]]:
+        """Return the bytes of keys and of values, and the headers. Raises as `encode` does."""
+        written = self._headers
+        if written is not None:
+            if self._adds_headers or any(headers):
+                keys_values_headers = zip(*map(self.encode, keys, values, headers), strict=True)
+                encoded_keys, encoded_values, left = keys_values_headers
+                return encoded_keys, encoded_values, left
+            written.clear()
+        return self._encoded_column(0, keys), self._encoded_column(1, values), headers
 
     def _encoded_column(self, is_value: int, column: list[Any]) -> list[bytes | None]:
         encode = self._encoders[is_value]
@@ -142,7 +196,8 @@ class TopicFormat:
         self,
         keys: list[Any],
         values: list[Any],
-        encoded_keys: list[bytes | None],
+        encoded_keys: Sequence[bytes | None],
+        headers: Sequence[Headers],
         partitions: Partitioner,
         spread: Iterator[int],
     ) -> list[int]:
@@ -155,8 +210,8 @@ class TopicFormat:
         part: Callable[[bytes], bytes] | None = getattr(custom, "part", None)
         if custom is not None and part is None:
             chosen = (
-                self._chosen(custom, key, value, size)
-                for key, value in zip(keys, values, strict=True)
+                self._chosen(custom, key, value, own, size)
+                for key, value, own in zip(keys, values, headers, strict=True)
             )
             return [
                 number if number is not None else _default(encoded, size, spread)
@@ -168,10 +223,15 @@ class TopicFormat:
             return [_default(key, size, spread) for key in encoded_keys]
         return partitions(encoded_keys)  # type: ignore[arg-type] # the line above
 
-    def _chosen(self, custom: Callable[..., Any], key: Any, value: Any, size: int) -> int | None:
+    def _chosen(
+        self, custom: Callable[..., Any], key: Any, value: Any, headers: Headers, size: int
+    ) -> int | None:
         where = f"the partitioner of topic {self.name}"
         try:
-            answer = custom(self.name, key, value, size)
+            if self._partitions_by_headers:
+                answer = custom(self.name, key, value, headers, size)
+            else:
+                answer = custom(self.name, key, value, size)
         except Exception as error:
             raise StreamsError(f"{where} raised {type(error).__name__}: {error}") from error
         # A list stands for several records, or none, in a topology (KIP-837).
@@ -202,9 +262,11 @@ class TopicFormat:
     ) -> tuple[Batch, list[Any], list[Any]]:
         """Return the records that can be read, with their keys and their values.
 
-        Calls `skip` for each other one, or raises DeserializationFailed for the first if it is
-        None.
+        They have the headers that the serdes leave. Calls `skip` for each other one, or raises
+        DeserializationFailed for the first if it is None.
         """
+        if self._readers is not None and batch.headers is not None:
+            return self._decode_each(batch, place, skip)
         decode_key, decode_value = self._decoders
         assert decode_key is not None
         assert decode_value is not None
@@ -226,16 +288,22 @@ class TopicFormat:
         keys: list[Any] = []
         values: list[Any] = []
         readable: list[bool] = []
-        for key, value, offset in zip(batch.keys, batch.values, batch.offsets, strict=True):
+        left: list[MutableHeaders] | None = None
+        if self._readers is not None and batch.headers is not None:
+            left = list(map(list, batch.headers))
+        own: Iterable[MutableHeaders | None] = repeat(None) if left is None else left
+        for key, value, offset, headers in zip(
+            batch.keys, batch.values, batch.offsets, own, strict=False
+        ):
             part = 0
             try:
-                decoded_key = self._decoded(0, key)
+                decoded_key = self._decoded(0, key, headers)
                 part = 1
-                decoded_value = self._decoded(1, value)
+                decoded_value = self._decoded(1, value, headers)
             except Exception as error:
                 failed = DeserializationFailed(
                     f"the {'value' if part else 'key'} of a record does not fit "
-                    f"{self._serdes[part]!r}: {error}",
+                    f"{self.serdes[part]!r}: {error}",
                     topic=place.topic,
                     partition=place.partition,
                     offset=offset,
@@ -249,12 +317,21 @@ class TopicFormat:
                 keys.append(decoded_key)
                 values.append(decoded_value)
                 readable.append(True)
+        if left is not None:
+            batch = Batch(
+                batch.keys, batch.values, batch.timestamps, list(map(tuple, left)), batch.offsets
+            )
         return batch.select(readable), keys, values
 
-    def _decoded(self, is_value: int, data: bytes | None) -> Any:
+    def _decoded(self, is_value: int, data: bytes | None, headers: MutableHeaders | None) -> Any:
+        if data is None:
+            return None
+        if headers is not None:
+            assert self._readers is not None
+            return self._readers[is_value](data, headers)
         decode = self._decoders[is_value]
         assert decode is not None
-        return None if data is None else decode(data)
+        return decode(data)
 
 
 def _default(key: bytes | None, size: int, spread: Iterator[int]) -> int:

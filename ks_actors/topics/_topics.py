@@ -19,7 +19,9 @@ from ks_actors._errors import (
 from ks_actors.lifecycle import check_instant, component_log
 from ks_actors.log import IsolationLevel, NewTopic
 from ks_actors.processors.api import Record, check_times_and_headers
+from ks_actors.serdes import NeedsToRead
 from ks_actors.topics._formats import TopicFormats
+from ks_actors.topics._lookups import Lookups
 from ks_actors.topics._reading import check_from, partitions_of, positions_of, read_batches
 from ks_actors.topics._records import SentRecord, TopicRecord
 from ks_actors.topics._sender import Entry, RecordSender, size_of
@@ -74,6 +76,7 @@ class Topics:
             timeout_ms=config.delivery_timeout_ms,
             max_age_ms=config.metadata_max_age_ms,
         )
+        self._lookups = Lookups(self._sender, who=who, timeout_ms=config.delivery_timeout_ms)
 
     # --- write ------------------------------------------------------------------------------------
 
@@ -97,15 +100,18 @@ class Topics:
             self._clock() if timestamp_ms is None else check_instant(timestamp_ms, "timestamp_ms")
         )
         check_times_and_headers(timestamp, headers, f"send gives topic {form.name}")
-        key_bytes, value_bytes = form.encode(key, value)
+        deadline = sender.deadline()
+        if not form.ready:
+            await self._lookups.before_writing(form, deadline)
+        key_bytes, value_bytes, headers = form.encode(key, value, tuple(headers))
         entry = Entry(
             [key_bytes],
             [value_bytes],
             [timestamp],
-            [tuple(headers)] if headers else None,
+            [headers] if headers else None,
             size_of(key_bytes, value_bytes, headers),
             sender.loop.create_future(),
-            sender.deadline(),
+            deadline,
         )
         if sender.has_room():
             sender.take(entry.size)
@@ -116,7 +122,7 @@ class Topics:
         def place(partitions: Partitioner) -> int:
             if partition is not None:
                 return _checked(form.name, partition, partitions)
-            return form.places([key], [value], [key_bytes], partitions, output.spread)[0]
+            return form.places([key], [value], [key_bytes], [headers], partitions, output.spread)[0]
 
         output.put(entry, place)
         offset = await entry.written
@@ -164,13 +170,15 @@ class Topics:
         sender = self._sender
         deadline = sender.deadline()
         now = self._clock()
-        keys, values = [item[0] for item in block], [item[1] for item in block]
-        encoded_keys, encoded_values = form.encode_columns(keys, values)
+        if not form.ready:
+            await self._lookups.before_writing(form, deadline)
+        keys, values, timestamps, given = map(list, zip(*block, strict=True))
+        encoded_keys, encoded_values, left = form.encode_columns(keys, values, given)
         partitions = await output.known(deadline)
-        numbers = form.places(keys, values, encoded_keys, partitions, output.spread)
+        numbers = form.places(keys, values, encoded_keys, left, partitions, output.spread)
         made: dict[int, Entry] = {}
-        for number, key, value, (_, _, timestamp, headers) in zip(
-            numbers, encoded_keys, encoded_values, block, strict=True
+        for number, key, value, timestamp, headers in zip(
+            numbers, encoded_keys, encoded_values, timestamps, left, strict=True
         ):
             entry = made.get(number)
             if entry is None:
@@ -234,6 +242,7 @@ class Topics:
         ends = await self._log.end_offsets(places, level) if until == "end" else None
         positions = await positions_of(self._log, places, from_, level, self._clock)
         bad = _BadRecords(form.name)
+        needs = NeedsToRead(form.name, *form.serdes)
         fetcher = self._log.fetcher(client_id=self._client_id, isolation=level)
         self._fetchers.add(fetcher)
         batches = read_batches(fetcher, positions, ends=ends, timeout_ms=self._timeout_ms)
@@ -241,6 +250,8 @@ class Topics:
             async with aclosing(batches):
                 async for fetched in batches:
                     place = fetched.partition
+                    if needs.waits:
+                        await self._lookups.before_reading(needs, fetched)
                     batch, keys, values = form.decode(
                         fetched.batch, place, bad.skip if skip_bad else None
                     )
@@ -272,6 +283,7 @@ class Topics:
 
         Records without an acknowledgment by then fail with NotRunning.
         """
+        await self._lookups.close(until)
         await self._sender.close(until)
         for fetcher in tuple(self._fetchers):
             await fetcher.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from ks_actors._errors import TopologyError
-from ks_actors.processors.api import check_function, check_offset_reset
+from ks_actors.processors.api import check_function, check_offset_reset, takes_headers
 from ks_actors.serdes import is_same, serde_of
 from ks_actors.topology._names import valid_topic
 
@@ -112,8 +112,7 @@ class Topic(Generic[K, V]):
         if timestamp_extractor is not None:
             check_function(timestamp_extractor, 2, role="timestamp_extractor", of=of)
         check_offset_reset(offset_reset, of=of)
-        if partitioner is not None:
-            check_function(partitioner, 4, role="partitioner", of=of, iterated=True)
+        takes_headers(partitioner, of)
         fields = {
             "name": name,
             "key": serde_of(key, role="key", of=of),

@@ -12,33 +12,43 @@ import msgspec
 
 from ks_actors.cli._output import printable, readable
 from ks_actors.records import Windowed
+from ks_actors.serdes import writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ks_actors.serdes import Serde
+    from ks_actors.serdes import MutableHeaders, Serde
 
 
-def to_bytes(text: str, serde: Serde[Any] | None, topic: str, *, is_key: bool = False) -> bytes:
-    """Return a text as the bytes of a key or value.
+def to_bytes(
+    text: str,
+    serde: Serde[Any] | None,
+    topic: str,
+    headers: MutableHeaders,
+    *,
+    is_key: bool = False,
+) -> bytes:
+    """Return a text as the bytes of a key or value; the serde may change the headers.
 
     It may be the text of a string, a number as JSON writes it, or the JSON of any type that
     msgspec knows. Without a serde it is UTF-8. Raises ValueError.
     """
     if serde is None:
         return text.encode()
-    serialize = serde.serializer(topic, is_key=is_key)
+    serialize = writer(serde, topic, is_key=is_key)
     deserialize = serde.deserializer(topic, is_key=is_key)
     parsed: Any = None
     with suppress(ValueError):
         parsed = json.loads(text)
     errors: list[str] = []
     for read in _readings(text, parsed, deserialize):
+        written = list(headers)
         try:
-            found: bytes = serialize(read())
+            found: bytes = serialize(read(), written)
         except Exception as error:  # noqa: BLE001 - a serde may raise any error about other objects
             errors.append(str(error))
         else:
+            headers[:] = written
             return found
     raise ValueError(f"{serde!r} does not write {text!r}: {errors[0]}")
 
@@ -63,7 +73,11 @@ def _readings(
     yield lambda: text
 
 
-def to_text(data: bytes | None, deserialize: Callable[[bytes], Any] | None) -> str:
+def to_text(
+    data: bytes | None,
+    deserialize: Callable[[bytes, MutableHeaders], Any] | None,
+    headers: MutableHeaders,
+) -> str:
     """Return bytes of a record in one line: text as it is, other types as JSON, `-` for None.
 
     Bytes that cannot be decoded are shown as text, or as Python writes them.
@@ -74,7 +88,7 @@ def to_text(data: bytes | None, deserialize: Callable[[bytes], Any] | None) -> s
     if deserialize is not None:
         # A serde may raise any error about foreign bytes.
         with suppress(Exception):
-            value = deserialize(data)
+            value = deserialize(data, headers)
     return printable(_shown(value), keep="")
 
 

@@ -20,6 +20,7 @@ from ks_actors.cli.dev._forms import to_bytes
 from ks_actors.cli.dev._tails import CLIENT, Tails
 from ks_actors.log import IsolationLevel, NewTopic, Outgoing, TopicPartition
 from ks_actors.records import Batch, partition
+from ks_actors.serdes import needs_to_write
 from ks_actors.testing import topic_serdes
 from ks_actors.topology import SourceNode
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ks_actors.app import App
     from ks_actors.cli.dev._tails import Line
     from ks_actors.log import Log, Producer
+    from ks_actors.serdes import MutableHeaders
 
 HELP: Final = """\
 send TOPIC [KEY=]VALUE  write a record; structured types as JSON; KEY= deletes
@@ -147,10 +149,13 @@ class Session:
         found = _KEYED.match(text)
         key, value = (None, text) if found is None else (found["key"] or None, found["value"])
         of_keys, of_values = topic_serdes(self._app.topology, self._app.config, topic, None, None)
+        await needs_to_write(topic, of_keys, of_values).meet()
+        headers: MutableHeaders = []
         try:
-            data = None if key is None else to_bytes(key, of_keys, topic, is_key=True)
+            data = None if key is None else to_bytes(key, of_keys, topic, headers, is_key=True)
             # Nothing behind a key is a deletion.
-            content = None if key is not None and not value else to_bytes(value, of_values, topic)
+            deleted = key is not None and not value
+            content = None if deleted else to_bytes(value, of_values, topic, headers)
         except ValueError as error:
             raise CommandError(str(error)) from error
         number = self._turn % count if data is None else partition(data, count)
@@ -158,7 +163,9 @@ class Session:
         if self._producer is None:
             self._producer = await self._log.producer(client_id=CLIENT)
         place = TopicPartition(topic, number)
-        batch = Batch([data], [content], [time.time_ns() // 1_000_000])
+        batch = Batch(
+            [data], [content], [time.time_ns() // 1_000_000], [tuple(headers)] if headers else None
+        )
         await self._producer.send([Outgoing(place, batch)])
 
     async def _check(self, topic: str) -> int:

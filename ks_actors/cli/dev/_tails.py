@@ -9,6 +9,7 @@ from ks_actors.cli._output import printable
 from ks_actors.cli.dev._forms import to_text
 from ks_actors.letters import letter_of
 from ks_actors.log import IsolationLevel, TopicPartition
+from ks_actors.serdes import NeedsToRead, reader
 from ks_actors.testing import topic_serdes
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Tails:
         self._show = show
         self._fetcher = log.fetcher(client_id=CLIENT, isolation=_COMMITTED)
         self._places: list[TopicPartition] = []
-        self._decoders: dict[str, tuple[Any, Any]] = {}
+        self._decoders: dict[str, tuple[Any, Any, NeedsToRead]] = {}
 
     async def add(self, topics: Iterable[str], start: Literal["begin", "end"]) -> None:
         """Print these topics from their begin or end on, also if they are printed already."""
@@ -80,17 +81,21 @@ class Tails:
             self._fetcher.seek(error.partition, error.begin)
             return True
         for fetched in found:
+            *_, needs = self._decoder(fetched.partition.topic)
+            await needs.meet(fetched.batch)
             for line in self._lines(fetched):
                 self._show(line)
         return bool(found)
 
     def _lines(self, fetched: Fetched) -> Iterator[Line]:
         topic, batch = fetched.partition.topic, fetched.batch
-        key, value = self._decoder(topic)
+        read_key, read_value, _ = self._decoder(topic)
         letters = topic == self._app.config.errors_dead_letter_queue_topic_name
         for at in range(len(batch)):
-            rest = f"{to_text(batch.keys[at], key)}\t{to_text(batch.values[at], value)}"
             headers = batch.headers[at] if batch.headers is not None else ()
+            left = list(headers)
+            key = to_text(batch.keys[at], read_key, left)
+            rest = f"{key}\t{to_text(batch.values[at], read_value, left)}"
             record = (batch.keys[at], batch.values[at], batch.timestamps[at], headers)
             if letters:
                 letter = letter_of(fetched.partition, batch.offsets[at], record, redriven=False)
@@ -100,11 +105,12 @@ class Tails:
                     rest += f"\t{why} ({source})"
             yield Line(topic, rest, letters)
 
-    def _decoder(self, topic: str) -> tuple[Any, Any]:
+    def _decoder(self, topic: str) -> tuple[Any, Any, NeedsToRead]:
         if topic not in self._decoders:
             key, value = topic_serdes(self._app.topology, self._app.config, topic, None, None)
             self._decoders[topic] = (
-                None if key is None else key.deserializer(topic, is_key=True),
-                None if value is None else value.deserializer(topic),
+                None if key is None else reader(key, topic, is_key=True),
+                None if value is None else reader(value, topic),
+                NeedsToRead(topic, key, value),
             )
         return self._decoders[topic]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ks_actors.serdes import (
     Needs,
+    NeedsToRead,
     collecting,
     is_complete,
     reader,
@@ -18,14 +18,12 @@ from ks_actors.system import Later, is_loaded
 from ks_actors.topology import SinkNode, SourceNode, StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ks_actors.log import Fetched, Fetcher
     from ks_actors.records import TopicPartition
-    from ks_actors.serdes import MutableHeaders, Serde
+    from ks_actors.serdes import Serde
     from ks_actors.task import AppTopics
-
-    Probe = Callable[[bytes, MutableHeaders], Any]
 
 if TYPE_CHECKING:
     from ks_actors.processors import foreign_keys
@@ -45,7 +43,7 @@ class AwaitedSerdes:
     def __init__(self, topics: AppTopics) -> None:
         self._topics = topics
         self._needs = Needs()
-        self._probes: dict[str, tuple[Probe | None, Probe | None]] = {}
+        self._reads: dict[str, NeedsToRead] = {}
         self._any = False
 
     async def prepare(self) -> None:
@@ -63,38 +61,20 @@ class AwaitedSerdes:
     async def learn(self, fetched: Iterable[Fetched]) -> None:
         """Await the needs of serdes for these records. Raises RegistryError."""
         for one in fetched:
-            probes = self._probes_of(one.partition.topic)
-            batch = one.batch
-            for probe, column in zip(probes, (batch.keys, batch.values), strict=True):
-                if probe is None:
-                    continue
-                headers: Any = repeat(()) if batch.headers is None else batch.headers
-                for data, own in zip(column, headers, strict=False):
-                    if data is None:
-                        continue
-                    try:
-                        probe(data, list(own))
-                    except Exception:  # noqa: BLE001, S112 - told when the record is decoded
-                        continue
+            self._needs_of(one.partition.topic).note(one.batch)
         await self._needs.meet()
 
     def fetcher(self, inner: Fetcher) -> Fetcher:
         """Return a fetcher that returns records when they can be decoded."""
         return _LearningFetcher(inner, self) if self._any else inner
 
-    def _probes_of(self, topic: str) -> tuple[Probe | None, Probe | None]:
-        found = self._probes.get(topic)
+    def _needs_of(self, topic: str) -> NeedsToRead:
+        found = self._reads.get(topic)
         if found is None:
-            uses = {use.is_key: use for use in self._uses() if use.topic == topic}
-            found = self._probe(uses.get(True)), self._probe(uses.get(False))
-            self._probes[topic] = found
+            serdes = {use.is_key: use.serde for use in self._uses() if use.topic == topic}
+            found = NeedsToRead(topic, serdes.get(True), serdes.get(False), self._needs)
+            self._reads[topic] = found
         return found
-
-    def _probe(self, use: _Use | None) -> Probe | None:
-        if use is None or not _waits(use):
-            return None
-        with collecting(self._needs):
-            return reader(use.serde, use.topic, is_key=use.is_key)
 
     def _patterns(self) -> Iterator[_Use]:
         """Yield the serdes of topics that will be matched, with the pattern as topic."""

@@ -10,6 +10,7 @@ import pytest
 
 from ks_actors import Serde, serdes
 from ks_actors.cli.dev._forms import Tracebacks, to_bytes, to_text
+from ks_actors.serdes import MutableHeaders, reader
 from tests.ks_actors.cli.dev.jobs import ORDER, Order
 
 NUMBER = uuid.UUID(int=7)
@@ -43,7 +44,7 @@ MEANT: list[tuple[Serde[Any] | None, str, Any]] = [
 @pytest.mark.parametrize("is_key", [True, False])
 def test_a_text_means_an_object_of_the_serde(serde: Serde[Any] | None, text: str, meant: Any, is_key: bool) -> None:
     """Text, a number, or JSON: the bytes are those of the object."""
-    written = to_bytes(text, serde, "in", is_key=is_key)
+    written = to_bytes(text, serde, "in", [], is_key=is_key)
     assert written == (meant if serde is None else serde.serializer("in", is_key=is_key)(meant))
 
 
@@ -54,10 +55,10 @@ def test_a_text_means_an_object_of_the_serde(serde: Serde[Any] | None, text: str
 def test_a_text_of_another_type_is_refused(serde: Serde[Any], text: str) -> None:
     """With the serde, and its reason."""
     with pytest.raises(ValueError, match=r" does not write .*: \S"):
-        to_bytes(text, serde, "in")
+        to_bytes(text, serde, "in", [])
 
 
-def failing(_: bytes) -> Any:
+def failing(_: bytes, _headers: MutableHeaders) -> Any:
     raise LookupError
 
 
@@ -75,14 +76,14 @@ class Strange:
         (b"a\n\x1b[2J", None, "a\\n\\x1b[2J"),
         (b"\xff", None, "b'\\xff'"),
         (b"a", failing, "a"),
-        (b'{"amount":1,"item":"t"}', ORDER.deserializer("in"), '{"amount":1.0,"item":"t"}'),
-        (b"", lambda _: Strange(), '"strange"'),
-        (b"", lambda _: ["\ud800"], "['\\ud800']"),
+        (b'{"amount":1,"item":"t"}', reader(ORDER, "in"), '{"amount":1.0,"item":"t"}'),
+        (b"", lambda *_: Strange(), '"strange"'),
+        (b"", lambda *_: ["\ud800"], "['\\ud800']"),
     ],
 )
-def test_bytes_are_shown_in_one_line(data: bytes | None, deserialize: Callable[[bytes], Any] | None, text: str) -> None:
+def test_bytes_are_shown_in_one_line(data: bytes | None, deserialize: Callable[[bytes, MutableHeaders], Any] | None, text: str) -> None:
     """Control characters are escaped: a record gives no orders to a terminal."""
-    assert to_text(data, deserialize).startswith(text)
+    assert to_text(data, deserialize, []).startswith(text)
 
 
 def test_a_traceback_is_that_of_the_cause_and_comes_once() -> None:
