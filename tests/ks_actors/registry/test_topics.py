@@ -213,10 +213,11 @@ async def test_an_app_sends_and_reads_with_the_serdes_of_its_topology(ids: Any, 
 def test_an_inferred_serde_takes_headers_as_the_one_that_it_stands_for(ids: Any) -> None:
     """In a Topic, too: an app's default comes before it, as in a topology."""
     item: Serde[Any] = SchemaRegistry(InMemoryRegistry()).avro(Item, ids=ids)
-    topic = Topic("in", STRING, inferred(item))
+    stands_for: Any = inferred(item)
+    topic = Topic("in", STRING, stands_for)
     with TopologyTestDriver(copied(item)) as driver:
         driver.create_input_topic(topic).pipe_input("a", PEN, 5)
-        assert driver.create_output_topic("out", STRING, inferred(item)).read_record() == TestRecord("a", PEN, 5)
+        assert driver.create_output_topic("out", STRING, stands_for).read_record() == TestRecord("a", PEN, 5)
 
     async def test() -> None:
         async with publishing() as (publisher, _):
