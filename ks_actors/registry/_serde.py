@@ -69,6 +69,7 @@ class RegistrySerde(HeaderSerde[T]):
         self._use_latest = options.get("use_latest_version", False)
         self._normalize = options.get("normalize", False)
         self._topics = tuple(options.get("topics", ()))
+        self._told = (registry, name, schema, record, indexes, dict(options))
         if unknown := sorted(
             set(options)
             - {"subject", "ids", "auto_register", "use_latest_version", "normalize"}
@@ -85,6 +86,10 @@ class RegistrySerde(HeaderSerde[T]):
         self._written: dict[_Use, _Written] = {}
         self._read: dict[bytes, Callable[[bytes, int], T]] = {}
         self._missing: dict[bytes, float] = {}
+
+    def alike(self, other: RegistrySerde[Any]) -> bool:
+        """Return whether registry, schema and options are the same."""
+        return self._told == other._told
 
     def __repr__(self) -> str:
         return f"<Serde {self._name}>"

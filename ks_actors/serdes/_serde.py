@@ -159,15 +159,16 @@ def may_be_same(one: Serde[Any], other: Serde[Any]) -> bool:
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two serdes, or other options, are known to do the same.
 
-    Functions must be the same object, also in a user's serde. Other objects of one class are the
-    same if they are equal, or their reprs are, or all of their attributes.
+    Functions must be the same object, also in a user's serde. Serdes that know it say it by
+    `alike`. Other objects of one class are the same if they are equal, or their reprs are, or all
+    of their attributes.
     """
     if one is other or one == other:
         return True
     if type(one) is not type(other) or inspect.isroutine(one):
         return False
-    if isinstance(one, FunctionSerde):
-        return one.alike(other)
+    if (alike := getattr(one, "alike", None)) is not None:
+        return bool(alike(other))
     if repr(one) == repr(other):
         return True
     attributes: dict[str, Any] | None = getattr(one, "__dict__", None)

@@ -17,7 +17,7 @@ from ks_actors.dsl import Consumed, StreamsBuilder
 from ks_actors.log import NewTopic
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.registry import InMemoryRegistry, RegistryUnavailable, SchemaIncompatible, SchemaRegistry
-from ks_actors.serdes import STRING, Serde, inferred, list_of
+from ks_actors.serdes import STRING, Serde, inferred, is_same, list_of
 from ks_actors.testing import AppHarness, TestRecord, TopologyTestDriver
 from tests.ks_actors.registry.messages import Item
 from tests.ks_actors.registry.server import Server, serving
@@ -262,3 +262,12 @@ def test_the_commands_send_and_show_topics_of_a_registry(server: Server, monkeyp
     assert result.exit_code == 0, result.stderr
     text = 'a\t{"name":"pen","cents":120}'
     assert sorted(result.stdout.splitlines()) == [f"in\t{text}", f"out\t{text}"]
+
+
+def test_serdes_with_other_options_are_not_the_same() -> None:
+    """Registry, schema and options tell serdes apart, where a merge or two Topics of one name compare them."""
+    registry = SchemaRegistry(InMemoryRegistry())
+    made = registry.avro(Item)
+    assert is_same(made, registry.avro(Item))
+    for other in (registry.avro(Item, ids="header"), registry.avro(Item, subject="record"), SchemaRegistry(InMemoryRegistry()).avro(Item)):
+        assert not is_same(made, other)
