@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 from math import inf
@@ -71,7 +71,7 @@ from ks_actors.topics import TopicAccess
 from ks_actors.topology import by_name, enter_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import timedelta
     from types import TracebackType
@@ -242,6 +242,12 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         except Exception:
             if error is None:
                 raise
+
+    @asynccontextmanager
+    async def lifespan(self, _: object = None, /) -> AsyncIterator[None]:
+        """Run while a web service runs, as in `FastAPI(lifespan=app.lifespan)`."""
+        async with self:
+            yield
 
     async def start(self) -> None:
         """Start, and return when all tasks run.

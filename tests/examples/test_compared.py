@@ -47,7 +47,7 @@ async def test_our_page_counter_counts_behind_http(tmp_path: Path) -> None:
     module: Any = load("compared/page_counter/with_ks_actors")
     module.streams = App(module.builder, "page-counter", log="memory://", topics={"visits": 2}, state_dir=str(tmp_path))
     transport = httpx.ASGITransport(module.api)
-    async with module.api.router.lifespan_context(module.api), httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with module.streams.lifespan(), httpx.AsyncClient(transport=transport, base_url="http://test") as client:
 
         async def counts() -> dict[str, Any]:
             return {page: (await client.get(f"/count/{page}")).json()["count"] for page in "abc"}

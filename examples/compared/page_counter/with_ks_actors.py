@@ -1,8 +1,5 @@
 """Visits of pages, counted behind HTTP, with ks-actors in FastAPI."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import uvicorn
 from fastapi import FastAPI
 from ks_actors import App, StreamsBuilder, Topic
@@ -10,15 +7,7 @@ from ks_actors import App, StreamsBuilder, Topic
 builder = StreamsBuilder()
 builder.stream(Topic("visits", str, str)).group_by_key().count("counts")
 streams = App(builder, "page-counter", "localhost:9092")
-
-
-@asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    async with streams:
-        yield
-
-
-api = FastAPI(lifespan=lifespan)
+api = FastAPI(lifespan=streams.lifespan)
 
 
 @api.post("/visit/{page}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from actors import System
 from actors.testing import VirtualLoop
@@ -191,6 +192,16 @@ async def test_an_app_starts_once(harness: AppHarness) -> None:
     with pytest.raises(NotRunning, match="make a new one"):
         await app.start()
     await app.close()
+
+
+async def test_an_app_runs_for_the_lifespan_of_a_web_service(tmp_path: Path) -> None:
+    """It runs before the first request, and is closed with the service."""
+    app = App(echo(), "app", log="memory://", topics=IN_AND_OUT, state_dir=tmp_path)
+    service = Starlette(lifespan=app.lifespan)
+    seen = []
+    async with service.router.lifespan_context(service):
+        seen.append(app.state)
+    assert [*seen, app.state] == [InstanceState.RUNNING, InstanceState.NOT_RUNNING]
 
 
 async def test_nothing_can_be_asked_of_an_app_that_was_not_started(tmp_path: Path) -> None:
