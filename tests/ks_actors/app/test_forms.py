@@ -38,7 +38,7 @@ KINDS = [App, AppHarness, TopologyTestDriver, AsyncTopologyTestDriver]
 def test_all_take_a_builder_or_a_topology_and_a_config_in_four_forms(form: str, kind: Any, built: bool) -> None:
     """In the same order, with the same result."""
     made = FORMS[form](kind, counting().build() if built else counting())
-    config = made.config if isinstance(made, App | AppHarness) else made._setup.config
+    config = made.config if isinstance(made, App | AppHarness) else made._parts.config
     assert config == StreamsConfig.of(SETTINGS)
     assert str(made._topology.describe()) == str(counting().build().describe())
 
