@@ -52,7 +52,8 @@ class Tokens:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._extensions = options.sasl_oauthbearer_extensions
-        self._provider, self.source: str = _provider_of(options)
+        self.source: str
+        self._provider, self.source = _provider_of(options)
         self._lock = threading.Lock()
         self._token: Token | None = None
         self._refresh_at = self._ends_at = 0.0
