@@ -37,11 +37,13 @@ ON_KAFKA: Final = {
     "latency": "--only ours --rates 200 --partitions 1 --guarantees at_least_once --seconds 0.5 --warm-seconds 0.5 --idle-seconds 0.5",
     "stand": "--runs 2 --records 4000",
     "stalls": "--codecs lz4 --bytes 1000000",
+    "tokens": "--seconds 3 --rate 50 --late-ms 60000",
     "turns": f"{ROOT} --apps count --guarantees at_least_once --records 1000 --keys 100 --reps 1",
 }
 """Those that start a broker."""
 
 BY_OTHERS: Final = {
+    "compared": "it needs the other tools; tests/examples runs our programs",
     "peer": "kafka and turns run it as the contender of this library",
     "nexmark": "it needs cargo to make its events; tests/judges/nexmark runs its queries",
 }
