@@ -36,8 +36,8 @@ class TaskAssignor:
     all by their names in the log.
 
     The assignment is cooperative in effect. `assign` chooses each task's member, but a task that
-    another member still owns goes to no member for now. The owner closes the task that it has lost
-    and rejoins; the next rebalance gives it to the chosen member. Tasks that stay are never
+    another member still owns goes to no member at first. The owner closes the lost task and
+    rejoins; the next rebalance gives the task to the chosen member. Tasks that stay are never
     interrupted. This requires that members report their tasks at each rebalance, not only when they
     join.
 
@@ -46,7 +46,7 @@ class TaskAssignor:
     up to date until it gets the task.
 
     Members may run different versions of the topology, regardless of the leader. Each member
-    reports its own and gets only tasks of it, with the partitions that it reads. A newcomer with a
+    reports its version and gets only the tasks and partitions of that version. A newcomer with a
     version that cannot run beside the others gets an error and no tasks. See `admit`.
 
     `check` gets the partition counts of all source topics, and raises when they do not fit the rest
@@ -54,7 +54,7 @@ class TaskAssignor:
 
     When tasks cannot be assigned, every member gets the reason and no tasks. Reasons are topics
     that are missing or not copartitioned, or unreadable user data. If the reason concerns only some
-    versions, only their members get it.
+    versions, only the members with those versions get it.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class TaskAssignor:
 
     def _tasks(self, topology: TopologyInfo, partitions: Mapping[str, int]) -> Tasks:
         check_copartitioning(topology.copartitioned, partitions)
-        # A topic that matched a pattern may be gone: its member will notice.
+        # A topic that matched a pattern may have been deleted: its reader will notice.
         gone = {topic for topic in topology.matched if not partitions.get(topic)}
         return self._grouper(
             {
@@ -196,7 +196,7 @@ class TaskAssignor:
                     task for task in standing if task.subtopology in versions[member].stateful
                 }
         processes = {state.process_id for state in states.values()} - {""}
-        # A task stays unassigned while its current owner is not its wanted one.
+        # A task stays unassigned while a member other than the chosen member owns it.
         free = {
             member: [task for task in wanted[member] if owners.get(task, member) == member]
             for member in tasks
@@ -218,7 +218,7 @@ class TaskAssignor:
         if not self._replicas:
             return {}
         found = assign_standbys(wanted, stateful, self._replicas, warm)
-        # A member that waits for a task is its standby until then.
+        # While a member waits for its chosen task, the member follows the task as a standby.
         return {
             member: {
                 *found[member],
@@ -249,7 +249,7 @@ def _by_members(tasks: Mapping[str, Tasks]) -> Iterator[tuple[list[str], list[Ta
 def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dict[TaskId, str]:
     """Return the owner of each task.
 
-    Of two owners, the owner with the older generation has missed its revocation.
+    If two members claim a task, the member with the older generation has missed its revocation.
     """
     claims: dict[TaskId, tuple[int, str]] = {}
     for member, state in sorted(states.items()):

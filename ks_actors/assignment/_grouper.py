@@ -18,7 +18,7 @@ Tasks: TypeAlias = "Mapping[TaskId, tuple[TopicPartition, ...]]"
 PartitionGrouper: TypeAlias = "Callable[[Mapping[int, Collection[str]], Mapping[str, int]], Tasks]"
 """Make tasks from the source topics by subtopology, and the partition counts by topic.
 
-A task's own partition is that of its changelogs.
+The partition in a TaskId is also the partition of the task's changelogs.
 """
 
 
@@ -27,8 +27,9 @@ def group_partitions(
 ) -> Tasks:
     """Make as many tasks of each subtopology as its largest source topic has partitions.
 
-    Partitions with the same number go together. Tasks with higher numbers than a topic's partitions
-    lack that topic. Raises MissingSourceTopics, naming all topics that are not in `partitions`.
+    Partitions with the same number go together. A task does not read topics that have no partition
+    with the task's number. Raises MissingSourceTopics, naming all topics that are not in
+    `partitions`.
     """
     if missing := sorted(
         {

@@ -22,11 +22,11 @@ PROBLEMS: dict[str, type[StreamsError | TopologyError]] = {
 
 
 class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a member's topology that the leader needs, as versions may differ.
+    """The part of a member's topology that the leader needs, as members may run different versions.
 
-    `subtopologies` have number, source topics in order, and whether there is state with changelogs.
-    `copartitioned` are groups of joined topics. `matched` are topics that a pattern has matched,
-    which may be gone. All topics have their names in the log.
+    Each of the `subtopologies` has its number, its source topics in order, and whether it has state
+    with changelogs. `copartitioned` are groups of joined topics. `matched` are topics that matched
+    a pattern; they may have been deleted. All topics have their names in the log.
     """
 
     subtopologies: tuple[tuple[int, tuple[str, ...], bool], ...]
@@ -65,12 +65,12 @@ class TopologyInfo(msgspec.Struct, frozen=True, array_like=True):
 class MemberState(msgspec.Struct, frozen=True, array_like=True):
     """The user data of a member: the tasks that it owns, as of `generation`.
 
-    `process_id` is the instance's and independent of its member id. Another `counter` (0 to 255)
-    makes otherwise equal bytes differ, so that the group notices a change. `offsets` concern tasks
-    with state at the member, as a standby or on its disk. They have subtopology, partition, and the
-    sum of the changelog offsets that the state has reached. `topology` is the member's own; members
-    before version 3 omit it and run the leader's. Later versions only add fields at the end, so
-    that all versions can be read.
+    `process_id` identifies the instance, whatever its member id is. A different `counter` (0 to
+    255) makes otherwise equal bytes differ, so that the group notices a change. `offsets` list the
+    tasks with state at the member, as a standby or on its disk: subtopology, partition, and the sum
+    of the changelog offsets that the state has reached. `topology` is the member's own topology;
+    members before version 3 omit it and run the leader's topology. Later versions only add fields
+    at the end, so that all versions can be read.
     """
 
     version: int
@@ -85,8 +85,8 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
 class TaskList(msgspec.Struct, frozen=True, array_like=True):
     """The user data of an assignment: tasks with their partitions, or a problem's kind and text.
 
-    `processes` are the process ids of all members, which show the absence of former members.
-    `standbys` are the tasks to follow as standbys.
+    `processes` are the process ids of all current members. `standbys` are the tasks to follow as
+    standbys.
     """
 
     version: int
@@ -112,7 +112,8 @@ def encode_member(
 ) -> bytes:
     """Return the user data of a member with these tasks, for its join and before each rebalance.
 
-    `offsets` are the state offsets of tasks that it does not own; `topology` is its own.
+    `offsets` are the state offsets of tasks that the member does not own; `topology` is the
+    topology that the member runs.
     """
     tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
     others = tuple(

@@ -22,10 +22,10 @@ def assign_standbys(
 
     Each of the `stateful` tasks has `replicas` standbys, or one on every other member if there are
     fewer members; none is on the task's own member. Standbys stay where most of the state is,
-    according to `warm`. Others go to the member with the least load and, of equals, with the fewest
-    standbys of the same owner: when a member dies, its tasks are spread. Then standbys move until
-    no move would make members more even, counting tasks and standbys. The same input gives the same
-    result, and the result as input gives the same result again.
+    according to `warm`. Other standbys go to the member with the least load and, among equals, with
+    the fewest standbys of the same owner, so that the tasks of a dead member go to several members.
+    Then standbys move until no move would make members more even, counting tasks and standbys. The
+    same input gives the same result, and the result as input gives the same result again.
     """
     owner = {task: member for member, tasks in active.items() for task in tasks}
     tasks = sorted(task for task in stateful if task in owner)
@@ -109,7 +109,7 @@ class _Standing:
         return False
 
     def _path(self, source: str) -> list[tuple[TaskId, str, str]]:
-        """Return moves, the last one first, from `source` to a less loaded member.
+        """Return the moves from `source` to a less loaded member, in reverse order.
 
         The path may lead through other members.
         """
@@ -133,7 +133,7 @@ class _Standing:
     def _to_move(self, giver: str, taker: str) -> TaskId | None:
         """Return the cheapest standby to move.
 
-        It is the standby with the most state at the taker, then with the least at the giver.
+        Prefer the most state at the taker; among equals, the least at the giver.
         """
         return min(
             (task for task in self.tasks[giver] if self._may(taker, task)),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
 
 Warm: TypeAlias = "Mapping[str, Mapping[TaskId, int]]"
-"""Members' state: by member and task, the sum of the changelog offsets that it has reached."""
+"""By member and task, the sum of the changelog offsets that the member's state has reached."""
 
 _ByMember: TypeAlias = "Mapping[str, Collection[TaskId]]"
 AssignTasks: TypeAlias = "Callable[[_ByMember, Collection[TaskId], Warm], _ByMember]"
@@ -28,13 +28,13 @@ def assign_sticky(
 ) -> dict[str, tuple[TaskId, ...]]:
     """Return the tasks for each member of `owned`: as even as possible, with the fewest moves.
 
-    No member has two tasks more than another one. An unowned task goes to a member with its state
-    (`warm`) and room; of several such members, to the one with most of that state. A member with
-    too many tasks first gives up tasks with state at members with room. Among these, and then among
-    the others, it gives up tasks of its largest subtopology. Any other task goes to the member with
-    the fewest of its subtopology. So without owners, each subtopology is spread evenly, too. A task
-    with two owners stays with the first one. The same input gives the same result, and the result
-    as input gives the same result again.
+    The numbers of tasks of two members differ by at most one. An overloaded member first gives up
+    tasks whose state is on a member with room, then other tasks; within each group it starts with
+    its largest subtopology. An unowned task goes to a member with room that has the task's state
+    (`warm`); among several, to the member with most of that state. Any other task goes to the
+    member with the fewest tasks of its subtopology. So without owners, each subtopology is spread
+    evenly, too. A task with two owners stays with the first owner. The same input gives the same
+    result, and the result as input gives the same result again.
     """
     warm = warm or {}
     share, extra = divmod(len(tasks), len(owned))
@@ -45,7 +45,7 @@ def assign_sticky(
         if len(have) <= share
         for task in warm.get(member, _NOTHING)
     }
-    # Members with the most tasks may keep one more than their share: any task given up must move.
+    # The members with the most tasks may keep one task above the share, to save a move.
     for member in sorted(kept, key=lambda member: -len(kept[member])):
         more = min(extra, 1, max(0, len(kept[member]) - share))
         extra -= more
@@ -59,7 +59,7 @@ def assign_sticky(
 def _owned_once(
     owned: Mapping[str, Collection[TaskId]], tasks: Collection[TaskId]
 ) -> dict[str, list[TaskId]]:
-    """Return the tasks that each member owns, without those of earlier members."""
+    """Return the tasks that each member owns, without tasks that an earlier member owns, too."""
     left = set(tasks)
     kept: dict[str, list[TaskId]] = {}
     for member in sorted(owned):
@@ -91,9 +91,9 @@ class _Seats:
         self._kept[member].append(task)
 
     def fill_warm(self, tasks: Collection[TaskId], warm: Warm) -> list[TaskId]:
-        """Give tasks to members with their state, tasks with the fewest such members first.
+        """Give tasks to members with their state, starting with tasks that the fewest members have.
 
-        Return the tasks without a member that has room.
+        Return the tasks for which no member with their state has room.
         """
         holders = {
             task: sorted(
@@ -116,7 +116,7 @@ class _Seats:
     ) -> bool:
         """Give a task to a member with its state.
 
-        A full member may pass another task on to a further member that has that task's state.
+        A full member may pass one of its tasks on to another member with that task's state.
         """
         for member in holders[task]:
             if self._has_room(member):
@@ -142,7 +142,7 @@ class _Seats:
         return False
 
     def fill(self, tasks: Collection[TaskId]) -> None:
-        """Give tasks to members with room, where their subtopologies are rarest."""
+        """Give each task to the member with room that has the fewest tasks of its subtopology."""
         spread = {
             member: Counter(task.subtopology for task in have)
             for member, have in self._kept.items()

@@ -17,7 +17,7 @@ def admit(
 ) -> dict[str, TopologyError]:
     """Return the members with a topology that cannot run beside the others, each with the error.
 
-    Two versions can run side by side when a task means the same in both. Each topic that both read
+    Two versions can run side by side when a task means the same in both: each topic that both read
     belongs to subtopologies of the same number, and subtopologies of one number have a topic in
     common. Earlier members of the group have precedence: the newcomer is refused.
     """
@@ -49,7 +49,7 @@ def _has_been_here(state: MemberState) -> bool:
 
 
 def _conflict(own: TopologyInfo, other: TopologyInfo) -> str | None:
-    """Return the reason why a task differs in meaning between the two; None if it does not."""
+    """Return why a task differs in meaning between the topologies; None if it does not."""
     there = {topic: number for number, topics in other.topics.items() for topic in topics}
     for number, topics in own.topics.items():
         for topic in topics:
