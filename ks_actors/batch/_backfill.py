@@ -73,18 +73,19 @@ async def backfill(
     their ends. None reads to the current ends. A task that reads several partitions takes their
     records in timestamp order.
 
-    With `snapshot_uri` the state goes into a snapshot there, with the positions from which a stream
-    continues. A backfill changes nothing else, in the log or elsewhere, and a cancelled one leaves
-    nothing behind. `log` replaces the config's log. `allow` lists the permitted differences from a
-    stream; see BackfillRefused.
+    With `snapshot_uri` the state is written to a snapshot at that location, with the positions from
+    which a stream continues. A backfill changes nothing else, in the log or elsewhere. A cancelled
+    backfill leaves nothing behind. `log` replaces the config's log. `allow` lists the permitted
+    differences from a stream; see BackfillRefused.
 
     The `local` engine runs the tasks one by one in a thread of this process, in one event loop of
     its own. The services of the topology, then `services`, are entered in that loop before the
-    first processor is made, and left at the end. `spark` runs each task in a Spark task and gives
+    first processor is made, and exited at the end. `spark` runs each task in a Spark task and gives
     the same result; `spark` is either settings or a running bridge. Each Spark task enters the
-    services in a loop of its own. They travel with the topology, so they must be picklable before
-    they are entered. This process enters them once, too, to check the processors. Spark's processes
-    read the log directly, so it must be Kafka, as the config names it, or in a directory.
+    services in a loop of its own. Services are pickled with the topology, so they must be picklable
+    before they are entered. This process enters them once, too, to check the processors. Spark's
+    processes read the log directly, so the log must be in Kafka, at the address in the config, or
+    in a directory.
 
     Output and state are on disk below `directory` until the end (default: the system's directory
     for temporary files). All Spark machines must share that directory and the location of the
@@ -112,7 +113,7 @@ async def backfill(
             )
             recipe = Recipe(topology, config, plan, "wall_clock" in allow, entered)
             if address is not None:
-                # Before a service is entered here: its connections could not travel.
+                # Pickle before a service is entered: open connections cannot be pickled.
                 shipped = await in_thread(ship, recipe)
                 here = WorkLoop()
                 await run_in_thread(partial(_probe, recipe, here), here.give_up)
@@ -123,7 +124,7 @@ async def backfill(
             local = _Local(recipe, shared, place, snapshot_uri, progress)
             return await run_in_thread(partial(local.run, began), local.give_up)
         except BaseException:
-            # Only after an error: otherwise the result owns the directory until it is closed.
+            # Only after an error; otherwise the result owns the directory until its `close`.
             await in_thread(partial(shutil.rmtree, place, ignore_errors=True))
             raise
 
@@ -174,7 +175,7 @@ def _are_offsets(ends: Mapping[Any, Any]) -> bool:
 
 
 def _check_choices(engine: Any, spark: Any, progress: Any, services: Iterable[Any]) -> None:
-    """Raise ConfigError for invalid arguments, and for those without effect."""
+    """Raise ConfigError for invalid arguments, and for arguments without effect."""
     if engine not in get_args(Engine):
         raise ConfigError(f"engine: is {engine!r}: give 'local' or 'spark'")
     if spark is not None and engine != "spark":
@@ -304,8 +305,8 @@ class _Local:
             raise
         finally:
             writer.close()
-        # Not after an error: a later stage must never read part of a task's output.
+        # This is not reached after an error: a later stage must never read part of a task's output.
         self._files.add(writer)
-        # Not at the end: so the disk holds the state of one task at a time.
+        # Delete the state now, so that the disk holds the state of one task at a time.
         shutil.rmtree(state / str(work.task), ignore_errors=True)
         return run.done

@@ -19,8 +19,8 @@ _EACH_S: Final = 1.0
 class ExportProgress(msgspec.Struct, frozen=True):
     """Progress of one partition: offsets `start` to `end` are read, and `offset` is next.
 
-    `name` is the store or topic as it was given. `records` counts what was read; compaction and
-    transactions leave gaps, so it may be less than the number of offsets.
+    `name` is the store or topic as it was given. `records` counts the records read. Compaction and
+    transactions leave gaps, so `records` may be less than the number of offsets.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Watch(NamedTuple):
     ) -> Generator[Batch, None, None]:
         """Yield the batches of a range.
 
-        Report its start, its end, and each second the progress in between.
+        Report the start and the end of the range, and the progress every second in between.
         """
         records, due = 0, self.clock() + _EACH_S
         self._tell(name, what, what.start, records)

@@ -33,9 +33,9 @@ class GivenUp(LogClosed):
 class LoopCalls:
     """Run coroutines on a loop from other threads.
 
-    A thread that waits for a loop which has stopped would wait for ever. So end the calls before
-    you stop the loop: those under way are cancelled, and they and all later ones raise GivenUp.
-    Without that, the calls notice a stopped loop after a second or two.
+    A thread that waits for a stopped loop would wait for ever. So call `end` before you stop the
+    loop: running calls are cancelled, and running and later calls raise GivenUp. Without `end`, the
+    calls notice a stopped loop after a second or two.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -57,9 +57,10 @@ class LoopCalls:
             raise GivenUp("the read was cancelled while it waited") from None
 
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run the coroutine to its end; do not wait for it when the calls have been ended.
+        """Run the coroutine and wait for its end, but stop waiting once `end` has been called.
 
-        It begins after the coroutines of all earlier calls. On a stopped loop it does not run.
+        The coroutine begins after those of all earlier calls, and is not cancelled by `end`. On a
+        stopped loop it does not run.
         """
         try:
             future = self._start(work)
@@ -70,7 +71,7 @@ class LoopCalls:
             future.result()
 
     def end(self) -> None:
-        """Cancel the calls under way, and refuse later ones."""
+        """Cancel the running calls, and refuse later calls."""
         with suppress(InvalidStateError):
             self._ended.set_result(None)
 

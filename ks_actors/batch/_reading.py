@@ -42,7 +42,7 @@ _CLOSE_S = 2.0
 class LogAddress(msgspec.Struct, frozen=True):
     """Address of a log that other processes can reach: its URL and, for Kafka, login options.
 
-    It is sent to Spark tasks.
+    The address is sent to Spark tasks.
     """
 
     url: str
@@ -59,7 +59,7 @@ class LogAddress(msgspec.Struct, frozen=True):
         return f"LogAddress(url={self.url!r}, options={list(self.options)!r})"
 
     def open(self) -> Log:
-        """Return the log, read-only and not started. Raises ConfigError for one in memory."""
+        """Return the log, read-only and not started. Raises ConfigError for a log in memory."""
         if self.url.startswith(SCHEME):
             return kafka_log(
                 self.url.removeprefix(SCHEME), **{"client_id": "ks-actors-batch", **self.options}
@@ -98,7 +98,7 @@ class LogRange(msgspec.Struct, frozen=True):
 class LogReader:
     """A log on its own event loop, in a thread, with blocking calls.
 
-    Use it as `with LogReader(address) as reader`. At its end, reads in other threads raise
+    Use it as `with LogReader(address) as reader`. When the block ends, reads in other threads raise
     LogClosed.
     """
 
@@ -110,7 +110,7 @@ class LogReader:
             target=self._loop.run_forever, name="ks-batch-log", daemon=True
         )
         self._log: Log | None = None
-        # A thread that cancels another thread's `open` may close at once.
+        # While one thread is in `open`, another thread may cancel it and call `close`.
         self._lock = threading.Lock()
 
     def __enter__(self) -> LogReader:
@@ -154,8 +154,8 @@ class LogReader:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-        # The loop's thread has ended, so this thread may run the loop: it ends tasks and the
-        # executor's threads, and closes a log that was opened while its `open` was cancelled.
+        # The loop's thread has ended, so this thread may run the loop, to end tasks and the
+        # executor's threads, and to close a log that was opened while its `open` was cancelled.
         self._loop.run_until_complete(_end_tasks())
         self._loop.run_until_complete(self._stop())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
@@ -222,7 +222,8 @@ class LogReader:
                     # Another read of this reader has opened the log again, and closed this fetcher.
                     continue
                 left -= 1
-                # Kafka's client has already retried; only files change under their reader.
+                # Kafka's client has already retried; only a log in files can change while it is
+                # read.
                 if not left or self._address.url.startswith(SCHEME):
                     raise
                 self._reopen(log)
@@ -342,7 +343,7 @@ async def partition_counts(log: Log, topics: Iterable[str]) -> dict[str, int]:
 
 
 async def plan_ranges(log: Log, topics: Iterable[str], bounds: Bounds) -> list[LogRange]:
-    """Return the ranges of all partitions of the topics, including empty ones.
+    """Return the ranges of all partitions of the topics, including empty ranges.
 
     Raises OffsetOutOfRange for offsets that do not exist.
     """

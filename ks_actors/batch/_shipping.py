@@ -42,7 +42,7 @@ class _Pickler(_Base):  # type: ignore[misc]  # as it says
                 obj.order,
             )
         if isinstance(obj, _DECODERS):
-            # Each of the two kinds of decoders has a hook that the other lacks.
+            # Each of the two kinds of decoders has a hook that the other kind lacks.
             hook = "float_hook" if isinstance(obj, msgspec.json.Decoder) else "ext_hook"
             options = {name: getattr(obj, name) for name in ("strict", "dec_hook", hook)}
             return _decoder, (type(obj), obj.type, options)
@@ -72,11 +72,11 @@ _REMEDY_OF_SERVICE = (
 def packed_recipe(recipe: Recipe) -> bytes:
     """Pickle everything that the tasks of a backfill share. Raises BatchError.
 
-    Services and topology are pickled together, so that a function with a service has the entered
-    service there.
+    Services and topology are pickled together, so that a function that uses a service gets the same
+    object that the other process enters.
     """
     for service in recipe.services:
-        # Pickle it alone first, so that an error names it.
+        # Pickle each service alone first, so that an error names the service.
         packed(service, what=f"the service {service!r}", remedy=_REMEDY_OF_SERVICE)
     return packed(recipe)
 

@@ -26,7 +26,7 @@ _LONGEST = 64_000
 
 
 class TaskError(Exception):
-    """An error of a Spark task, carried out as text."""
+    """An error of a Spark task, passed to the caller as text."""
 
 
 class SparkError(Exception):
@@ -35,7 +35,7 @@ class SparkError(Exception):
 
 @contextmanager
 def carried() -> Iterator[None]:
-    """Carry an error raised in a Spark task to the caller of the job unchanged."""
+    """Pass an error raised in a Spark task to the caller of the job unchanged."""
     try:
         yield
     except Exception as error:
@@ -47,8 +47,8 @@ def carried() -> Iterator[None]:
 class _ErrorData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A serialized error.
 
-    It is plain data: input from the network can create only errors of Python and this package, with
-    text arguments.
+    The struct holds plain data: input from the network can create only errors of Python and this
+    package, with text arguments.
     """
 
     kind: str
@@ -93,7 +93,8 @@ def _data_of(error: Exception) -> _ErrorData | None:
 def _made(data: _ErrorData) -> Exception | None:
     """Rebuild the error.
 
-    Return None if its class is not one of Python's or this package's, or takes other arguments.
+    Return None if the class belongs neither to Python nor to this package, or takes other
+    arguments.
     """
     kind = getattr(_errors, data.kind, None) or getattr(builtins, data.kind, None)
     if not isinstance(kind, type) or not issubclass(kind, Exception):
@@ -116,8 +117,8 @@ def _made(data: _ErrorData) -> Exception | None:
 def translated(error: Exception, name: str, kind: str = "job") -> JobFailed:
     """Return the failure of a job (or of `kind`), caused by the error raised in a task, if any.
 
-    Java's stack trace is left out. Call it in the thread that caught the error, as formatting a
-    Java error may call Java again.
+    Java's stack trace is left out. Call this function in the thread that caught the error, as
+    formatting a Java error may call Java again.
     """
     job = f"{kind} {name}"
     text = str(error)

@@ -96,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True):
 def first_source(plan: Plan, stage: Stage) -> int:
     """Return the number of a stage's first task, counted across all stages.
 
-    It is the task's source number in the exchange.
+    This number is the task's source number in the exchange.
     """
     return sum(len(each.tasks) for each in plan.stages[: plan.stages.index(stage)])
 
@@ -104,9 +104,9 @@ def first_source(plan: Plan, stage: Stage) -> int:
 def parts_of(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> TaskParts:
     """Return the parts shared by all tasks of a backfill.
 
-    Tasks wait for all of the log's records of a time before they process it. Their output must be
-    repeatable, and so independent of any clock: caches, which flush by time, are off. Stores are in
-    RocksDB or memory: snapshots are written from there.
+    Before a task processes a record, it waits for earlier records of its other partitions. Output
+    must be repeatable, and so independent of any clock; caches are off because they flush by time.
+    Stores are in RocksDB or memory, because snapshots are written from there.
     """
     parts = TaskParts.of(
         without_engines(topology, config.default_dsl_store),
@@ -178,7 +178,7 @@ async def make_plan(
         for topic in sorted(repartitions & set(existing))
         for number in range(counts[topic])
     ]
-    # Uncommitted: the stream must skip the records of transactions that are still open, too.
+    # Take the uncommitted ends: the stream must skip the records of open transactions, too.
     ends = await log.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
     sinks = frozenset(_writers(topics)) - repartitions
     return Plan(stages, counts, tuple(globals_), dict(ends), repartitions, sinks)
@@ -264,7 +264,7 @@ def _reasons(
 
 
 def _dependent(topics: AppTopics, subtopology: Subtopology) -> list[str]:
-    """Return the nodes with stores, except counts, which do not depend on order."""
+    """Return the nodes with stores, whose results may depend on record order; counts do not."""
     nodes = (topics.topology.nodes[name] for name in subtopology.nodes)
     return [
         node.name

@@ -38,8 +38,8 @@ _encode = msgspec.msgpack.Encoder().encode
 class Marker(msgspec.Struct, frozen=True):
     """A job's progress in a partition.
 
-    It has the number of records written, their checksum, the next offset, and whether all are
-    written.
+    The marker has the number of records written, their checksum, the next offset, and whether all
+    records are written.
     """
 
     records: int
@@ -67,8 +67,8 @@ async def publish_backfill(
     Return the number of new records by topic. Each partition gets its records in order, in
     transactions of at most 50,000 records. Each transaction also writes a progress marker to the
     compacted topic `<application id>-backfill-markers`. So a repeated run writes only the missing
-    records, wherever the last one was killed. If two run at the same time, the older one raises
-    Fenced. The records equal those of a stream and carry no mark.
+    records, wherever the last run was killed. If two runs overlap, the older run raises Fenced. The
+    records equal those of a stream and do not show that a backfill wrote them.
 
     A repeated job must produce the same records. Raises PublishRefused, before it writes anything,
     if they differ (other ranges, another topology, impure functions) or are no longer in the log.
@@ -98,7 +98,8 @@ class _Publisher:
         self._log = log
         self._progress = progress
         self._markers = TopicPartition(f"{config.application_id}-{MARKERS}", 0)
-        # The app's own timeout may be as short as its commit interval; a chunk takes longer.
+        # The app's own timeout may be as short as its commit interval; writing a chunk takes
+        # longer.
         self._timeout_ms: int = max(config.transaction_timeout_ms, _TIMEOUT_MS)
 
     async def run(self) -> dict[str, int]:
@@ -117,7 +118,7 @@ class _Publisher:
         )
         try:
             known = await self._known()
-            # Before the first record is written: a mismatch must leave the topics as they are.
+            # Check before the first record is written: a mismatch must leave the topics unchanged.
             await self._check(known, partitions)
             counts = dict.fromkeys(sorted({where.topic for where in partitions}), 0)
             for where in partitions:
@@ -184,8 +185,8 @@ class _Publisher:
     async def _check(
         self, known: dict[TopicPartition, Marker], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Compare the published records with the current ones. Raises PublishRefused."""
-        # Uncommitted: another job's open transaction may precede this job's committed records.
+        """Compare the published records with the current records. Raises PublishRefused."""
+        # Use uncommitted ends: another job's open transaction may precede this job's records.
         ends = await self._log.end_offsets(known, IsolationLevel.READ_UNCOMMITTED) if known else {}
         there = set(partitions)
         for where, marker in sorted(known.items()):

@@ -120,8 +120,8 @@ class Backfill:
     def to_parquet(self, directory: Path) -> dict[str, int]:
         """Write the output to `<topic>/<partition>.parquet`; return the number of records by topic.
 
-        Files of an earlier run are replaced, and removed for partitions without output now. Blocks;
-        needs pyarrow.
+        Files of an earlier run are replaced, or removed if their partition has no output in this
+        run. Blocks; needs pyarrow.
         """
         from ks_actors.batch.tables import write_parquet  # noqa: PLC0415 - optional package
 

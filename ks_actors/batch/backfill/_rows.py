@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct(">Q")
 _AT_ONCE = 1_000
-# Never by key and value: their order must not matter.
+# Never compare keys and values: the order must not depend on them.
 _IN_ORDER = itemgetter(0, 1, 2)
 
 
@@ -47,8 +47,8 @@ def numbered(batches: Iterable[Batch], source: int) -> Iterator[Row]:
         for key, value, timestamp, header in zip(
             batch.keys, batch.values, batch.timestamps, headers, strict=True
         ):
-            # Not the timestamp itself: a merge needs sorted sources, and each task's records keep
-            # their order.
+            # Use the maximum, not the timestamp itself: a merge needs sorted sources, and each
+            # task's records keep their order.
             high = max(high, timestamp)
             yield Row(high, source, number, key, value, timestamp, header)
             number += 1
@@ -57,8 +57,8 @@ def numbered(batches: Iterable[Batch], source: int) -> Iterator[Row]:
 def together(sources: Iterable[Iterator[Row]]) -> Iterator[Row]:
     """Merge the records of several tasks into the order of one partition.
 
-    Each task's records keep their order; tasks interleave by `high`. A stream could have the same
-    order.
+    Each task's records keep their order; records of different tasks interleave by `high`. A stream
+    could produce the same order.
     """
     return heapq.merge(*sources, key=_IN_ORDER)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """Destination of a task's state: a snapshot and, if several are possible, the attempt."""
+    """Destination of a task's state: a snapshot and, if a task may run twice, the attempt."""
 
     place: Place
     attempt: int | None = None

@@ -59,9 +59,9 @@ class TaskRun:
     """Process one task's history. Blocks; use it from one thread.
 
     `run` yields the output, and sets `done` at the end. `read` yields the records of a range;
-    `exchanged` has those of repartition topics. Stores are in memory, or below `directory` in a
-    folder named after the task. With `snapshot` they are written there at the end. Memory limits,
-    for committed and uncommitted data, are as in an app, but per task.
+    `exchanged` yields the records of repartition topics. Stores are in memory, or below `directory`
+    in a folder named after the task. With `snapshot` the stores are written to that snapshot at the
+    end. Memory limits, for committed and uncommitted data, are as in an app, but per task.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class TaskRun:
         self._runner = TaskRunner(work.task, str(work.task), self._parts, wait_s=_IN_FLIGHT_SECONDS)
         self._globals = TaskRunner(TaskId(-1, 0), GLOBAL, self._parts, wait_s=_IN_FLIGHT_SECONDS)
         self._globals_dropped: int = 0
-        # Each task fills the global tables and gets the same dead letters; only the first writes
-        # them.
+        # Each task fills the global tables and gets the same dead letters; only the first task
+        # writes them.
         self._letters: list[Outgoing] = []
         self._writes_letters: bool = work == next(
             task for stage in recipe.plan.stages for task in stage.tasks

@@ -25,8 +25,8 @@ class WorkLoop:
     """The one event loop of all tasks of a backfill, used by one thread.
 
     A client, connection or lock of asyncio belongs to the loop in which it was opened. So
-    `services`, and each function of each task, run in this loop. Its end closes the services, in
-    reverse order.
+    `services`, and each function of each task, run in this loop. The end of the `with` block closes
+    the services, in reverse order.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,8 @@ class WorkLoop:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            # Never cancelled: all open services are closed, also after a cancellation.
+            # This is never cancelled, so that all open services are closed even after a
+            # cancellation.
             self._runner.run(self.services.__aexit__(kind, error, traceback))
         finally:
             self._runner.close()
@@ -63,7 +64,7 @@ class WorkLoop:
         self._runner.run(_ended())
 
     def give_up(self) -> None:
-        """Cancel the running coroutine and all later ones. Any thread may call this."""
+        """Cancel the running coroutine and all later coroutines. Any thread may call this."""
         self.given_up.set()
         if self._loop is not None:
             # The loop may have been closed meanwhile.
@@ -73,7 +74,7 @@ class WorkLoop:
     def enter(
         self, topology: Topology, services: Iterable[AbstractAsyncContextManager[Any]]
     ) -> None:
-        """Enter the services of the topology, then the given ones."""
+        """Enter the services of the topology, then the given services."""
         self.run(enter_services(self.services, topology, services))
 
     async def _noted(self, work: Coroutine[Any, Any, T]) -> T:

@@ -1,6 +1,6 @@
 """Spark data source for topics and stores: `spark.read.format("ks_actors")`.
 
-It imports pyspark, so other modules import it only on use.
+This module imports pyspark, so other modules import it only when they use it.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class Pushed:
     def _narrows(self, one: Filter) -> bool:
         """Apply offset bounds fully, and time bounds as a lower limit.
 
-        A time bound skips the records before the first one with that timestamp. Later records may
-        still be older, so Spark applies the filter, too.
+        A time bound skips the records before the first record with that timestamp. Later records
+        may still be older, so Spark applies the filter, too.
         """
         match one:
             case EqualTo(("offset",), value):
@@ -142,6 +142,6 @@ def _met(known: frozenset[Any] | None, wanted: Iterable[Any]) -> frozenset[Any]:
 def _is_plain(value: Any) -> bool:
     """Return whether Spark's value of a key equals the serde's value.
 
-    That is not certain for times, decimals and structs.
+    Times, decimals and structs may differ.
     """
     return isinstance(value, str | bytes | int) or (isinstance(value, float) and not isnan(value))

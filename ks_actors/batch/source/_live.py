@@ -84,7 +84,7 @@ class LiveStores:
     def rows(self, request: ReadRows) -> Iterator[Batch]:
         """Yield the rows of a partition at one moment, in batches shaped like those of a changelog.
 
-        Read the iterator to its end.
+        Read the iterator to its end before the next request.
         """
         self._send(request)
         count = 0
@@ -143,7 +143,7 @@ def _refusal(refused: Refused, address: str) -> KsActorsError:
         reason = FailureReason.__members__.get(refused.reason or "", FailureReason.STORE_EXCEPTION)
         return QueryFailed(text, reason=reason)
     kind = getattr(_errors, refused.error, KsActorsError)
-    # Only these errors can be made from a text alone.
+    # Only the errors of these classes can be made from a text alone.
     if kind not in {_errors.ConfigError, _errors.NotRunning, _errors.UnknownStore}:
         return KsActorsError(f"{refused.error}: {text}")
     found: KsActorsError = kind(text)

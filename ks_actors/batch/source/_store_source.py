@@ -161,6 +161,7 @@ class StoreReader(DataSourceReader):
                 place.store, one.partition, records.encoded_keys(), place.committed, place.stale
             )
             if len(encode(request)) > MOST_BYTES:
-                # Above the app's limit for a request: read all rows, `records` filters them.
+                # The keys exceed the app's limit for a request: read all rows, `records` filters
+                # them.
                 request = replace(request, keys=None)
             yield from app.rows(request)

@@ -97,10 +97,10 @@ class _Job:
 class BatchBridge(Actor[BridgeMessage]):
     """The actor that owns the Spark session and runs jobs on it in threads.
 
-    The first job starts the session. The event loop never waits for Spark. Send it RunJob and
-    CancelJob, StartQuery and StopQuery. When it stops, it stops queries, cancels jobs, and stops
-    the session and its processes. A session that the process already had stays open. Create it with
-    `BatchBridge.spec(settings)`.
+    The first job starts the session. The event loop never waits for Spark. Create a bridge with
+    `BatchBridge.spec(settings)`, and send it RunJob, CancelJob, StartQuery and StopQuery. When the
+    bridge stops, it stops queries, cancels jobs, and stops the session and its processes. A session
+    that the process already had stays open.
     """
 
     def __init__(self, settings: SparkSettings) -> None:
@@ -218,7 +218,7 @@ class BatchBridge(Actor[BridgeMessage]):
                 if isinstance(ended.error, BatchError)
                 else translated(ended.error, ended.name),
             )
-        # A slot is free only now: a cancelled job keeps its own until its thread returns.
+        # A slot becomes free only here: a cancelled job keeps its slot until its thread returns.
         if self._waiting:
             self._begin(self._waiting.popleft())
         if not any(other.order.progress is not None for other in self._jobs.values()):
@@ -267,7 +267,7 @@ class BatchBridge(Actor[BridgeMessage]):
             tag = job.tag
             self._interrupting.add(tag)
             cancelling = asyncio.get_running_loop().run_in_executor(
-                # In the session's thread: py4j blocks, and the job's own thread is busy.
+                # Run this in the session's thread: py4j blocks, and the job's own thread is busy.
                 self._opening,
                 self._cancel_tag,
                 tag,
@@ -277,7 +277,7 @@ class BatchBridge(Actor[BridgeMessage]):
     def _cancel_tag(self, tag: str) -> None:
         """Cancel Spark's jobs with a tag.
 
-        Spark Connect has a call of its own, which does nothing without Connect.
+        Spark Connect has a separate call for this, which does nothing without Connect.
         """
         if self._settings.connects:
             self._session.give_up()
@@ -297,7 +297,7 @@ class BatchBridge(Actor[BridgeMessage]):
     def _check_progress(self) -> None:
         watched = {name: job for name, job in self._jobs.items() if job.order.progress is not None}
         tags = {name: job.tag for name, job in watched.items()}
-        if self._settings.connects:  # the job threads receive it from Spark Connect
+        if self._settings.connects:  # the job threads receive progress from Spark Connect
             self._tell_progress(JobsSeen({name: _sum(job.stages) for name, job in watched.items()}))
         elif tags and not self._looking and self._session.is_open:
             self._looking = True

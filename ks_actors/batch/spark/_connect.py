@@ -88,7 +88,7 @@ def disconnected() -> None:
 def is_known(spark: Any) -> bool:
     """Return whether the server still knows a session.
 
-    It does not after a restart, or after it expired an idle session.
+    A server forgets all sessions when it restarts, and an idle session when that expires.
     """
     try:
         return bool(spark.version)
@@ -106,7 +106,7 @@ def is_gone(error: BaseException) -> bool:
 class OperationProgress:
     """Progress handler of operations, called in the thread that waits for them.
 
-    It records progress in the dict that this thread passed to `into`.
+    Records the progress in the dict that the calling thread passed to `into`.
     """
 
     def __init__(self) -> None:

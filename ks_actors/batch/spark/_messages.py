@@ -28,7 +28,7 @@ class RunJob(Message, frozen=True):
 
     Jobs beyond the settings' `max_jobs` wait for their turn. `deadline_ms` counts from the start of
     the job; a job that is late is cancelled. If its thread cannot be interrupted, the reply fails
-    30 s later. `progress` gets a JobProgress every second. Fails with JobFailed,
+    30 s later. `progress` gets a JobProgress every second. The reply fails with JobFailed,
     JobTimeout, JobCancelled or SparkUnavailable.
     """
 
@@ -42,7 +42,7 @@ class RunJob(Message, frozen=True):
 class CancelJob(Message, frozen=True):
     """Cancel a job; the reply is whether it existed.
 
-    The job's own reply fails with JobCancelled when it has ended, after 30 s at most.
+    When the job has ended, after 30 s at most, the job's own reply fails with JobCancelled.
     """
 
     reply: Reply[bool]
@@ -52,7 +52,7 @@ class CancelJob(Message, frozen=True):
 Streaming: TypeAlias = "Callable[[Any], Any]"
 """The function that defines a streaming query.
 
-It gets the pyspark session, and returns an unstarted `DataFrame.writeStream`.
+The function gets the pyspark session, and returns an unstarted `DataFrame.writeStream`.
 """
 
 
@@ -98,7 +98,7 @@ class QueryFailed(Message, frozen=True):
 class QueryEnded(Message, frozen=True):
     """The last event of a streaming query.
 
-    `error` is None if it was stopped or finished, else the error after too many failures.
+    `error` is None if the query was stopped or finished, else the error after too many failures.
     """
 
     query: str
@@ -113,9 +113,9 @@ class StartQuery(Message, frozen=True):
     """Run a streaming query and supervise it; the reply is None once its first run has started.
 
     Each run calls `query(session)` in a thread, and continues from `checkpoint`, a directory.
-    `restart` decides whether another run follows a failed one. If the first run never starts there
-    is no other; the reply fails with JobFailed or SparkUnavailable. `listener` gets the events;
-    progress at most once per second. When the query or the bridge is stopped, the query has
+    `restart` decides whether another run follows a failed one. If the first run never starts, there
+    is no other run; the reply fails with JobFailed or SparkUnavailable. `listener` gets the events,
+    with progress at most once per second. When the query or the bridge is stopped, the query has
     `stop_ms` to end.
     """
 
@@ -129,7 +129,7 @@ class StartQuery(Message, frozen=True):
 
 
 class StopQuery(Message, frozen=True):
-    """Stop a streaming query; the reply is whether it existed, sent when it has ended."""
+    """Stop a streaming query; when it has ended, the reply is whether it existed."""
 
     reply: Reply[bool]
     name: str

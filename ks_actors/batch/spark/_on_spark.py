@@ -62,9 +62,10 @@ async def on_spark(
     spark: SparkSettings | Ref[BridgeMessage] | None,
     began: float,
 ) -> Backfill:
-    """Run all stages on Spark; `shipped` is the recipe as the tasks get it.
+    """Run all stages on Spark; `shipped` is the pickled recipe, which is sent to the tasks.
 
-    Raises a task's own error if it is one of ours, else JobFailed. Cancelling cancels the job.
+    If a task raised an error of this package, raises that error, else JobFailed. Cancelling cancels
+    the job.
     """
     engine = await in_thread(_engine)
     plan, loop = recipe.plan, asyncio.get_running_loop()

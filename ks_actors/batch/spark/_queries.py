@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class Queries:
-    """Queries by name, each a child actor of the bridge, and the replies waiting for ends."""
+    """Queries by name, each a child actor of the bridge, and the replies due when queries end."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session

@@ -46,7 +46,7 @@ class Runs:
         )
 
     def _decide(self, _: Exception) -> Decision:
-        """Restart a query that has run before; one that never started is faulty."""
+        """Restart a query that has run before; a query that never started is faulty."""
         return self.order.restart if self.begun else Stop()
 
     def tell(self, event: QueryEvent) -> None:
@@ -167,7 +167,7 @@ class StreamingQuery(Actor[QueryMessage]):
 
     def _seen_now(self) -> QuerySeen:
         query = self._query
-        # In this order: a query that ends between the two calls has reported its last progress.
+        # Read `lastProgress` last: after a query has ended, it is the query's final report.
         active = query.isActive
         failure = None if active else query.exception()
         error = None if failure is None else self._translated(failure)
@@ -178,8 +178,8 @@ class StreamingQuery(Actor[QueryMessage]):
     def _translated(self, error: Exception) -> JobFailed:
         """Return the failure of a query, without Spark's dump of the plan.
 
-        A Java error becomes text now, as showing it later would need Java again. Call it in the
-        query's thread.
+        A Java error becomes text now, as showing it later would need Java again. Call this method
+        in the query's thread.
         """
         if self._runs.session.has_lost(self._spark, error):
             return died(self._order.name, "query")

@@ -60,7 +60,7 @@ _CHOSEN_LOCALLY = {
 
 @final
 class SparkSession:
-    """A session created from settings, or an existing one, which is left running at the end.
+    """A session created from settings, or an existing session, which stays open at the end.
 
     Any thread may use it.
     """

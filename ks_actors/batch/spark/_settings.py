@@ -24,7 +24,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     process; `spark://host:port`, `yarn` and `k8s://…` name a cluster, `sc://host:port` a Spark
     Connect server. `driver_memory` limits the child process. `conf` holds Spark's own settings and
     overrides the bridge's choices. `python` is the interpreter of the tasks. A Spark Connect server
-    has chosen both for itself. At most `max_jobs` jobs run at a time; others wait.
+    chooses `driver_memory` and `python` itself. At most `max_jobs` jobs run at a time; others wait.
 
     Raises ConfigError for an invalid master, for `max_jobs` below 1, for `driver_memory` or
     `python` with a Spark Connect server, and for a `kafka.transactional.id`, as Spark cannot write
@@ -68,7 +68,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Return the fields, with only the names of `conf`.
 
-        Its values may be passwords, and printed values end up in logs.
+        The values of `conf` may be passwords, and printed values end up in logs.
         """
         shown = {"master": self.place, "conf": list(self.conf)}
         return [(name, shown.get(name, getattr(self, name))) for name in self.__struct_fields__]

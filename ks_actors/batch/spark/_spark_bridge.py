@@ -58,7 +58,7 @@ class _Life:
         async with AsyncExitStack() as stack:
             system = await stack.enter_async_context(System("batch"))
             ref = await system.spawn(BatchBridge.spec(settings), "bridge")
-            # Start Spark now: a commit does not wait as long as that takes.
+            # Start Spark now: a start takes longer than a commit waits.
             try:
                 await ref.ask(RunJob, "start", _started, timeout_ms).within(inf)
             except JobTimeout as late:
@@ -112,7 +112,7 @@ class SparkBridge:
 
     async def _enter(self, life: _Life) -> None:
         if self._life is not life:
-            # Its last user has left since the call from another loop.
+            # The last user has left since this call was sent to the loop of the bridge.
             raise BatchError("this SparkBridge was closed by another event loop: enter it again")
         life.users += 1
         try:
@@ -170,7 +170,7 @@ class SparkBridge:
     ) -> T:
         """Run `work(session)` in a bridge thread, as RunJob does; cancelling cancels the job.
 
-        Await it in any event loop.
+        May be awaited in any event loop.
         """
         if deadline_ms is not None:
             deadline_ms = check_timeout(deadline_ms, "deadline_ms")
@@ -192,9 +192,9 @@ class SparkBridge:
     ) -> None:
         """Run a streaming query, as StartQuery does, and return when it runs.
 
-        It runs until it is stopped or the bridge is closed. `query(spark)` returns an unstarted
-        `DataFrame.writeStream`. If the query does not run within `timeout_ms`, stops it and raises
-        JobTimeout.
+        The query runs until it is stopped or the bridge is closed. `query(spark)` returns an
+        unstarted `DataFrame.writeStream`. If the query does not run within `timeout_ms`, stops it
+        and raises JobTimeout.
         """
         timeout_ms = check_timeout(timeout_ms)
         stop_ms = check_timeout(stop_ms, "stop_ms")
@@ -238,8 +238,8 @@ class SparkBridge:
         `value_type` are Spark types, such as `struct<name: string, size: int>`; without them, the
         records of each batch determine the types. The function returns a DataFrame or an Arrow
         table with `key` and `value`. Rows without `timestamp` (a timestamp, or ms) get the latest
-        one of the batch; rows without `headers` have none. Rows go on in the returned order: sort
-        them if the order matters.
+        timestamp of the batch; rows without `headers` have none. Rows are forwarded in the returned
+        order, so sort them if the order matters.
         """
         return SparkFunction(self, function, key_type, value_type)
 

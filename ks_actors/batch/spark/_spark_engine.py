@@ -28,8 +28,8 @@ class SparkRun:
     """A backfill as a job of the bridge; `run` is called in the job's thread.
 
     `shipped` is the pickled recipe. `directory` and the snapshot's location are shared by all Spark
-    processes. Each stage writes a directory of Parquet files. It appears only when complete,
-    however often Spark retries a task.
+    processes. Each stage writes a directory of Parquet files. The directory appears only when
+    complete, however often Spark retries a task.
     """
 
     def __init__(

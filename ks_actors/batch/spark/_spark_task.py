@@ -67,7 +67,7 @@ def batch_of(rows: pa.RecordBatch, first: int) -> Batch:
 
 
 def done_of(data: bytes) -> TaskDone:
-    """Decode the final result of a task; it is plain data, as it came over the network.
+    """Decode the final result of a task, as plain data because it came over the network.
 
     Raises BatchError for anything else.
     """

@@ -78,7 +78,7 @@ def _text(value: Any) -> str:
 
 
 _JSON = Shape(pa.string(), _text)
-# As in JSON, but without quotation marks, which comparisons and casts do not expect.
+# Text is as in JSON, but without quotation marks, which comparisons and casts do not expect.
 _TEXT = Shape(pa.string(), msgspec.to_builtins)
 _PLAIN = (inspect.DecimalType, inspect.UUIDType, inspect.TimeType, inspect.TimeDeltaType)
 
@@ -177,7 +177,7 @@ def decoding_of(
 ) -> Decoding:
     """Return the decoding of a serde's bytes.
 
-    Without a type, from the serde or `type_`, they stay bytes.
+    If neither the serde nor `type_` gives a type, the values stay bytes.
     """
     known = next((kind for each, kind in _SERDES if each is serde), None)
     if type_ is None and known is not None:
@@ -223,6 +223,6 @@ def _windowed(serde: Any, topic: str, *, is_key: bool) -> Decoding:
 def micros(time_ms: int) -> int | None:
     """Return a time for a column of timestamps; None for a time that no reader could show.
 
-    These are the end of an unlimited window, and times after the year 9999.
+    Such times are the end of an unlimited window, and all times after the year 9999.
     """
     return None if time_ms > _LAST_MS else time_ms * 1000

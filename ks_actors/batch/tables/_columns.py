@@ -36,8 +36,8 @@ class TopicColumns:
 
     The schema selects the columns; a column without a decoder stays bytes. Keys of a windowed store
     of this `kind` are split into key and window. `windows` is the length of windows in ms, or
-    computes their ends; session keys contain the ends. With `ready` the decoders return values that
-    Arrow accepts. `advice` ends the errors of data that cannot be decoded.
+    computes the ends of windows; session keys contain the ends. With `ready` the decoders return
+    values that Arrow accepts. `advice` is appended to the error about data that cannot be decoded.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ def _end(windows: int | CustomWindows, start: int) -> int:
 def latest(batches: Any, *, versioned: bool = False) -> Batch:
     """Return the last record of each key, in offset order, without tombstones, as after compaction.
 
-    The changelog of a versioned store has versions in the order of their puts, including late ones.
-    There the last record is the one with the latest timestamp.
+    The changelog of a versioned store has versions in the order of their puts, including late puts.
+    There the last record is the record with the latest timestamp.
     """
     last: dict[bytes | None, tuple[int, bytes | None, int, Any]] = {}
     for batch in batches:

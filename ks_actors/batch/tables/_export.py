@@ -78,7 +78,7 @@ class Exporter:
         tables: Collection[str],
         topics: Collection[str],
     ) -> dict[str, int]:
-        """Export all of them; return the number of rows by name.
+        """Export the tables and topics; return the number of rows by name.
 
         A cancellation ends the read, and waits until the thread has removed its files.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SIMPLE = {type(None), bool, int, float, str, bytes}
-# Without times of day: Spark has no type for them that every version reads.
+# Times of day are missing: Spark has no type for them that all of its versions can read.
 _EXACT: dict[type[Any], Any] = {
     dt.datetime: pa.types.is_timestamp,
     dt.date: pa.types.is_date,
@@ -84,7 +84,7 @@ def _texts(value: Any, kind: Any) -> Any:
 def _check_fields(name: str, of: type[Any], kind: pa.DataType) -> None:
     """Raise ConfigError if a type has fields that objects of a class do not have.
 
-    Each would be null in every row, without an error.
+    Each such field would be null in every row, without an error.
     """
     if issubclass(of, msgspec.Struct) or dataclasses.is_dataclass(of):
         try:
