@@ -130,7 +130,7 @@ class _Moment:
 
     def __call__(self, read: Callable[[Any], Any], reader: Any) -> Any:
         request, part = self._request, self._part
-        # Taken in the same turn of the loop as the read, so the two belong together.
+        # Nothing is awaited between this and the read, so the position is that of the read.
         self.position = part.position(committed=self._committed)
         # An active store is never behind its own commits, so a bound has nothing to check there.
         if request.require_active or request.bound.is_unbounded:
@@ -203,7 +203,7 @@ async def _rows(
 
 
 def _how(query: object, kind: StoreKind, *, committed: bool) -> How | None:
-    """Return how to answer a query; None when a store of that kind cannot."""
+    """Return how to answer a query; None when a store of that kind cannot answer it."""
     timed = isinstance(query, TIMED) and kind is not StoreKind.CUSTOM
     headed = isinstance(query, WITH_HEADERS) and kind is not StoreKind.CUSTOM
     if (timed and kind not in TIMESTAMPED) or (headed and kind not in HEADED):
@@ -303,7 +303,7 @@ def _get(reader: Any, *, key: Any, committed: bool, entry: Callable[[Any], Any])
 
 
 async def lags(local: LocalStores, log: Log) -> dict[str, dict[int, LagInfo]]:
-    """Return the lag of each local store partition behind its changelog; 0 for active ones."""
+    """Return the lag of each local store partition behind its changelog; 0 for active stores."""
     currents: dict[tuple[str, int], tuple[TopicPartition, int | None]] = {}
     topics = local.topics()
     for registered in local.registry:

@@ -41,7 +41,7 @@ class Part:
 
     @property
     def in_thread(self) -> bool:
-        """Whether a thread processes the task, so that reads have to wait between its slices."""
+        """Whether a thread processes the task; then a read has to wait for the end of a slice."""
         task = self._registered.processing
         return task is not None and task.blocking
 
@@ -60,7 +60,7 @@ class Part:
         self._local.check_running()
         registered = self._local.registered(self._registered.task)
         if registered is None or registered.stores is not self._registered.stores:
-            # Also when the task has returned with other stores: this reader belongs to the old
+            # The task may also have come back with other stores: this reader belongs to the old
             # stores.
             raise self.gone()
         self._registered = registered  # a restored task may be active by now, with the same stores
@@ -85,7 +85,7 @@ class Part:
         return _position(self._registered.reached(self.reader.name, committed=committed))
 
     async def at(self, read: Callable[[AnyReader], T], timeout_ms: int) -> T:
-        """Return the result of `read`: at once, or when the thread that has the task returns.
+        """Return the result of `read`: at once or, if a thread has the task, when it returns.
 
         Raises QueryFailed when that takes too long.
         """
@@ -102,7 +102,7 @@ class Part:
             if found.done():
                 return
             try:
-                # Again, because the task may have left while the query waited.
+                # Check again: the task may have moved away while the query waited.
                 self.check()
                 found.set_result(self.read(read))
             except Exception as error:  # noqa: BLE001 - told to whoever asks
@@ -142,7 +142,7 @@ def _position(at: At) -> Position:
 
 
 class LocalStores:
-    """Find the stores of this instance by name, and explain why one is missing."""
+    """Find the stores of this instance by name, and explain why a store is missing."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class LocalStores:
     def committed(self, isolation: IsolationLevel | None) -> bool:
         """Return whether to read committed changes only.
 
-        Takes the spellings of the setting, too; raises ValueError for anything else.
+        Also accepts the setting's strings; raises ValueError for anything else.
         """
         if isolation is None:
             isolation = self._default
@@ -180,7 +180,7 @@ class LocalStores:
             raise ValueError(f"isolation is {isolation!r}: give {known}, or None") from None
 
     def now(self) -> float:
-        """Return the time (s) that measures slices of work."""
+        """Return the clock reading (s) used to time slices of work."""
         return self._clocks().work_time()
 
     def spec(self, store: str) -> StoreSpec:
@@ -294,9 +294,9 @@ class LocalStores:
     def readable(self, store: str, partition: int | None, *, stale: bool) -> list[Part]:
         """Return the parts of a store to read together.
 
-        Without `stale` standbys are left out, unless one is named: the instance with the active
-        task answers for that partition. Raises NotRunning, and QueryFailed when one is missing, or
-        is not up to date.
+        Without `stale` and `partition`, leave out standbys, because the instances with the active
+        tasks answer for their partitions. Raises NotRunning, and QueryFailed when there is no part
+        or, without `stale`, when a part is not up to date.
         """
         self.check_running()
         if self.is_global(store):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Position:
     """The input position of a query's data: offsets by topic and partition, inclusive.
 
-    It is immutable: `with_component` and `merge` return another one.
-    `Position.of(position.offsets)` is equal to it, so it can travel as JSON.
+    A position is immutable: `with_component` and `merge` return a new position.
+    `Position.of(position.offsets)` equals `position`, so a position can be sent as JSON.
     """
 
     __slots__ = ("_offsets",)

@@ -24,7 +24,7 @@ LATEST: Final = (1 << 63) - 1
 class Query(Generic[R_co]):
     """A question to one partition of a store.
 
-    Classes of your own are for custom stores: others answer UNKNOWN_QUERY_TYPE.
+    Your own subclasses are for custom stores; other stores answer UNKNOWN_QUERY_TYPE.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class KeyQuery(_Question, Query[Any], frozen=True):
-    """The value of a key; None without one."""
+    """The value of a key; None if the key has no value."""
 
     key: Any
 
@@ -49,7 +49,7 @@ class TimestampedKeyQuery(_Question, Query[ValueAndTimestamp[Any]], frozen=True)
 class RangeQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
     """The keys from `low` to `high`, inclusive (None: no bound), with their values.
 
-    They are in the order of the keys' bytes, or in reverse with `descending`.
+    The rows are in the order of the keys' bytes, or in reverse with `descending`.
     """
 
     low: Any = None
@@ -94,9 +94,9 @@ class PrefixQuery(_Question, Query[list[tuple[Any, Any]]], frozen=True):
 
 
 class WindowKeyQuery(_Question, Query[list[tuple[int, Any]]], frozen=True):
-    """Start (ms) and value of a key's windows, by time.
+    """The start (ms) and value of each window of a key, by time.
 
-    They start from `time_from` to `time_to`, inclusive.
+    The windows start between `time_from` and `time_to`, inclusive.
     """
 
     key: Any
@@ -105,7 +105,7 @@ class WindowKeyQuery(_Question, Query[list[tuple[int, Any]]], frozen=True):
 
 
 class WindowRangeQuery(_Question, Query[list[tuple[tuple[Any, int], Any]]], frozen=True):
-    """Key, start (ms) and value of all windows from `time_from` to `time_to`, inclusive."""
+    """Key, start (ms) and value of windows that start in `time_from` to `time_to`, inclusive."""
 
     time_from: int | datetime
     time_to: int | datetime
@@ -133,7 +133,7 @@ class TimestampedWindowRangeWithHeadersQuery(
 class VersionedKeyQuery(_Question, Query[VersionedRecord[Any]], frozen=True):
     """The version of a key that was valid at the time `as_of` (ms), or the latest one (KIP-960).
 
-    None when there was none, or it is older than the retained history.
+    None when there was no version then, or it is older than the retained history.
     """
 
     key: Any
@@ -156,7 +156,7 @@ class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], froze
 class SessionKeyQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
     """A key's sessions, by time.
 
-    They end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
+    The sessions end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
     """
 
     key: Any
@@ -167,7 +167,7 @@ class SessionKeyQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=
 class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], frozen=True):
     """The sessions of the keys from `low` to `high`, inclusive (None: no bound).
 
-    They overlap with a span of time, see SessionKeyQuery.
+    The sessions overlap with a span of time, see SessionKeyQuery.
     """
 
     low: Any = None
@@ -179,10 +179,10 @@ class SessionRangeQuery(_Question, Query[list[tuple[Windowed[Any], Any]]], froze
 class StateQueryRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """A question to the partitions of a store that are on this instance.
 
-    `partitions` names the partitions to ask; the default is all local ones. Standbys, and tasks
-    that are still being restored, answer too, unless `require_active`: then the `bound` does not
-    count, as in Kafka Streams. `isolation` None is the app's default. `execution_info` asks for
-    lines about how long it took.
+    `partitions` names the partitions to ask; the default is all local partitions. Standbys and
+    restoring tasks answer, too, unless `require_active` is set. With `require_active` the `bound`
+    is ignored, as in Kafka Streams. `isolation` None is the app's default. `execution_info` asks
+    for lines about how long the query took.
     """
 
     store: str

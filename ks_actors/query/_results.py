@@ -17,8 +17,8 @@ R = TypeVar("R")
 class QueryResult(Generic[R]):
     """The answer of one partition: `value`, or a `failure` with its `message`.
 
-    `position` is the store's input position at that moment. `execution_info` has lines when the
-    request asked for them.
+    `position` is the store's input position at the moment of the answer. `execution_info` has lines
+    when the request asked for them.
     """
 
     __slots__ = ("_value", "execution_info", "failure", "message", "position")
@@ -40,12 +40,12 @@ class QueryResult(Generic[R]):
 
     @property
     def is_success(self) -> bool:
-        """Whether there is an answer; it may be None."""
+        """Whether there is an answer, which may be None."""
         return self.failure is None
 
     @property
     def value(self) -> R | None:
-        """The answer. Raises QueryFailed without one."""
+        """The answer. Raises QueryFailed if there is no answer."""
         if self.failure is not None:
             raise QueryFailed(self.message, reason=self.failure)
         return self._value
@@ -61,7 +61,7 @@ class QueryResult(Generic[R]):
 
 @final
 class StateQueryResult(Generic[R]):
-    """The answers to a request: by partition, or that of a global store."""
+    """The answers to a request: by partition, or the answer of a global store."""
 
     __slots__ = ("global_result", "partition_results")
 
@@ -105,7 +105,7 @@ class StateQueryResult(Generic[R]):
 class LagInfo(NamedTuple):
     """The lag of a store's partition behind its changelog.
 
-    The end offset is that of the next record.
+    The end offset is the offset of the next record.
     """
 
     current_offset_position: int

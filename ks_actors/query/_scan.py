@@ -27,9 +27,9 @@ _first: Final = itemgetter(0)
 class StoreScan(Generic[T_co]):
     """Rows of a store: `async for row in scan` reads them one by one, `await scan` as a list.
 
-    The rows are those at the moment of the first read, of all partitions at once (or of each
-    partition, where threads run blocking functions). Rows are read a millisecond at a time, and
-    other coroutines run in between. A scan can be read once.
+    The rows are those at the moment of the first read: the same moment for all partitions, or a
+    moment for each partition where threads run blocking functions. Rows are read a millisecond at a
+    time, and other coroutines run in between. A scan can be read once.
     """
 
     def __init__(self, slices: Callable[[], AsyncGenerator[list[T_co], None]]) -> None:
@@ -77,7 +77,7 @@ async def slices(
 ) -> AsyncGenerator[list[Any], None]:
     """Return the rows of some partitions, merged, a slice at a time.
 
-    Raises QueryFailed when one of them moves to another instance.
+    Raises QueryFailed when one of the partitions moves to another instance.
     """
     merged: Iterator[Any]
     if any(part.in_thread for part in parts):
@@ -152,7 +152,7 @@ def _some(
 async def _visited(local: LocalStores, part: Part, scan: Scan, timeout_ms: int) -> list[Any]:
     """Return all rows of a task that threads process.
 
-    They are read between its slices, and kept until all are there.
+    The rows are read between slices of processing, and kept until all rows are read.
     """
     found: list[Any] = []
 

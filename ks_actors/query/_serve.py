@@ -61,11 +61,11 @@ _log = component_log(__name__)
 class StoreEndpoint:
     """The endpoint where other processes can read an app's stores, from `App.serve_stores`.
 
-    For Spark it is `spark.read.format("ks_actors")`. `address` is `host:port`. A client has to send
-    the `token` first. Requests can only read, data is never executed, and nothing is encrypted. At
-    most 64 connections are open at a time. A connection without a request for ten minutes is
-    closed, and so is a connection that does not read its answer within one minute. The endpoint
-    ends with the app, by `close`, or with an `async with` block.
+    Spark reads from it with `spark.read.format("ks_actors")`. `address` is `host:port`. A client
+    has to send the `token` first. Requests can only read, data is never executed, and nothing is
+    encrypted. At most 64 connections are open at a time. A connection without a request for ten
+    minutes is closed, and so is a connection that does not read its answer within one minute. The
+    endpoint ends with the app, by `close`, or with an `async with` block.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class StoreEndpoint:
         self.address = f"[{found[0]}]:{found[1]}" if ":" in found[0] else f"{found[0]}:{found[1]}"
 
     async def close(self) -> None:
-        """End the endpoint; readers get no more. Does nothing when closed already."""
+        """End the endpoint and all answers. Does nothing when closed already."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -106,8 +106,8 @@ class StoreEndpoint:
         assert task is not None
         self._connections.add(task)
         try:
-            # Counted before the token is checked: unknown clients must not use up all sockets
-            # either.
+            # Connections are counted before the token is checked: unknown clients must not use up
+            # all sockets either.
             if len(self._connections) > _CONNECTIONS:
                 await _send(
                     writer,
@@ -124,7 +124,7 @@ class StoreEndpoint:
             EOFError,
             ValueError,
             msgspec.MsgspecError,
-        ) as error:  # an OSError is a TimeoutError, too
+        ) as error:  # a TimeoutError is an OSError, too
             _log.info(
                 "dropping a reader of stores at %s: %s: %s",
                 self.address,
@@ -199,7 +199,7 @@ class StoreEndpoint:
                         await frames.add(
                             raw_batch(part, kind, rows[at : at + _ENCODED_AT_ONCE], keys)
                         )
-                    # Without a reader, a scan of a large store must not go on.
+                    # If the reader has disconnected, a scan of a large store must not go on.
                     if writer.is_closing():
                         raise ConnectionResetError("the client has gone")
                 if local.now() - began >= SLICE_SECONDS:  # key scans never pause
@@ -213,7 +213,7 @@ class StoreEndpoint:
 class _Frames:
     """Rows on their way to a client, in frames of at most 1,000 rows and 4 MiB.
 
-    A larger row has a frame of its own.
+    A row above that size is sent in a frame of its own.
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -252,7 +252,8 @@ async def _signs_of_life(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
     async def tell() -> None:
         while not writer.is_closing():
             await asyncio.sleep(_SIGN_SECONDS)
-            # Not drained: it is small, and a client that does not read it fails at the next rows.
+            # Do not drain: the frame is small, and a client that does not read it fails at the next
+            # rows.
             _write(writer, SomeRows([], [], []))
 
     telling = asyncio.create_task(tell())
@@ -278,7 +279,7 @@ async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
 async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | None:
     """Return the next request; None when there are no more.
 
-    Raises ValueError for one that is too long, and the errors of decoding.
+    Raises ValueError for a request that is too long, and the errors of decoding.
     """
     async with asyncio.timeout(seconds):
         try:
@@ -288,7 +289,7 @@ async def _receive(reader: asyncio.StreamReader, seconds: float) -> Request | No
             if end.partial:
                 raise
             return None
-        # Before the bytes are read: a wrong length must not fill the memory.
+        # Check before the bytes are read: a wrong length must not fill the memory.
         if size > MOST_BYTES:
             raise ValueError(
                 f"a request of {size:,} bytes is too large: {MOST_BYTES:,} are allowed"
@@ -343,7 +344,7 @@ def raw_batch(
 ) -> Batch:
     """Return scanned rows in the form of the changelog.
 
-    Of stores with windows only those of `keys`, if given.
+    For a store with windows, return only the rows of `keys`, if given.
     """
     reader: Any = part.reader
     found = log_batch(reader.store, rows)

@@ -67,7 +67,7 @@ class _OtherNames:
 class StoreQueries(_OtherNames, Generic[K, V]):
     """Read a store of this instance, with keys `K` and values `V`: see `App.store`.
 
-    It may be used from any task of the app's event loop, also while the store is processed and
+    Any task of the app's event loop may use the reader, also while the store is processed and
     committed.
 
     Key-value stores have `get`, `range`, `reverse_range`, `prefix_scan`, `all`, `reverse_all` and
@@ -131,10 +131,10 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     async def get(self, key: K, as_of: int | datetime | None = None) -> V | None:
         """Return the value of `key`, or None.
 
-        Of a versioned store it is a VersionedRecord, the latest one or that of the time `as_of`
-        (ms). The key is searched where Kafka's partitioner puts it, then in the other partitions
-        that are here. If none of these has it, and the key's own partition is on another instance,
-        raises QueryFailed: NOT_PRESENT.
+        For a versioned store the value is a VersionedRecord: the latest, or that at the time
+        `as_of` (ms). The key is searched where Kafka's partitioner puts it, then in the other
+        partitions that are here. If none of these partitions has the key, and the key's own
+        partition is on another instance, raises QueryFailed: NOT_PRESENT.
         """
         committed = self._committed
         if self._spec.kind in VERSIONED:
@@ -157,8 +157,8 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     ) -> list[V]:
         """Return the versions of `key` that were valid at some time in a range, by time.
 
-        The range is from `time_from` to `time_to` (ms, inclusive, None: no bound). They are
-        searched as in `get`; versions older than the retained history are left out.
+        The range is from `time_from` to `time_to` (ms, inclusive, None: no bound). The key is
+        searched as in `get`. Versions older than the retained history are left out.
         """
         self._must_be(VERSIONED, "versions")
         committed = self._committed
@@ -259,7 +259,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     async def approximate_num_entries(self) -> int:
         """Return the approximate number of keys on this instance.
 
-        It is exact in memory. With RocksDB it is an estimate over all stores of each task.
+        The number is exact in memory. With RocksDB it is an estimate over all stores of each task.
         """
         self._must_be(KEY_VALUE, "the number of keys")
         parts = self._local.readable(self.name, self._partition, stale=self._stale)
@@ -280,9 +280,9 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     ) -> Any:
         """Return (`await`) the value of the key's window that starts at `time_from` (ms), or None.
 
-        The key is searched as in `get`. With `time_to`, scan start and value of the windows that
-        start from `time_from` to `time_to`, inclusive, in time order. In a session store, without
-        times, scan the sessions of the key.
+        The key is searched as in `get`. With `time_to`, scan the start and value of each window
+        that starts between `time_from` and `time_to`, inclusive, in time order. In a session store,
+        without times, scan the sessions of the key.
         """
         if time_from is None:
             return self.find_sessions(key, 0, LATEST)
@@ -302,9 +302,10 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     def backward_fetch(
         self, key: K, time_from: int | datetime = 0, time_to: int | datetime | None = None
     ) -> StoreScan[Any]:
-        """Scan start and value of a key's windows, the latest first.
+        """Scan the start and value of a key's windows, the latest first.
 
-        They start from `time_from` to `time_to`, inclusive. Or scan sessions, see `fetch`.
+        The windows start between `time_from` and `time_to`, inclusive. In a session store, scan
+        sessions as `fetch` does.
         """
         if time_to is None:
             return self.backward_find_sessions(key, time_from, LATEST)
@@ -342,9 +343,9 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     def fetch_all(
         self, time_from: int | datetime, time_to: int | datetime
     ) -> StoreScan[tuple[tuple[K, int], V]]:
-        """Scan key, start and value of all windows, as the store's own `fetch_all` does.
+        """Scan the key, start and value of windows, as the store's own `fetch_all` does.
 
-        They start from `time_from` to `time_to`, inclusive.
+        The windows start between `time_from` and `time_to`, inclusive.
         """
         return self._fetch_all(time_from, time_to, reverse=False)
 
@@ -383,7 +384,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
     ) -> StoreScan[tuple[Windowed[K], V]]:
         """Scan the key's sessions in a span of time, the earliest first.
 
-        They end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
+        The sessions end at `earliest_end` (ms) or later, and start at `latest_start` or earlier.
         """
         return self._find_sessions(key, earliest_end, latest_start, reverse=False)
 
@@ -414,7 +415,7 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         earliest_end: int | datetime = 0,
         latest_start: int | datetime = LATEST,
     ) -> StoreScan[tuple[Windowed[K], V]]:
-        """Scan the sessions of the keys from `low` to `high`, inclusive, that overlap.
+        """Scan the sessions in a span of time of the keys from `low` to `high`, inclusive.
 
         See `find_sessions` for the span of time. The order is that of the store's own scan.
         """

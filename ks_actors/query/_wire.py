@@ -1,6 +1,6 @@
 """The protocol between an app that serves its stores and external readers.
 
-It has frames of MessagePack, of these types and no others.
+All messages are MessagePack frames of the types in this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True):
-    """Ask for a store's kind, and the partitions that are there."""
+    """Ask for a store's kind, and for its partitions on this instance."""
 
     store: str
     stale: bool = False
