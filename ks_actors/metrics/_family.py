@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MetricFamily(msgspec.Struct, frozen=True):
-    """A metric without its values, which share name, group and tag names.
+    """The name, group and tag names of a metric, without its values.
 
     `description` names the unit, if there is one.
     """
@@ -39,7 +39,7 @@ class Instrument(Protocol):
 
     @property
     def level(self) -> RecordingLevel:
-        """The lowest level with values."""
+        """The lowest recording level at which there are values."""
         ...
 
     def values(self, reading: Any, tags: Mapping[str, str], rates: Rates) -> list[Metric]:
@@ -112,7 +112,7 @@ class Spreads:
         """Return the parts of the spread."""
         return [
             _metric(family, tags, value)
-            # Without a family for the lowest value that part of the reading is left out.
+            # If there is no family for the lowest value, that part of the reading is left out.
             for family, value in zip(self.families, reading, strict=False)
         ]
 
@@ -139,7 +139,7 @@ class Group:
         level: RecordingLevel | None = None,
         tags: tuple[str, ...] | None = None,
     ) -> Instrument:
-        """Add a gauge; `tags` differ from the group's if given."""
+        """Add a gauge; `tags`, if given, replace those of the group."""
         return _Single(self._add(name, MetricKind.GAUGE, text, level, tags))
 
     def text(self, name: str, text: str) -> Instrument:

@@ -49,7 +49,7 @@ class Distribution(msgspec.Struct, frozen=True):
 class Metric(msgspec.Struct, frozen=True, gc=False):
     """One value of a metric, for one task, node or partition, as its tags say.
 
-    Names, groups and tags are Kafka Streams', where it has the metric. `tags` have no order.
+    If Kafka Streams has the metric, its name, group and tags are the same. `tags` have no order.
     """
 
     name: str

@@ -20,7 +20,7 @@ class Rates:
     """The totals of the last minute, sampled every few seconds.
 
     A rate needs no count of its own: it is the growth of a total since the sample of a minute ago.
-    A total that was missing then began at 0, and so did a total that is lower now.
+    If that sample lacks the total, or the total is lower now, the growth counts from 0.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -46,7 +46,7 @@ class Registry:
 
     @property
     def was_read(self) -> bool:
-        """Whether somebody has read the values in the last minute."""
+        """Whether the values were read in the last minute."""
         return self._reads > self._reads_before
 
     def start(self, clock: Callable[[], float]) -> None:

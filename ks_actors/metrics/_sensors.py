@@ -26,7 +26,7 @@ class Window:
 
 
 STILL: Final = Window()
-"""A window that is never moved on: for tasks without an app."""
+"""A window that never advances, for tasks without an app."""
 
 
 class Spread(NamedTuple):
@@ -68,7 +68,7 @@ class Timing:
 
     def add(self, value: float, times: int = 1) -> None:
         """Add a value that was measured `times` times."""
-        # Checked on use: a timer for each of thousands of timings would keep an idle app awake.
+        # Check the window on use: thousands of timers would keep an idle app awake.
         if self._number != self._window.number:
             self._turn()
         self.count += times
@@ -101,7 +101,7 @@ _NO_SPREAD: Final = Spread(nan, nan, nan)
 
 
 def joined(timings: Iterable[Timing]) -> Spread:
-    """Return the spread of several timings together, with the mean of their means."""
+    """Combine timings into one Spread: overall most and least, unweighted mean of the means."""
     known = [spread for one in timings if not isnan((spread := one.spread()).mean)]
     if not known:
         return _NO_SPREAD

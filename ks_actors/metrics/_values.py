@@ -20,10 +20,10 @@ _NO_TAGS: Final[Mapping[str, str]] = {}
 class MetricValues:
     """The metrics of an app at one moment.
 
-    Iterate over them for all values with their tags, or `find` those of a name. `values[name]` is
-    the number of the whole instance: `metrics["process-total"]` counts the records of all tasks.
-    `instance()` has all numbers of the instance, `get` has a default, and `name in values` checks
-    whether there is such a number.
+    Iterate over this object for all values with their tags, or `find` the values of a name.
+    `values[name]` is the number of the whole instance: `metrics["process-total"]` counts the
+    records of all tasks. `instance()` has all numbers of the instance, `get` has a default, and
+    `name in values` checks whether there is such a number.
     """
 
     __slots__ = ("_all", "_by_name")
@@ -41,7 +41,7 @@ class MetricValues:
     def __getitem__(self, name: str) -> float:
         """Return a number of the whole instance.
 
-        Raises KeyError for other metrics: `find` has those.
+        Raises KeyError for other metrics, which `find` returns.
         """
         found = self.get(name)
         if found is None:
@@ -95,7 +95,7 @@ class MetricValues:
         )
 
     def total(self, name: str, tags: Mapping[str, str] = _NO_TAGS, *, group: str) -> float:
-        """Return the sum of the values that `find` gives; 0 without any, NaN if one of them is.
+        """Return the sum of the values that `find` returns: 0 if none, NaN if any is NaN.
 
         Raises TypeError for texts and histograms.
         """

@@ -54,7 +54,7 @@ class OtelMetrics:
         self._instruments.add(self)
 
     def close(self) -> None:
-        """Give no more values: instruments cannot be taken back."""
+        """Stop giving values; OpenTelemetry cannot remove instruments."""
         self._instruments.remove(self)
         self._values = {}
 
@@ -67,7 +67,7 @@ class OtelMetrics:
                     self._values.setdefault((metric.group, metric.name), []).append(metric)
             except Exception as error:  # noqa: BLE001 - the values of other apps go out all the same
                 _log.warning("metrics of an app are missing in an export: %s", error)
-            # After the wait, if there was one: the next instruments do not wait again.
+            # Set this after any wait, so that the next instruments do not wait again.
             self._read_at = monotonic()
         return self._values.get((family.group, family.name), [])
 
@@ -145,8 +145,8 @@ def _attributes(metric: Metric) -> dict[str, str]:
     return {label(tag): value for tag, value in metric.tags.items()}
 
 
-# The instruments of the global provider at their creation. They move to its successor: a program
-# may observe its app before it sets its provider, which is done once.
+# The instruments made for the global provider. They move to the next global provider: a program may
+# observe its app before it sets its provider, which it can do only once.
 _global: list[_Instruments] = []
 _by_provider: WeakKeyDictionary[MeterProvider, _Instruments] = WeakKeyDictionary()
 

@@ -30,7 +30,7 @@ _TOTAL: Final = "_total"
 _NO_CONSTANT: Final[Mapping[str, str]] = {}
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NO_LABELS: Final = frozenset({"topology-description"})
-"""Texts of many lines, which are no labels."""
+"""Texts of many lines, which are unsuitable as labels."""
 TYPES: Final = {
     MetricKind.GAUGE: "gauge",
     MetricKind.COUNTER: "counter",
@@ -45,9 +45,9 @@ _OF_HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 class PrometheusCollector:
     """A collector for `prometheus_client`: `REGISTRY.register(PrometheusCollector(app))`.
 
-    Make it on the app's event loop; it may be read from any thread. The names are those of
-    `prometheus_name`, tags are labels with `_` for `-`. `constant` labels are added to each value.
-    Raises ImportError without the extra `prometheus`.
+    Create the collector on the app's event loop; it may be read from any thread. The names are
+    those of `prometheus_name`, tags are labels with `_` for `-`. `constant` labels are added to
+    each value. Raises ImportError without the extra `prometheus`.
     """
 
     def __init__(self, app: HasMetrics, constant: Mapping[str, str] = _NO_CONSTANT) -> None:
@@ -121,8 +121,8 @@ def prometheus_text(app: HasMetrics, constant: Mapping[str, str] = _NO_CONSTANT)
 def prometheus_app(app: HasMetrics, constant: Mapping[str, str] = _NO_CONSTANT) -> AsgiApp:
     """Return an ASGI application with the metrics of an app, to be mounted at `/metrics`.
 
-    It answers GET and HEAD, at any path. It runs on the app's event loop, and needs no other
-    package.
+    The application answers GET and HEAD, at any path. It runs on the app's event loop, and needs no
+    other package.
     """
 
     async def answer(scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -174,9 +174,9 @@ def serve_prometheus(
 ) -> PrometheusServer:
     """Serve the metrics of an app over HTTP, until the server is closed; call it on the loop.
 
-    It listens on this machine alone unless another `host` is given; port 0 is any free one. Nothing
-    is encrypted or authenticated. `constant` labels are added to each value. Raises OSError when
-    the address is taken, ImportError without the extra `prometheus`.
+    The server listens on this machine only, unless another `host` is given; port 0 is any free
+    port. Nothing is encrypted or authenticated. `constant` labels are added to each value. Raises
+    OSError when the address is taken, ImportError without the extra `prometheus`.
     """
     start = _library().start_http_server
     registry = _registry(app, constant)
@@ -197,7 +197,7 @@ def exposition(values: Iterable[Metric], constant: Mapping[str, str]) -> bytes:
     third of the time of `prometheus_client`.
     """
     families: dict[tuple[str, str], list[str]] = {}
-    # Values of one thing share their tags: each is written once.
+    # Values of one thing share their tags, so each set of tags is written once.
     known: dict[int, str] = {}
     names: dict[tuple[str, str], str] = {}
     for metric in values:

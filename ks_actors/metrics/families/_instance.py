@@ -1,4 +1,4 @@
-"""Metrics of an app as a whole that Kafka Streams does not have, or has only by its parts."""
+"""Metrics of an app as a whole that Kafka Streams lacks, or has only for parts of an app."""
 
 from __future__ import annotations
 
