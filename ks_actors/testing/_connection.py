@@ -46,7 +46,7 @@ class Connection(DelegatingLog):
         self.is_cut: bool = False
 
     def cut(self) -> None:
-        """Let nothing through from now on."""
+        """Cut the connection: no later call gets through."""
         self.is_cut = True
 
     async def reap(self) -> None:

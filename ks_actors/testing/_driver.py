@@ -176,10 +176,10 @@ class _Driver:
         key: SerdeOrType[Any] | None = None,
         value: SerdeOrType[Any] | None = None,
     ) -> TestOutputTopic[Any, Any]:
-        """Return a topic to read records from, each once; changelogs are possible, too.
+        """Return a topic, which may be a changelog, to read records from, each once.
 
-        Serdes not given are the Topic's, or else the topology's for the topic. Reading raises
-        UnknownTopicOrPartition when the topology does not write it.
+        A serde that is not given is the Topic's, or else the topology's for the topic. Reading
+        raises UnknownTopicOrPartition when the topology does not write the topic.
         """
         return TestOutputTopic(*self._serdes(name, key, value), self)
 
@@ -206,7 +206,7 @@ class _Driver:
         try:
             self._begin()
         except BaseException:
-            # Processors stay unclosed: it is unknown which of them are initialized.
+            # Leave the processors unclosed: it is unknown which of them are initialized.
             self._task = self._globals = None
             self._stop()
             raise
@@ -413,17 +413,17 @@ def _check_headers(headers: object) -> None:
 class TopologyTestDriver(_Driver, metaclass=Hinted):
     """Drive a topology from a test, synchronously.
 
-    Pipe a record in, and everything that it causes has happened. There is one task for the whole
-    topology and one partition per topic. A topic that a pattern matches is read from its first
-    record on. Repartition topics, and all others that the topology both
-    writes and reads, are fed back. Of several waiting records the one with the smallest timestamp
-    comes first. The wall clock stands still unless it is advanced; stream time comes from the
-    records. The code that processes is that of the runtime. Asynchronous processors run on the
-    driver's own loop in virtual time. Where a loop runs already, use `AsyncTopologyTestDriver`.
+    After a record has been piped in, everything that it causes has happened. There is one task for
+    the whole topology and one partition per topic. A topic that a pattern matches is read from its
+    first record on. Repartition topics, and all others that the topology both writes and reads, are
+    fed back. Of several waiting records, the record with the smallest timestamp comes first. The
+    wall clock stands still unless it is advanced; stream time comes from the records. Records are
+    processed by the code of the runtime. Asynchronous processors run on the driver's own loop in
+    virtual time. Where a loop runs already, use `AsyncTopologyTestDriver`.
 
-    It takes a StreamsBuilder or its topology, and a config in the forms of `App`; `application_id`
-    defaults to "test". Stores are real ones, in a temporary directory. Closing the driver removes
-    everything. After a call has raised an error, the driver can only be closed.
+    The driver takes a StreamsBuilder or its topology, and a config in the forms of `App`;
+    `application_id` defaults to "test". Stores are real stores, in a temporary directory. Closing
+    the driver removes everything. After a call has raised an error, the driver can only be closed.
     """
 
     def __init__(
@@ -507,8 +507,8 @@ class TopologyTestDriver(_Driver, metaclass=Hinted):
     ) -> TestInputTopic[Any, Any]:
         """Return a topic to pipe records into.
 
-        Serdes not given are the Topic's, or else the topology's for the topic. Records without a
-        timestamp get the start (default: the wall clock), which then advances.
+        A serde that is not given is the Topic's, or else the topology's for the topic. Records
+        without a timestamp get the start (default: the wall clock), which then advances.
         """
         start = self._start_of(start_timestamp_ms)
         of_topic = self._serdes(name, key, value)
@@ -538,7 +538,7 @@ class TopologyTestDriver(_Driver, metaclass=Hinted):
         self._run(self._pipe(topic, key, value, timestamp, headers))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work: on a loop with asynchronous processors; without them it never waits."""
+        """Run work: on a loop if there are asynchronous processors; other work never waits."""
         # Sinks and sources have no operator.
         operators = (getattr(node, "operator", None) for node in self._topology.nodes.values())
         if any(operator is not None and operator.asynchronous for operator in operators):
@@ -626,8 +626,8 @@ class AsyncTopologyTestDriver(_Driver, metaclass=Hinted):
     ) -> AsyncTestInputTopic[Any, Any]:
         """Return a topic to pipe records into; its calls that process are to be awaited.
 
-        Serdes not given are the Topic's, or else the topology's for the topic. Records without a
-        timestamp get the start (default: the wall clock), which then advances.
+        A serde that is not given is the Topic's, or else the topology's for the topic. Records
+        without a timestamp get the start (default: the wall clock), which then advances.
         """
         start = self._start_of(start_timestamp_ms)
         of_topic = self._serdes(name, key, value)

@@ -96,7 +96,7 @@ class AppHarness(metaclass=Hinted):
         tracing: Tracing | None = None,
         **settings: Unpack[Keywords],
     ) -> None:
-        # As it was given: the directory of the state is the harness's own, unless it is named.
+        # Keep the config as given: the harness sets the state directory unless the config names it.
         of = "AppHarness"
         self._config = config_of(topology, config, None, settings, of=of, default_id="app")
         self._names_state_dir: bool = self._config.origins["state_dir"] != "default"
@@ -313,8 +313,8 @@ class AppHarness(metaclass=Hinted):
     ) -> None:
         """Start a new app on the same log and disk, after a crash, an end or a close.
 
-        An app that runs is closed first. With a `topology`, or `config`, it is the next version of
-        the app: these replace the harness's own.
+        An app that runs is closed first. A `topology` or `config` is that of the next version of
+        the app; it replaces the harness's own.
         """
         self._config, self.config = self._config.replace(**config), self.config.replace(**config)
         if topology is not None:
@@ -337,8 +337,8 @@ class AppHarness(metaclass=Hinted):
         """Make the next `times` calls of a log operation raise `error`.
 
         A fetch that is already waiting for records is the next call. With `after`, which only
-        `send`, `commit`, `abort` and `commit_offsets` accept, they raise it after the operation.
-        The harness's own calls do not fail.
+        `send`, `commit`, `abort` and `commit_offsets` accept, the calls raise it after the
+        operation. The harness's own calls do not fail.
         """
         self.log.inject(operation, error, times, after=after)
 
@@ -393,7 +393,7 @@ class AppHarness(metaclass=Hinted):
         return await self._topics.batches(partition, position, isolation)
 
     async def turns(self, number: int) -> None:
-        """Let the event loop run `number` turns: no time passes."""
+        """Let the event loop run `number` iterations; no time passes."""
         for _ in range(number):
             await asyncio.sleep(0)
 
@@ -426,7 +426,7 @@ class AppHarness(metaclass=Hinted):
         partition: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Write a record, with the Topic's serdes, the topology's, or the app's default ones.
+        """Write a record, with the Topic's serdes, the topology's, or the app's default serdes.
 
         Bytes and None are written unchanged. The timestamp defaults to the wall clock.
         """
@@ -457,7 +457,7 @@ class AppHarness(metaclass=Hinted):
     ) -> list[TestRecord[Any, Any]]:
         """Return all records of a topic, partition by partition.
 
-        The serdes default to the Topic's, then to the topology's, for other topics to the app's
-        default ones. Without any, in changelogs and in dead letters, keys and values are bytes.
+        The serdes default to those of the Topic, then of the topology, then of the app's config.
+        Without serdes, as in changelogs and dead letters, keys and values are bytes.
         """
         return await self._topics.read(topic, key, value, isolation)

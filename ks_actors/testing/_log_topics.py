@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 class LogTopics:
     """Create, change, write and read topics, unaffected by the errors injected for the app.
 
-    `version` returns the current topology and config of the app: its serdes are those of the
-    topics.
+    `version` returns the app's current topology and config, from which the topics get their serdes.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class _PlainStore:
         return _plain(self._store.put_if_absent(key, self._whole(value)))
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Set values; None deletes one."""
+        """Set values; None deletes the key."""
         self._store.put_all([(key, self._whole(value)) for key, value in entries])
 
     def _whole(self, value: Any) -> Any:

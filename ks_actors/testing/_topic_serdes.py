@@ -19,7 +19,7 @@ def topic_serdes(
 ) -> tuple[Serde[Any] | None, Serde[Any] | None]:
     """Return the serdes of a topic: those given, a Topic's, a node's, or the app's defaults.
 
-    Changelogs and dead letters have none but those given: they are bytes.
+    Changelogs and dead letters have no default serdes: their keys and values are bytes.
     """
     name = topic_name(topic)
     of = f"topic {name!r}"

@@ -38,7 +38,7 @@ class _Written(Protocol):
 
 
 class _Input(Generic[K, V]):
-    """The common part of both input topics: serdes, and the timestamp of records without one."""
+    """The common part of both input topics: serdes, and the timestamp of records that have none."""
 
     __test__ = False
 
@@ -101,7 +101,7 @@ class TestInputTopic(_Input[K, V], metaclass=Hinted):
     ) -> None:
         """Process one record, and everything that it causes.
 
-        Without a timestamp it gets the topic's own, which then advances.
+        Without a timestamp, the record gets the topic's own timestamp, which then advances.
         """
         self._pipe(self.name, *self._encoded(key, value, timestamp_ms, headers))
 
@@ -112,9 +112,9 @@ class TestInputTopic(_Input[K, V], metaclass=Hinted):
         timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
-        """Process one record as if it came from the log: any bytes.
+        """Process one record, of any bytes, as if it came from the log.
 
-        Without a timestamp it gets the topic's own, which then advances.
+        Without a timestamp, the record gets the topic's own timestamp, which then advances.
         """
         self._pipe(self.name, key, value, self._timestamp(timestamp_ms), headers)
 
@@ -154,7 +154,7 @@ class AsyncTestInputTopic(_Input[K, V], metaclass=Hinted):
     ) -> None:
         """Process one record, and everything that it causes.
 
-        Without a timestamp it gets the topic's own, which then advances.
+        Without a timestamp, the record gets the topic's own timestamp, which then advances.
         """
         await self._pipe(self.name, *self._encoded(key, value, timestamp_ms, headers))
 
@@ -165,9 +165,9 @@ class AsyncTestInputTopic(_Input[K, V], metaclass=Hinted):
         timestamp_ms: int | datetime | timedelta | None = None,
         headers: Headers = (),
     ) -> None:
-        """Process one record as if it came from the log: any bytes.
+        """Process one record, of any bytes, as if it came from the log.
 
-        Without a timestamp it gets the topic's own, which then advances.
+        Without a timestamp, the record gets the topic's own timestamp, which then advances.
         """
         await self._pipe(self.name, key, value, self._timestamp(timestamp_ms), headers)
 
@@ -206,7 +206,7 @@ class TestOutputTopic(Generic[K, V], metaclass=Hinted):
         return self._written.count(self.name)
 
     def read_record(self) -> TestRecord[K, V]:
-        """Return the next record. Raises LookupError without one."""
+        """Return the next record. Raises LookupError if there is none."""
         record = self._written.take(self.name)
         if record is None:
             raise LookupError(f"nothing more was written to topic {self.name!r}")
@@ -220,12 +220,12 @@ class TestOutputTopic(Generic[K, V], metaclass=Hinted):
         )
 
     def read_key_value(self) -> tuple[K | None, V | None]:
-        """Return key and value of the next record. Raises LookupError without one."""
+        """Return key and value of the next record. Raises LookupError if there is none."""
         record = self.read_record()
         return record.key, record.value
 
     def read_value(self) -> V | None:
-        """Return the value of the next record. Raises LookupError without one."""
+        """Return the value of the next record. Raises LookupError if there is none."""
         return self.read_record().value
 
     def read_records_to_list(self) -> list[TestRecord[K, V]]:

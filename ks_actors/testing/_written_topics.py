@@ -63,7 +63,7 @@ class WrittenTopics:
         return len(self._unread(topic))
 
     def _unread(self, topic: str) -> deque[Written]:
-        """Return a topic's records. Raises UnknownTopicOrPartition for one that nothing writes."""
+        """Return a topic's records. Raises UnknownTopicOrPartition if nothing writes the topic."""
         name = self._topics.topic(topic)
         if (records := self._records.get(name)) is not None:
             return records
