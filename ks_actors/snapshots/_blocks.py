@@ -20,7 +20,7 @@ MAGIC: Final = b"KSROWS01"
 
 BLOCK_ROWS: Final = 5_000
 BLOCK_BYTES: Final = 1 << 20
-"""A block is closed at this many rows, or bytes of keys and values."""
+"""A block ends at this number of rows, or of bytes of keys and values."""
 
 LARGEST: Final = 1 << 30
 """The exclusive limit of a block's size, in bytes."""
@@ -96,7 +96,7 @@ def encode_end(rows: int) -> bytes:
 def decode_blocks(read: Callable[[int], bytes], name: str) -> Iterator[Batch]:
     """Yield the rows of the file that `read` reads, one batch per verified block.
 
-    Raises SnapshotRefused for a corrupt file, also when it lacks its end or continues after it.
+    Raises SnapshotRefused for a corrupt file, also if it lacks the end block or continues after it.
     """
     if read(len(MAGIC)) != MAGIC:
         raise SnapshotRefused(f"{name} is not a file of rows in this format")
@@ -162,7 +162,7 @@ def with_headers(batch: Batch) -> Batch:
 def without_headers(batch: Batch, name: str) -> Batch:
     """Return rows whose values begin with headers, as values and headers.
 
-    Raises SnapshotRefused when they do not.
+    Raises SnapshotRefused when a value does not.
     """
     try:
         found = [unpack_headers(value) for value in batch.values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Up to the last @ before a slash: a password may have an @ of its own.
+# Match up to the last @ before a slash, because a password may contain an @.
 _LOGIN: Final = re.compile(r"(://)[^/\s]+@")
 
 

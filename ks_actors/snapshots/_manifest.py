@@ -52,9 +52,9 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     each). A versioned store has a row for each version. Its key is followed by the start of the
     version's validity (int64), which is also its timestamp. A deletion is a version with an empty
     value, and its timestamp is -1 minus that start. `retention_ms` of a versioned store is its
-    history retention. In a store with headers, these are in front of the value, as `pack_headers`
-    writes them. A custom store has the last records of its changelog, in any format. Rows are
-    in the order of `places`.
+    history retention. In a store with headers, the headers are in front of the value, as
+    `pack_headers` writes them. A custom store has the last records of its changelog, in any format.
+    Rows are in the order of `places`.
     """
 
     name: str
@@ -72,9 +72,10 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the sort keys of rows.
 
         A sort key is the row's key; in a window or session store, its segment's number comes first.
-        That is the window's start, or the session's end, in ms, divided by `segment_ms`, as int64,
-        big-endian. In a versioned store, it is the key with each byte 0 followed by 255, then the
-        bytes 0 and 1, then the time. Raises ValueError for keys that do not belong to such a store.
+        That number is the window's start, or the session's end, in ms, divided by `segment_ms`, as
+        int64, big-endian. In a versioned store, the sort key is the key with each byte 0 followed
+        by 255, then the bytes 0 and 1, then the time. Raises ValueError for keys that do not belong
+        to such a store.
         """
         if self.kind == "versioned":
             if any(len(key) < VERSION.size for key in keys):
@@ -119,7 +120,7 @@ class StoreSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     `next_offset` is the next offset of the `changelog` after these rows. It is None when the
     changelog does not have them yet (then App.seed loads them). `observed` is the latest time put
     into a store with times: the start of a window, the end of a session, the time of a version.
-    `sequence` is the last sequence number. Without these two, the rows determine them.
+    `sequence` is the last sequence number. If these two are missing, the rows determine them.
     `changelog_id` is the id of the changelog's topic (KIP-516), if the log has ids.
     """
 
@@ -150,7 +151,7 @@ class TaskSnapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """A task at one moment: its stores by name, and the positions of its source partitions.
 
     `left_out` has the task's stores that are missing in the snapshot, each with the reason. A
-    custom store, or one in memory of a task that is processed in threads, restores from its
+    custom store, or an in-memory store of a task that is processed in threads, restores from its
     changelog. A store without a changelog exists only on its disk.
     """
 

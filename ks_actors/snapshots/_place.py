@@ -88,7 +88,7 @@ class Place:
         return self._path.rpartition("/")[2]
 
     def at(self, *parts: str) -> Place:
-        """Return a place below this one."""
+        """Return a place below this place."""
         return Place(self._files, "/".join((self._path, *parts)))
 
     def names(self) -> list[str]:

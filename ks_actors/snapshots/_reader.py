@@ -36,7 +36,7 @@ class SnapshotReader:
     def open(cls, place: Place | str, *, application_id: str | None = None) -> SnapshotReader:
         """Return the snapshot at a place.
 
-        Raises SnapshotRefused when there is none, or one of another application.
+        Raises SnapshotRefused if there is no snapshot, or a snapshot of another application.
         """
         found = Place.of(place) if isinstance(place, str) else place
         data = found.at(MANIFEST).read()
@@ -146,11 +146,11 @@ class _Reading:
 def find_snapshots(
     uri: str | Place, application_id: str
 ) -> tuple[list[SnapshotReader], list[SnapshotRefused]]:
-    """Return an application's snapshots, newest first, and the errors of refused ones. Blocks.
+    """Return an application's snapshots, newest first, and the errors of refused snapshots. Blocks.
 
-    Skips those without a manifest, and everything else that is no snapshot. A snapshot that cannot
-    be read is refused. Raises OSError when no snapshot can be read, and when the place does not
-    answer.
+    Skips snapshots without a manifest, and everything else that is no snapshot. A snapshot that
+    cannot be read is refused. Raises OSError when no snapshot can be read, and when the place does
+    not answer.
     """
     root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
     found: list[SnapshotReader] = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ABANDONED_MS: Final = 86_400_000
 """The age at which a snapshot without a manifest counts as abandoned, in ms."""
 
-# As `snapshot_name` makes them.
+# Names as `snapshot_name` makes them.
 _NAME: Final = re.compile(r"(\d{15,})-[0-9a-f]{8}", re.ASCII)
 
 
@@ -27,9 +27,9 @@ def delete_old_snapshots(
     """Delete snapshots not needed to keep `keep` of each task; return their names. Blocks.
 
     Instances write separate snapshots of their own tasks. A snapshot is deleted when each of its
-    tasks is in `keep` newer snapshots. A snapshot without a manifest is deleted after a day. Names
-    in `spare` stay, and so does everything that has no snapshot's name. Raises OSError for one that
-    cannot be read or deleted, after the others are deleted.
+    tasks is in `keep` newer snapshots. A snapshot without a manifest is deleted after a day.
+    Snapshots named in `spare` stay, and so does everything that is not named like a snapshot.
+    Raises OSError for a snapshot that cannot be read or deleted, after the others are deleted.
     """
     root = (Place.of(uri) if isinstance(uri, str) else uri).at(application_id)
     found, _ = find_snapshots(uri, application_id)

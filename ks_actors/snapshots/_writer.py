@@ -49,9 +49,9 @@ class StoreWriter:
 
     Writers are independent of each other. `snapshot` is the snapshot's place. All methods block.
     Memory is bounded by two blocks of about 1 MiB, plus the file system's buffers. A writer may run
-    in another process than the one that writes the manifest: pass it the result of `close`. If two
-    processes may write the same rows, because one was taken for dead, give each its own `attempt`:
-    a part of its file names.
+    in another process than the SnapshotWriter, to which you then pass the result of `close`. If two
+    processes may write the same rows, because one process was presumed dead, give each writer its
+    own `attempt`, which becomes part of its file names.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class StoreWriter:
 class SnapshotWriter:
     """A writer of one snapshot below `<uri>/<application id>/<name>`.
 
-    It becomes valid only when `commit` returns. With `name`, it continues a snapshot
-    that another writer began. All methods block.
+    The snapshot becomes valid only when `commit` returns. With `name`, the writer continues a
+    snapshot that another writer began. All methods block.
     """
 
     def __init__(
