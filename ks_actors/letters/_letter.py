@@ -65,8 +65,8 @@ def letter_of(
 ) -> Letter:
     """Return a record of a dead letter topic as a letter."""
     key, value, timestamp, headers = record
-    # The error's headers come last. Earlier headers with their names are the record's own: it was a
-    # letter before, or its sender has set them.
+    # The error's headers come last. Earlier headers with the same names are the record's own: the
+    # record was a letter before, or its sender has set them.
     last = {_TOLD[name]: row for row, (name, _) in enumerate(headers) if name in _TOLD}
     about = {*last.values()}
     told = {name: _text(headers[row][1]) for name, row in last.items()}

@@ -41,14 +41,14 @@ async def read_letters(
 ) -> list[Letter]:
     """Return the last letters of a topic, the newest first, at most `limit`.
 
-    From each partition the letters that were written last are listed, whatever their timestamps,
-    which are those of the failed records. With a `limit` of at least the number of partitions, the
+    From each partition, list the letters that were written last. Their timestamps, which are those
+    of the failed records, do not matter. With a `limit` of at least the number of partitions, the
     letter that was written last is in the list.
 
     Looks at the last `limit` records of each partition, without those of open transactions. If some
     of these are markers, which each redrive adds, it looks up to 16 times as far back. Letters of a
     partition beyond its share of `max_bytes` (of keys and values; None: no limit) are left out, the
-    oldest first, with a warning; the newest one stays. Raises UnknownTopicOrPartition, and
+    oldest first, with a warning; the newest letter stays. Raises UnknownTopicOrPartition, and
     LogTimeout after `timeout_ms`.
     """
     timeout_ms = check_timeout(timeout_ms)
@@ -85,10 +85,10 @@ async def read_letters(
 def newest_letters(letters: Iterable[Letter], limit: int) -> list[Letter]:
     """Return the newest letters, at most `limit`, the newest first.
 
-    Offsets tell which letters of a partition are the newest. A letter has the timestamp of the
-    failed record, which may be any (a wrong one may be why it failed), and no time of its own. So
-    partitions give their letters in turn. Timestamps only decide which partition's letter is listed
-    first within one turn, if there is no room for all.
+    Offsets tell which letters of a partition are the newest. A letter has no time of its own, only
+    the timestamp of the failed record, which may be wrong. So letters are chosen in rounds, with
+    one letter of each partition per round. Timestamps only decide which letters of the last round
+    are chosen, if there is no room for all.
     """
     columns: dict[TopicPartition, list[Letter]] = {}
     for letter in sorted(letters, key=lambda letter: -letter.offset):
@@ -105,7 +105,7 @@ def newest_letters(letters: Iterable[Letter], limit: int) -> list[Letter]:
 
 
 def _merged(columns: Mapping[TopicPartition, deque[Letter]]) -> list[Letter]:
-    """Return the letters of all partitions, each partition's in its order."""
+    """Merge letters by timestamp; the letters of each partition keep their order."""
     heads = [(-column[0].timestamp, place) for place, column in columns.items()]
     heapify(heads)
     merged: list[Letter] = []
@@ -130,8 +130,8 @@ async def read_letter(
 ) -> Letter | None:
     """Return the letter at an offset, None when there is none.
 
-    Reads on to the end of the partition, for a marker. Raises UnknownTopicOrPartition,
-    OffsetOutOfRange, and LogTimeout after `timeout_ms`.
+    Reads on to the end of the partition, to find a marker of the letter. Raises
+    UnknownTopicOrPartition, OffsetOutOfRange, and LogTimeout after `timeout_ms`.
     """
     timeout_ms = check_timeout(timeout_ms)
     ends = await log.end_offsets([place], _COMMITTED)

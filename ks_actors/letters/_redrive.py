@@ -37,13 +37,13 @@ async def redrive(
     The record has its own key, value, timestamp and headers, and one more header that names the
     letter. A marker in the dead letter topic, written in the same transaction, keeps it from being
     written twice. Concurrent callers write it once, whatever their application ids: the caller with
-    the first marker succeeds, and a later caller of the same id fences an earlier one. Waits for
+    the first marker succeeds, and a later caller of the same id fences an earlier caller. Waits for
     transactions that are open in the dead letter topic, because they hide markers.
 
     Raises RedriveRefused when there is no such letter, when its source is unknown or when it was
     written back before. Raises LogTimeout when transactions stay open for `timeout_ms`. Raises
-    Fenced, LogTimeout and other errors of the log: then nothing is visible, except that after a
-    LogTimeout of the commit everything may be.
+    Fenced, LogTimeout and other errors of the log: then nothing has become visible, but after a
+    LogTimeout of the commit everything may be visible.
     """
     timeout_ms = check_timeout(timeout_ms)
     producer = await log.transactional_producer(
@@ -52,13 +52,14 @@ async def redrive(
         timeout_ms=_TRANSACTION_MS,
     )
     try:
-        # Only after the producer has fenced others of its id: their markers are all written now.
+        # Read the end only after the producer has fenced others of its id: by now all of their
+        # markers are written.
         end = (await log.end_offsets([place], IsolationLevel.READ_UNCOMMITTED))[place]
         await _closed_transactions(log, place, end, timeout_ms)
         letter, source = await _found(log, place, offset, timeout_ms)
         (end,) = await producer.send([_marker(letter)])
         # Callers with other ids are not fenced. But their markers have an order: this caller waits
-        # until all earlier transactions have ended, and later callers wait for this one.
+        # until all earlier transactions have ended, and later callers wait for this caller.
         try:
             await _closed_transactions(log, place, end - 1, min(timeout_ms, _TRANSACTION_MS // 2))
             await _found(log, place, offset, timeout_ms)
