@@ -24,21 +24,21 @@ class TaskTracing(Protocol):
 
     @property
     def on(self) -> bool:
-        """Whether there are any spans: else records keep their headers."""
+        """Whether there are any spans; if not, records keep their headers."""
         ...
 
     def begin(self, partition: TopicPartition, batch: Batch) -> Batch:
         """Begin a span for each record that is processed now.
 
         Returns the same records, with the context of their span in the headers, in place of the
-        given one.
+        given context.
         """
         ...
 
     def within(
         self, process: Callable[[Any, Any, int, Headers], None]
     ) -> Callable[[Any, Any, int, Headers], None]:
-        """Return `process` with the span of its record as the current one."""
+        """Return `process` with the span of its record as the current span."""
         ...
 
     def send(self, topic: str, headers: Headers, *, origin: Headers | None = None) -> Headers:
@@ -57,19 +57,19 @@ class TaskTracing(Protocol):
         ...
 
     def end(self) -> None:
-        """End all open spans, but those of calls."""
+        """End all open spans, except those of calls."""
         ...
 
     def call(self, node: str, headers: Sequence[Headers], context: Context) -> CallSpan:
         """Begin the span of a node's call for records with these headers.
 
-        It becomes the current span of `context`, in which the call is going to run.
+        The span becomes the current span of `context`, in which the call is going to run.
         """
         ...
 
 
 class Tracing(Protocol):
-    """Traces of an app: `App(tracing=…)` takes one."""
+    """Traces of an app, for `App(tracing=…)`."""
 
     def task(self, task_id: TaskId, *, application_id: str, client_id: str) -> TaskTracing:
         """Return the tracing of a task."""

@@ -42,6 +42,6 @@ class FieldSetter(Setter[dict[str, str]]):
 
 
 def with_fields(headers: Headers, names: Container[str], fields: Mapping[str, str]) -> Headers:
-    """Return headers with a context's fields in place of those that had these names."""
+    """Return headers with a context's fields in place of the headers of these names."""
     kept = tuple(header for header in headers if header[0] not in names)
     return kept + tuple((name, value.encode()) for name, value in fields.items())

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 class OtelTracing:
     """Trace the records of an app with OpenTelemetry: `App(…, tracing=OtelTracing())`.
 
-    `tracer_provider` and `propagator` default to the global ones. The propagator writes the context
-    of a record to its headers, by default as `traceparent`, `tracestate` and `baggage` (W3C). The
-    provider's sampler decides about records that come without a context.
+    `tracer_provider` and `propagator` default to OpenTelemetry's global objects. The propagator
+    writes the context of a record to its headers, by default as `traceparent`, `tracestate` and
+    `baggage` (W3C). The provider's sampler decides about records that come without a context.
 
     Spans and attributes are those of OpenTelemetry's conventions for messaging: `process <topic>`
-    for each record that is read, `send <topic>` for each that is written, and `call <node>` for
-    each call of an asynchronous function. Raises ImportError without the extra `otel`.
+    for each record that is read, `send <topic>` for each record that is written, and `call <node>`
+    for each call of an asynchronous function. Raises ImportError without the extra `otel`.
     """
 
     def __init__(

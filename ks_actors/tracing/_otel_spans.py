@@ -74,10 +74,10 @@ class TaskSpans:
         self._fields: frozenset[str] = frozenset(propagator.fields)
         self._client: dict[str, str] = attributes
         self._open: list[Span] = []
-        # Open spans by their contexts as they stand in headers; empty if no header has one.
+        # Open spans by the headers that carry their contexts; empty if headers carry no spans.
         self._by_headers: dict[Headers, Span] = {}
         self._carries_spans: bool = _carries_spans(propagator)
-        # The context of the record that is processed now, where records go one at a time.
+        # The context of the current record, if records are processed one at a time.
         self._current: OtelContext | None = None
 
     def begin(self, partition: TopicPartition, batch: Batch) -> Batch:
@@ -92,7 +92,7 @@ class TaskSpans:
     def within(
         self, process: Callable[[Any, Any, int, Headers], None]
     ) -> Callable[[Any, Any, int, Headers], None]:
-        """Return `process` with the span of its record as the current one."""
+        """Return `process` with the span of its record as the current span."""
 
         def processed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             span = self._by_headers.get(self._carried(headers))
@@ -125,14 +125,14 @@ class TaskSpans:
         return self._process(partition, offset, headers)
 
     def end(self) -> None:
-        """End all open spans, but those of calls."""
+        """End all open spans, except those of calls."""
         if self._open:
             spans, self._open, self._by_headers = self._open, [], {}
             for span in spans:
                 span.end()
 
     def call(self, node: str, headers: Sequence[Headers], context: Context) -> CallSpan:
-        """Begin the span of a node's call; make it the current one of `context`."""
+        """Begin the span of a node's call; make it the current span of `context`."""
         # Rows of a batch continue with the headers of its last record.
         parent = self._extract(headers[-1])
         links = [
@@ -176,7 +176,7 @@ class TaskSpans:
         return found
 
     def _extract(self, headers: Headers) -> OtelContext:
-        # Headers without a context: a processor has made a record of its own. The library's current
+        # Headers have no context if a processor has made a record of its own. The library's current
         # context does not count: it may belong to the code that runs the app.
         return self._propagator.extract(headers, self._current or OtelContext(), _GETTER)
 
@@ -208,7 +208,7 @@ class CallSpan:
 
 
 def _carries_spans(propagator: TextMapPropagator) -> bool:
-    """Return whether a propagator writes spans into headers: baggage alone has none."""
+    """Return whether a propagator writes spans into headers; a baggage propagator does not."""
     fields: dict[str, str] = {}
     propagator.inject(
         fields, set_span_in_context(NonRecordingSpan(_SAMPLE), OtelContext()), _SETTER
