@@ -91,7 +91,7 @@ def refused(text: str, status: int) -> Response:
 def told(
     handler: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler with its errors as answers; unknown errors are raised."""
+    """Return a handler that turns known errors into answers; unknown errors are raised."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -118,6 +118,6 @@ def number(request: Request, name: str, default: int, *, most: int) -> int:
 
 def whole(text: str) -> int | None:
     """Return a text as a number of at most 19 digits; None when it is not one."""
-    # Digits alone: `int` takes blanks, signs and underscores, and those of other scripts; and it
-    # raises an error of its own for thousands of them.
+    # Accept ASCII digits only: `int` also takes blanks, signs, underscores and digits of other
+    # scripts, and raises a separate error for thousands of digits.
     return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else None

@@ -49,7 +49,7 @@ def create_app(
     Mount it into another application under any prefix: `Mount("/ops", create_app(app))`. Orders
     that change something need the `token`: `Authorization: Bearer …`. Without a token there are no
     such orders. Everything else is open to all callers, stores and dead letters included: put your
-    own authentication before it, unless it is on loopback.
+    own authentication in front, unless you serve it on loopback.
 
     `bounds` are the limits of `/health` and `/ready`. `dead_letter_topics` default to the app's
     setting `errors_dead_letter_queue_topic_name`. `allowed_hosts` are the host names that requests
@@ -67,7 +67,7 @@ def create_app(
     )
     routes = [
         *_reads(app, layout, limits, letters_in, events),
-        # Left out, not refused: without a token there is nothing to guess.
+        # Without a token the orders are left out, not refused, so that there is nothing to guess.
         *([] if token is None else _writes(app, token, letters_in)),
         Route("/api", _about(app, writable=token is not None)),
         Route("/", _page),
@@ -86,7 +86,7 @@ def create_app(
 def create_probes(app: App, *, bounds: HealthBounds | None = None) -> Starlette:
     """Return an ASGI application of `/health`, `/ready` and `/metrics` alone.
 
-    They change nothing and show no records. Serve or mount it in the app's event loop.
+    These routes change nothing and show no records. Serve or mount it in the app's event loop.
     """
     probes = _probes(app, HealthBounds() if bounds is None else bounds)
     return Starlette(routes=list(_routes(probes)), middleware=[Middleware(SecureHeaders)])

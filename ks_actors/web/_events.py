@@ -21,7 +21,7 @@ _MOST_READERS = 50
 
 
 class Events:
-    """The streams of all readers, which `close` ends: a server waits for them to end."""
+    """The streams of all readers; `close` ends them, so that a server can shut down."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -43,7 +43,7 @@ class Events:
         view: asyncio.Future[bytes] | None = None
         try:
             async with self._sampler.reader() as queue:
-                # A browser asks again after so many ms.
+                # A browser reconnects after this number of ms.
                 yield b"retry: 1000\n\n"
                 while True:
                     view = asyncio.ensure_future(queue.get())

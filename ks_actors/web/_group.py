@@ -20,7 +20,7 @@ _TIMEOUT_S = 5.0
 
 
 class MemberView(msgspec.Struct, frozen=True):
-    """A member of the group, with its tasks; None while a rebalance makes them unknown."""
+    """A member of the group, with its tasks (None while a rebalance makes them unknown)."""
 
     client_id: str
     member_id: str
@@ -30,9 +30,10 @@ class MemberView(msgspec.Struct, frozen=True):
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
-    """A partition that the topology reads, as the group has committed it.
+    """A partition that the topology reads, with the group's committed offset.
 
-    `lag` counts offsets from the committed one to the end; all of the partition without a commit.
+    `lag` counts the offsets from the committed offset to the end, or without a commit all offsets
+    of the partition.
     """
 
     topic: str

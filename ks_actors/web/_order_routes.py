@@ -89,13 +89,13 @@ def list_snapshots(app: App) -> Callable[[Request], Awaitable[Response]]:
         look = looking
         if look is None or look.done():
             look = looking = asyncio.create_task(_find(uri, app.config.application_id))
-            # Its callers may have left: then no caller retrieves its error.
+            # All callers may have disconnected; then no caller retrieves the error.
             look.add_done_callback(lambda done: done.cancelled() or done.exception())
         done, _pending = await asyncio.wait({look}, timeout=_LOOK_S)
         if not done:
             raise Refusal(504, f"the place of snapshots did not answer within {_LOOK_S:g} s")
         try:
-            # Not `looking`: another caller may have begun the next one.
+            # Not `looking`: another caller may have begun the next lookup.
             return answer(look.result())
         except OSError as error:
             raise Refusal(502, f"the snapshots cannot be listed: {error}") from None

@@ -43,7 +43,7 @@ class Sampler:
     """Sample an app once a second while there are readers, and send the view to all of them.
 
     Rates are those between two samples. Every two seconds the group's members are looked up,
-    independently of the samples: a log that does not answer delays none of them.
+    independently of the samples, so that a log that does not answer delays no sample.
     """
 
     def __init__(self, app: App, layout: Layout, bounds: HealthBounds) -> None:
@@ -68,7 +68,7 @@ class Sampler:
     @asynccontextmanager
     async def reader(self) -> AsyncIterator[asyncio.Queue[bytes]]:
         """Return a queue with the newest view, as JSON; a slow reader misses views."""
-        # One view: a reader that is behind needs the newest, and memory must not grow with its
+        # Keep one view: a slow reader needs only the newest view, and memory must not grow with its
         # delay.
         queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
         self._readers.add(queue)
@@ -91,8 +91,8 @@ class Sampler:
         tasks, self._tasks = self._tasks, ()
         for task in tasks:
             task.cancel()
-        # Wait for them, so that no sample touches an app that is closed after the last reader has
-        # left.
+        # Wait for the tasks, so that no sample touches an app that is closed after the last reader
+        # has left.
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_each_second(self) -> None:
@@ -104,7 +104,7 @@ class Sampler:
             else:
                 for queue in self._readers:
                     if queue.full():
-                        # The unread view is outdated by this one.
+                        # This view replaces the unread view.
                         queue.get_nowait()
                     queue.put_nowait(view)
             await asyncio.sleep(_EACH_S)
@@ -163,7 +163,7 @@ class Sampler:
     def _topics(
         self, tasks: Iterable[TaskView], before: Figures, seconds: float | None
     ) -> Iterable[TopicView]:
-        """Add up the partitions of each topic that is read, and add those that are written."""
+        """Add up the partitions of each topic that is read, and add the topics that are written."""
         found = self._last
         reads = _by_topic(tasks)
         positions = {
@@ -199,7 +199,7 @@ class Sampler:
     def _note_members(self) -> None:
         # Client ids, because member ids change each time that an instance joins.
         names = frozenset(member.client_id for member in self._group.members)
-        # Not after the first answer: these members did not join just now.
+        # Note nothing after the first answer: these members did not join just now.
         if self._members is not None:
             for name in sorted(names - self._members):
                 self._note(f"{name} has joined the group")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-"""The host names of a page on loopback: others are a foreign page's, by a forged name."""
+"""The host names of a page on loopback; a foreign page may send others (DNS rebinding)."""
 _HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

@@ -34,11 +34,11 @@ class PageServer:
         self.url: str = url
         """The address of the page."""
         self.token: str | None = token
-        """The token for orders that change something, None when there is none."""
+        """The token for orders that change something; None if there are no such orders."""
 
     @property
     def link(self) -> str:
-        """The address to open in a browser, which then has the token; it is a secret."""
+        """The address to open in a browser; it contains the token, if any: keep it secret."""
         # Escaped: a + would be read as a space, and an & as the end.
         return self.url if self.token is None else f"{self.url}#token={quote(self.token, safe='')}"
 
@@ -62,10 +62,10 @@ async def serve_page(
 ) -> AsyncIterator[PageServer]:
     """Serve the HTTP API and page of an app while the block runs, on this event loop.
 
-    `async with serve_page(app, port=8080) as page: print(page.link)`. Port 0 is any free one. On
-    loopback, the default, only requests for a loopback name are answered. Nothing is encrypted:
-    put a proxy before other hosts. The other options are those of `create_app`. It installs no
-    signal handler. Raises OSError when the address is taken, ValueError for a bad token.
+    `async with serve_page(app, port=8080) as page: print(page.link)`. Port 0 is any free port. On
+    loopback, the default, only requests for a loopback name are answered. Nothing is encrypted, so
+    put a proxy in front for other hosts. The other options are those of `create_app`. No signal
+    handler is installed. Raises OSError when the address is taken, ValueError for a bad token.
     """
     token = None if token is None else checked(token)
     with socket.create_server((host, port), family=_family(host)) as listening:
@@ -86,10 +86,11 @@ async def serve_probes(
 ) -> AsyncIterator[str]:
     """Serve `/health`, `/ready` and `/metrics` alone while the block runs; yield the address.
 
-    They are for the probes of an orchestrator and for Prometheus, on other hosts too: they change
-    nothing and show no records, only names of topics, stores and nodes. Port 0 is any free one. It
-    runs on this event loop, and answers before the app has started: it is live then, and not ready.
-    `bounds` are the limits of `/health` and `/ready`. Raises OSError when the address is taken.
+    The routes are for the probes of an orchestrator and for Prometheus, also on other hosts: they
+    change nothing and show no records, only names of topics, stores and nodes. Port 0 is any free
+    port. The server runs on this event loop, and answers before the app has started: the app is
+    then live, but not ready. `bounds` are the limits of `/health` and `/ready`. Raises OSError when
+    the address is taken.
     """
     with socket.create_server((host, port), family=_family(host)) as listening:
         made = create_probes(app, bounds=bounds)

@@ -53,7 +53,7 @@ class StoreView(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of a store; `at` is the start of its window, or of its session, with the end."""
+    """A row of a store; `at` is the start of its window, or its session's start and end."""
 
     key: Any
     value: Any
@@ -88,10 +88,11 @@ def store_views(app: App) -> tuple[StoreView, ...]:
 async def query_store(app: App, request: Request) -> Rows:
     """Return rows by the query string: `key`, or `from` and `to`; `time_from` and `time_to` (ms).
 
-    `from` and `to` do not apply to windows, times not to stores without them.
+    `from` and `to` do not apply to windows; times do not apply to stores without times.
 
-    `as` says how to read the text of keys: text, json, hex, base64 or auto, the first of these with
-    rows. `stale` allows standbys. Raises Refusal, UnknownStore, QueryFailed and NotRunning.
+    `as` says how to read the text of keys: text, json, hex, base64, or auto, which takes the first
+    of these that finds rows. `stale` allows standbys. Raises Refusal, UnknownStore, QueryFailed and
+    NotRunning.
     """
     name = request.path_params["name"]
     limit = number(request, "limit", _ROWS, most=_MOST_ROWS)
@@ -129,7 +130,7 @@ def _check_names(given: Mapping[str, str], spec: StoreSpec) -> None:
 
 
 class _Asked:
-    """The bounds of a query, but for its keys."""
+    """The bounds of a query, except its keys."""
 
     def __init__(self, request: Request) -> None:
         given = request.query_params
@@ -162,7 +163,7 @@ async def _first_rows(
         try:
             found = await _answer(store, spec, bounds, limit)
         except QueryFailed as error:
-            # Another key may belong to another partition, which is here.
+            # Another reading of the key may belong to another partition, which is here.
             failed = failed or error
         else:
             if found.rows:
@@ -231,7 +232,7 @@ def _session(row: tuple[Any, Any]) -> Row:
 
 
 def _short(value: Any) -> Any:
-    """Return a value for JSON; a long one is cut, as text."""
+    """Return a value for JSON; a long value is cut, as text."""
     found = plain(value)
     text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
     if len(text) <= _MOST_CHARACTERS:

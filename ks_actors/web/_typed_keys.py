@@ -36,8 +36,8 @@ def typed_keys(
 
     `topic` is the changelog of the store with the keys.
 
-    All texts of an element are read in the same way. `how` is `auto` for all ways, or one of them.
-    Raises Refusal if the serde accepts no key.
+    All texts of an element are read in the same way. `how` is `auto` for all ways, or the name of
+    one way. Raises Refusal if the serde accepts no key.
     """
     if how != _AUTO and how not in dict(_READINGS):
         raise Refusal(400, f"parameter 'as' is {how!r}: give auto, text, json, hex or base64")
@@ -70,7 +70,7 @@ def typed_keys(
 class _Key(NamedTuple):
     key: Any
     exact: bool
-    """The serde reads the object back as itself, and not as one of another type."""
+    """Whether the serde reads the object back as itself, not as an object of another type."""
 
 
 def _read(
@@ -84,7 +84,7 @@ def _read(
         meant = read(text)
         if meant is None:
             return None
-        # Stores keep keys as they are read: a UUID, say, where its text was typed.
+        # Stores have keys as the serde reads them: for example a UUID where its text was typed.
         key = _key(meant, text, serialize, deserialize)
         if key is not None and isinstance(meant, bool) == isinstance(key, bool):
             return _Key(key, bool(meant == key))
@@ -94,11 +94,11 @@ def _read(
 def _key(
     meant: Any, text: str, serialize: Callable[[Any], bytes], deserialize: Callable[[bytes], Any]
 ) -> Any:
-    """Return the key that a serde reads from an object, or None.
+    """Return the key that a serde makes of a parsed object, or None.
 
-    A typed serde does not write other objects, such as a dict for a Struct, but reads their JSON or
-    MessagePack. Serdes of numbers and bytes are excluded: they would read any text of the right
-    length.
+    A typed serde may refuse to write that object (a dict in place of a Struct), but can read its
+    JSON or MessagePack. Serdes of numbers and bytes are excluded: they would read any text of the
+    right length.
     """
     with suppress(Exception):
         return deserialize(serialize(meant))

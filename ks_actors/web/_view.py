@@ -47,7 +47,7 @@ class PartitionView(msgspec.Struct, frozen=True):
 
 
 class RestoreView(msgspec.Struct, frozen=True):
-    """A changelog that is read: `share` of the way, from 0 to 1; None for a standby."""
+    """A changelog that is read; `share` is the part read so far (0 to 1), None for a standby."""
 
     changelog: str
     position: int
@@ -231,7 +231,7 @@ def _wait(wait: Wait, bound_ms: int, *, full: bool) -> WaitView:
 
 
 def node_views(tasks: Iterable[TaskView], text: dict[str, str]) -> tuple[NodeView, ...]:
-    """Return the asynchronous nodes of all tasks; `text` has the reasons of stuck ones."""
+    """Return the asynchronous nodes of all tasks; `text` has the reasons of stuck nodes."""
     found: dict[str, list[CallView]] = {}
     for task in tasks:
         for call in task.calls:
