@@ -65,9 +65,9 @@ class Application(NamedTuple):
     ) -> T:
         """Run work on the open log; an error is one line and exit code 1.
 
-        Without an app and any servers it is a usage error. `if_missing` is about the directory of
-        an embedded log. A command must not create a log for a mistyped path. `empty` opens a log in
-        memory instead.
+        Raises a usage error if there are neither an app nor servers. `if_missing` applies when the
+        directory of an embedded log does not exist: `empty` opens a log in memory instead. The
+        default is to refuse, because a command must not create a log for a mistyped path.
         """
         config = self.config
         if self.app is None and config.origins["log"] == "default" and not config.bootstrap_servers:
@@ -110,7 +110,7 @@ def no_log(config: StreamsConfig, directory: Path) -> click.ClickException:
 
 
 def groups_of(log: Log) -> ManagesGroups:
-    """Return the log as one with groups. Raises click.ClickException."""
+    """Return the log, typed as a log with groups. Raises click.ClickException."""
     if not isinstance(log, ManagesGroups):
         raise click.ClickException(
             f"{type(log).__name__} cannot describe groups: it lacks the methods of "
@@ -120,7 +120,7 @@ def groups_of(log: Log) -> ManagesGroups:
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the settings to a command that runs an app; give it all of them as `conf` and `file`."""
+    """Add the settings to a command that runs an app; it gets them as `conf` and `file`."""
 
     @wraps(command)
     def wrapped(**options: Any) -> Any:
@@ -225,7 +225,7 @@ def _config(pairs: list[str], file: Path | None, *, needs_id: bool) -> StreamsCo
     try:
         return StreamsConfig.load(file, **given)
     except KsActorsError as error:
-        # The log alone needs no id, but settings cannot be made without one.
+        # The log alone needs no id, but settings cannot be made without an id.
         if needs_id or NO_ID not in str(error):
             raise
         given["application_id"] = PLACEHOLDER

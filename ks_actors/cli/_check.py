@@ -72,7 +72,7 @@ class _Checks:
         self._topology = application.topology
         self._given_topics: Mapping[str, int] = application.topics
         self._found: list[_Finding] = []
-        # The check to which an error belongs: the first failing step ends all of them.
+        # The check to which an error belongs: the first failing step ends all checks.
         self._step = "broker"
 
     async def run(self, timeout_ms: int) -> Sequence[_Finding]:
@@ -85,7 +85,8 @@ class _Checks:
         await self._directories()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                # An app that was made with a log of its own uses it, whatever its settings are.
+                # An app that was made with a log of its own uses that log, whatever its settings
+                # are.
                 given_log = None if self._app is None else self._app._given_log
                 missing = self._application.missing
                 if missing is not None:
@@ -179,8 +180,8 @@ class _Checks:
         if found.transactional_id is not None and "WRITE" not in found.transactional_id:
             lacking.append(f"WRITE on transactional ids {application_id}-*")
         missing = any(plan.created and plan.state == "missing" for plan in plans)
-        # A note only: the right to create may also come from a prefix of names, which no broker
-        # reports.
+        # This is only a note: the right to create may also come from a prefix of names, which no
+        # broker reports.
         if found.cluster is not None and missing and "CREATE" not in found.cluster:
             self._note(
                 "permissions",
@@ -198,7 +199,7 @@ class _Checks:
 
 
 def _hurried(config: StreamsConfig, timeout_ms: int) -> StreamsConfig:
-    """Return a config whose log gives up before the check does, as its error has the reason."""
+    """Return a config whose log times out before the check, as the log's error has the reason."""
     limit_ms = max(1, timeout_ms * 9 // 10)
     if not config.log.startswith("kafka://") or config.default_api_timeout_ms <= limit_ms:
         return config

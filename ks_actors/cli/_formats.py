@@ -26,7 +26,7 @@ _NUMBERS: Final[dict[str, tuple[Any, Callable[[str], Any]]]] = {
 
 
 def _json(text: str | bytes) -> Any:
-    """Parse JSON without NaN and infinities, which Python takes and others refuse."""
+    """Parse JSON without NaN and infinities, which Python accepts and other parsers refuse."""
     return json.loads(text, parse_constant=_no_number, parse_float=_finite)
 
 

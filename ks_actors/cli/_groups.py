@@ -99,7 +99,7 @@ async def _lags(log: Log, application: Application) -> tuple[list[dict[str, Any]
         each: max(0, ends[each] - (begins[each] if at is None else at))
         for each, at in committed.items()
     }
-    # Records before the first offset are deleted: the first remaining record is the one that waits.
+    # Records before the first offset are deleted, so start at the first remaining record.
     behind = {each: max(begins[each], committed[each] or 0) for each, left in lags.items() if left}
     waiting = await _ages(log, {each: at for each, at in behind.items() if at < ends[each]})
     rows = [
@@ -122,9 +122,9 @@ async def _ages(
 ) -> dict[TopicPartition, int | None]:
     """Return the age in seconds of the first record at each position, by its timestamp.
 
-    It reads one record of each partition, for at most ten seconds in all. Partitions without an
-    answer by then are left out, and those whose records cannot be read: a line on stderr says why.
-    A record without a timestamp has the age None.
+    Reads one record of each partition, for at most ten seconds in all. Leaves out partitions that
+    have not answered by then or whose records cannot be read; a line on stderr says why. A record
+    without a timestamp has the age None.
     """
     found: dict[TopicPartition, int | None] = {}
     if not positions:
@@ -151,7 +151,7 @@ async def _ages(
 
 
 def _tell_unknown(reason: str, partitions: Iterable[TopicPartition]) -> None:
-    # Not a failure of the command: the lag in records is known all the same.
+    # This is no failure of the command: the lag in records is known nevertheless.
     names = ", ".join(map(str, sorted(partitions)))
     tell(f"the age of records is unknown for {names}: {reason}")
 
@@ -167,7 +167,7 @@ def inputs(topology: Topology, application_id: str, existing: Iterable[str]) -> 
 
 
 def _named(topology: Topology, application_id: str) -> set[str]:
-    """Return the topics that the tasks of a topology read, but for those of patterns."""
+    """Return the topics that the tasks of a topology read, except topics matched by patterns."""
     return {
         f"{application_id}-{topic}" if topic in topology.internal_topics else topic
         for subtopology in topology.subtopologies()

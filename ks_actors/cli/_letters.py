@@ -125,8 +125,8 @@ def redrive_letters(
             if len(found) == limit:
                 text = f"only the newest {limit:,} dead letters are looked at: --limit"
                 tell(text)
-            # By offset, so that the records of one partition come back in the order in which they
-            # failed.
+            # Sort by offset, so that the records of one partition come back in the order in which
+            # they failed.
             sources = {
                 (each.place, each.offset): each.source
                 for each in found
@@ -155,7 +155,8 @@ def redrive_letters(
     try:
         application.ask(work)
     finally:
-        # Also after an error: the caller has to know which letters were written back.
+        # Print the rows also after an error: the caller has to know which letters were written
+        # back.
         rows = [_row(each) | {"redriven": True} for each in done]
         show(rows, ("letter", "source", "redriven"), as_json=as_json)
     if left:

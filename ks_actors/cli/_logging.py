@@ -15,7 +15,7 @@ _COMMON: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "ascti
 
 
 def set_up_logging(level: str, form: str | logging.Formatter) -> None:
-    """Send log records of this level and above to stderr, in one of the FORMATS, or a form."""
+    """Send log records of this level and above to stderr, by one of the FORMATS or a formatter."""
     handler = logging.StreamHandler(sys.stderr)
     if isinstance(form, str):
         form = JsonFormatter() if form == "json" else TextFormatter(_TEXT)

@@ -66,14 +66,14 @@ COMMANDS: Final = {
 
 @final
 class _Commands(OtherNames):
-    """A group whose list of commands imports none of them: all together take half a second."""
+    """A group that lists commands without importing them: all imports take half a second."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """Return the names in order."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
-        """Import a command; return None if there is none of that name."""
+        """Import a command; return None if no command has that name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(

@@ -1,6 +1,6 @@
 """Results of commands, as tables or JSON; notes and progress on stderr, which may be lost.
 
-And the answers to commands that have other names in other tools.
+Also the hints for command names of other tools.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def show(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
     """Print rows as a table with these columns, or as a JSON array with all fields.
 
-    None is `-` in a table. Numbers are set to the right.
+    None is `-` in a table. Numbers are right-aligned.
     """
     if as_json:
         show_json(list(rows))
@@ -87,7 +87,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 def moment(timestamp_ms: int) -> str:
-    """Return a timestamp as a time in UTC; one beyond the years 1 to 9999 as its ms."""
+    """Return a timestamp as a time in UTC; outside the years 1 to 9999 as its ms."""
     try:
         return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds")
     except OverflowError:
@@ -158,7 +158,7 @@ def check_stdout() -> None:
     """Turn a failed write of results into an error of one line, with exit code 1.
 
     Characters that the encoding of stdout does not have are escaped. Ends the process if stdout is
-    closed: nobody would get the results.
+    closed, because no reader would get the results.
     """
     if sys.stdout is None:
         raise SystemExit("ks-actors: stdout is closed: redirect it to a file, or to /dev/null")
@@ -291,7 +291,7 @@ class OtherNames(click.Group):
 
 
 class TakesOne(click.Command):
-    """A command with a topic as its only argument; a second one is taken for the value."""
+    """A command with a topic as its only argument; a second argument is taken for the value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments. Raises UsageError, which names the option for a value."""

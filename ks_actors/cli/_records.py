@@ -229,8 +229,8 @@ async def _positions(
     if _OFFSET.fullmatch(start):
         at = int(start)
         return {
-            # -0 is the end, too, and as a number it has no sign. Offsets before the first one are
-            # moved up to it: a fetch would fail.
+            # -0 is the end, too, but as a number it has no sign. Offsets before the first offset
+            # are raised to it, because a fetch would fail.
             each: min(max(begins[each], end + at if at < 0 or start == "-0" else at), end)
             for each, end in ends.items()
         }
@@ -241,7 +241,7 @@ async def _positions(
             f"--from {start!r} is not begin, end, an offset, -N, or a time such as 2026-11-26T00:00"
         ) from None
     if since.tzinfo is None:
-        # In the form in which times are printed here, so that a time can be copied into the
+        # Read times in the form in which they are printed, so that a time can be copied into the
         # command.
         since = since.replace(tzinfo=UTC)
     found = await log.offsets_for_times(dict.fromkeys(ends, int(since.timestamp() * 1000)))

@@ -26,9 +26,9 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
     """Run `ks-actors run` as a child, again after each change of a source; return its exit code.
 
     A change closes the child as SIGTERM does, with a last commit. A child that has ended by an
-    error waits for the next change. SIGINT, SIGTERM and SIGHUP end both; the child gets one signal
-    for each, and a second one ends it at once, without a clean close. Raises ConfigError on
-    Windows.
+    error waits for the next change. SIGINT, SIGTERM and SIGHUP end both processes. Each signal is
+    passed to the child once; a second signal ends the child at once, without a clean close. Raises
+    ConfigError on Windows.
     """
     check_posix("--reload")
     watched = tuple(directories)
@@ -50,12 +50,12 @@ def run_reloading(arguments: Sequence[str], directories: Iterable[Path]) -> int:
             child.wait()
         except KeyboardInterrupt:
             code = _end(child)
-            # A signal that arrived before the child could handle it; the exit code as shells report
-            # it.
+            # A signal ended the child before the child could handle it; return the exit code that
+            # shells report.
             return code if code >= 0 else 128 - code
         finally:
-            # After an error of this process, too: an app without a parent would keep its log
-            # locked.
+            # End the child after an error of this process, too: an app without a parent would keep
+            # its log locked.
             if child.poll() is None:
                 _end(child)
 

@@ -60,13 +60,13 @@ def ask(url: str, path: str, given: Mapping[str, str] | None = None) -> Any:
 
 def order(url: str, path: str, token_file: Path | None) -> Any:
     """Return the answer to a POST with the token. Raises click.ClickException, UsageError."""
-    # Never as an argument: other users of the machine can see command lines.
+    # Never take the token as an argument: other users of the machine can see command lines.
     try:
         token = (
             os.environ.get(TOKEN) if token_file is None else token_file.read_text(encoding="utf-8")
         )
     except (OSError, UnicodeDecodeError) as error:
-        # The text of a decoding error would have bytes of the file.
+        # The text of a decoding error would show bytes of the secret file.
         raise click.UsageError(
             f"the token cannot be read from {token_file}: {type(error).__name__}"
         ) from None
@@ -149,7 +149,7 @@ def _task(task: Mapping[str, Any]) -> dict[str, Any]:
         "state": task["state"],
         "role": "standby" if task["standby"] else "active",
         "partitions": [each["partition"] for each in task["partitions"]],
-        # With one unknown part the sum is unknown, not smaller.
+        # If one lag is unknown, the sum is unknown, not smaller.
         "lag": None if None in lags else sum(lags),
         # A task runs when its last store is restored.
         "restored": f"{min(shares):.0%}" if shares else None,

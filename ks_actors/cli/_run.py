@@ -135,7 +135,7 @@ def run(
         except KsActorsError as error:
             raise _ended(app, error) from error
         except OSError as error:
-            # Processing errors are wrapped. This one concerns a place, and may not name it.
+            # Processing errors are wrapped, so this error concerns a place, and may not name it.
             uri = app.config.snapshot_uri
             where = "" if uri is None else f"; snapshot_uri is {without_login(uri)}"
             raise _ended(app, error, where) from error

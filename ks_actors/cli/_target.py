@@ -48,7 +48,8 @@ def load(target: str) -> Any:
         name = path if path.replace(".", "").isidentifier() else "shop.orders"
         raise click.UsageError(f"{target!r} is not module:name, such as {name}:topology")
     if (here := str(Path.cwd())) not in sys.path:
-        # As `python -m` does; the path of an installed command begins with its own directory.
+        # Do the same as `python -m`; the path of an installed command begins with its own
+        # directory.
         sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module)
@@ -83,9 +84,9 @@ def settings(pairs: Iterable[str], option: str = "--conf") -> Keywords:
 def app_of(target: str, conf: Iterable[str], file: Path | None) -> App:
     """Return the app at `target`, or an app made from it. Raises click.ClickException.
 
-    The target is an App, a Topology, an object with a `build` that returns one, or a function that
-    returns one of these. The function may take the config. A topology becomes an app with the
-    config.
+    The target is an App, a Topology, an object with a `build` that returns a Topology, or a
+    function that returns one of these. The function may take the config. A topology becomes an app
+    with the config.
     """
     given = settings(conf)
     with _told(target):

@@ -87,7 +87,8 @@ def create(application: Application, *, given: tuple[str, ...], as_json: bool) -
     chosen = any(isinstance(node, SinkNode) and callable(node.topic) for node in nodes)
 
     def may_be(name: str) -> bool:
-        # Of topics by pattern, and of those that a function chooses, the topology knows no names.
+        # The topology does not know the names of topics that a pattern matches or a function
+        # chooses.
         return chosen or any(pattern.fullmatch(name) for pattern in patterns)
 
     async def work(log: Log) -> Sequence[TopicPlan]:

@@ -130,9 +130,9 @@ def _in_terminal(
         tell("there is no page: pip install 'ks-actors[web]'")
         served = []
     else:
-        # One port for all runs, so that an open page finds the next one.
+        # Use one port for all runs, so that an open page finds the next run.
         served = [f"--page={page or _free_port()}"]
-    # The log outlives the child, which is a new one after each change.
+    # The log outlives the child, which is replaced after each change.
     with _directory(directory) as kept:
         again = [*arguments, f"--directory={kept.absolute()}", *served]
         command = [sys.executable, "-m", "ks_actors.cli", "dev", *again]
@@ -141,7 +141,7 @@ def _in_terminal(
 
 @contextmanager
 def _directory(given: Path | None) -> Iterator[Path]:
-    """Yield the given directory, or one that is gone at the end."""
+    """Yield the given directory, or a temporary directory, which is deleted at the end."""
     if given is not None:
         yield given
         return
@@ -183,7 +183,7 @@ async def _run(
                 state_dir=state,
                 commit_interval_ms=min(app.config.commit_interval_ms, _SOON_MS),
                 metadata_max_age_ms=min(app.config.metadata_max_age_ms, _SOON_MS),
-                # Snapshots are those of another log.
+                # Existing snapshots belong to another log.
                 snapshot_uri=None,
             )
             app._move(log, config)

@@ -30,8 +30,8 @@ def to_bytes(
 ) -> bytes:
     """Return a text as the bytes of a key or value; the serde may change the headers.
 
-    It may be the text of a string, a number as JSON writes it, or the JSON of any type that
-    msgspec knows. Without a serde it is UTF-8. Raises ValueError.
+    `text` may be a string, a number as JSON writes it, or the JSON of any type that msgspec knows.
+    Without a serde, encode it as UTF-8. Raises ValueError.
     """
     if serde is None:
         return text.encode()
@@ -107,13 +107,13 @@ def _shown(value: Any) -> str:
 
 @final
 class Tracebacks:
-    """Short tracebacks: of the cause of an error, through the user's code alone, once for each."""
+    """Short tracebacks of the causes of errors: frames of the user's code only, each cause once."""
 
     def __init__(self) -> None:
         self._last: BaseException | None = None
 
     def of(self, error: BaseException) -> str:
-        """Return the traceback; nothing if it was the last one, too."""
+        """Return the traceback; an empty text if the previous call had the same cause."""
         chain: list[BaseException] = []
         each: BaseException | None = error
         while each is not None and each not in chain:

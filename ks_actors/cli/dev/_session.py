@@ -153,7 +153,7 @@ class Session:
         headers: MutableHeaders = []
         try:
             data = None if key is None else to_bytes(key, of_keys, topic, headers, is_key=True)
-            # Nothing behind a key is a deletion.
+            # A key without a value is a deletion.
             deleted = key is not None and not value
             content = None if deleted else to_bytes(value, of_values, topic, headers)
         except ValueError as error:
@@ -207,7 +207,7 @@ class Session:
 
 
 async def _lines() -> AsyncIterator[str]:
-    """Yield the lines of stdin, which a thread reads: it may be any file."""
+    """Yield the lines of stdin; a thread reads them, because stdin may be any file."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 

@@ -27,8 +27,8 @@ _CLOSE_S: Final = 10.0
 class Terminal:
     """Read commands for a child, print its output above the prompt, and restart it.
 
-    A change of a source closes the child as SIGTERM does. One that does not end within 10 s, such
-    as an endless loop, is killed. A child that has failed waits for the next change.
+    A change of a source closes the child as SIGTERM does. A child that does not end within 10 s,
+    such as an endless loop, is killed. After a failure, the next child starts at the next change.
     """
 
     def __init__(self, command: Sequence[str], directories: Sequence[Path]) -> None:
@@ -89,7 +89,7 @@ class Terminal:
             self._show("the app does not run: change a source, or quit")
 
     def _end(self, keeper: threading.Thread, number: int) -> None:
-        """Let the child end: after the input, or at once by a signal; each Ctrl-C is one more."""
+        """Let the child end: after the input, or at once by a signal (one more per Ctrl-C)."""
         self._over.set()
         while keeper.is_alive():
             try:

@@ -20,7 +20,7 @@ from ks_actors.cli.new._source import source_of
 
 _TEMPLATES: Final = Path(__file__).with_name("template")
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-# Lines of the templates have room for it.
+# The longest name for which the lines of the templates have room.
 _LONGEST: Final = 30
 _KAFKA: Final = "4.4.0"
 # The files of a project, and their templates.
@@ -72,7 +72,7 @@ def new(name: str, directory: Path | None) -> None:
 
 
 def _check(name: str) -> None:
-    """Refuse a name that is no package's, or that would hide a module. Raises UsageError."""
+    """Refuse a name that cannot name a package, or that would hide a module. Raises UsageError."""
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         better = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:_LONGEST]
         hint = better if _NAME.fullmatch(better) else "order_totals"

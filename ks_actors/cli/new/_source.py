@@ -1,4 +1,4 @@
-"""The place from which a new project installs ks-actors: that of the running one."""
+"""The place from which a new project installs ks-actors: as the running ks-actors was."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Source(NamedTuple):
 def source_of(installed: Distribution, checkout: Path) -> Source:
     """Return the source of an installation; `checkout` is the directory above its packages.
 
-    That is the checkout that it runs from, or the file, directory or repository that it was
-    installed from (PEP 610), or else the package index, for at least this version.
+    The source is the checkout that ks-actors runs from, or the file, directory or repository that
+    it was installed from (PEP 610), or else the package index, for at least this version.
     """
     if (checkout / _FILES[0]).is_file() and (checkout / _FILES[1]).is_file():
         return Source(f"{_NAME} @ {checkout.as_uri()}", checkout)
