@@ -1,4 +1,4 @@
-"""Checks of arguments that type checkers would refuse, for callers that use none."""
+"""Checks of arguments that type checkers would refuse, for callers without a type checker."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def negative(name: str, seconds: Any) -> bool:
 
 
 def check_number(name: str, number: Any) -> None:
-    """Raise TypeError unless the value is a number; a bool is not one."""
+    """Raise TypeError unless the value is a number; a bool does not count."""
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise TypeError(f"{name} must be a number, is {number!r}")
 
 
 def plain_function(function: Any) -> bool:
-    """Return whether it can be called and is not `async def`."""
+    """Return whether the object can be called and is not `async def`."""
     return callable(function) and not inspect.iscoroutinefunction(function)
 
 
 def valid_name(name: Any) -> bool:
-    """Return whether it can name an actor or a system: a string that is not empty or slashed."""
+    """Return whether a value can name an actor or system: a non-empty string without a slash."""
     return isinstance(name, str) and name != "" and "/" not in name
 
 

@@ -155,7 +155,7 @@ class StrayCancellation(ActorsError):
 
 @final
 class SystemClosed(ActorsError):
-    """Raised by spawn before the system's `async with` block, or while it is being left."""
+    """Raised by spawn before the system's `async with` block, or while the block is exited."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -20,7 +20,7 @@ class Handled(Enum):
 
 
 HANDLED: Final = Handled.HANDLED
-"""The return value of `Actor.signal` for a signal that it has dealt with."""
+"""The return value of `Actor.signal` for a signal that the actor has handled."""
 
 Hook: TypeAlias = Coroutine[Any, Any, None] | None
 SignalHook: TypeAlias = Handled | Coroutine[Any, Any, Handled | None] | None
@@ -29,10 +29,10 @@ SignalHook: TypeAlias = Handled | Coroutine[Any, Any, Handled | None] | None
 class Actor(Generic[M]):
     """Handle messages of type `M`, one at a time.
 
-    Subclass it, pass a factory for it to `Spec`, and spawn that. State is plain attributes, which
-    only the actor touches. Both handlers may be `def` or `async def`; the next message waits until
-    the current one is done, awaits included. `ctx` is available from Started on, but not in
-    `__init__`.
+    Subclass Actor, pass a factory of the subclass to `Spec`, and spawn the spec. State is plain
+    attributes, which only the actor touches. Both handlers may be `def` or `async def`; the next
+    message waits until the current one is done, awaits included. `ctx` is available from Started
+    on, but not in `__init__`.
     """
 
     ctx: Context[M]

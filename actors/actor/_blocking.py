@@ -22,7 +22,7 @@ _log = logging.getLogger("actors")
 
 
 class BlockingLane:
-    """Runner of one actor's blocking jobs, including those that outlive their await."""
+    """Runner of one actor's blocking jobs, including jobs that outlive their await."""
 
     __slots__ = ("_core", "_executor", "_own", "_path")
 

@@ -88,7 +88,7 @@ class Cell(Mortal):
         self.start_error: Exception | None = None
         self.budget: RestartBudget | None = None
         self.stash: list[Any] | None = None
-        # Few at first: it is not known yet how long a message takes.
+        # Start with a low quota: it is not known yet how long a message takes.
         self._quota = min(4, spec.mailbox.batch, core.dispatch.longest_turn)
         self._starting: asyncio.Future[None] | None = None
         self._children: Family | None = None
@@ -104,13 +104,13 @@ class Cell(Mortal):
 
     @property
     def lane(self) -> BlockingLane:
-        """The runner of its blocking jobs."""
+        """The runner of the actor's blocking jobs."""
         if self._lane is None:
             self._lane = BlockingLane(self.core, self.path, self.spec.executor)
         return self._lane
 
     def close_lane(self) -> None:
-        """End its own thread, if it has one."""
+        """End the actor's own thread, if there is one."""
         if self._lane is not None:
             self._lane.close()
 
@@ -155,8 +155,8 @@ class Cell(Mortal):
     async def started(self) -> None:
         """Wait until Started is handled.
 
-        Raise StartFailed if it raised, ActorStopped if the actor was stopped first. In both cases
-        nothing of the actor is left.
+        Raise StartFailed if handling it raised, ActorStopped if the actor was stopped first. In
+        both cases nothing of the actor is left.
         """
         if self._starting is None:
             return
@@ -183,7 +183,7 @@ class Cell(Mortal):
         self.task = asyncio.current_task()  # type: ignore[assignment]  # it runs in a task
         inbox = self.inbox
         try:
-            # Under a test's seed the first step, too, waits for a turn that the seed chooses.
+            # In a seeded test the first step, too, waits until the seed chooses this actor.
             if self.core.dispatch.permutes:
                 await self.core.dispatch.pause()
             alive = await self._start(life)
@@ -193,7 +193,7 @@ class Cell(Mortal):
                     await waiter
                 alive = await self._turn()
         except asyncio.CancelledError:
-            # Nobody asked for this end: the whole system's tasks are being cancelled.
+            # No stop was requested: the whole system's tasks are being cancelled.
             if not self.stop_asked:
                 self.reason = "shutdown"
         finally:
@@ -319,7 +319,7 @@ class Cell(Mortal):
         await life.hear(notice.signal)
 
     def _explained(self, error: BaseException, hook: Any) -> BaseException:
-        """Return an error with an explanation if `receive` returned a value that nobody takes.
+        """Return an error with an explanation if `receive` returned a value that cannot be awaited.
 
         Only a failed await calls this, so that messages do not pay for it. A hook of an earlier
         message is None or was awaited, and is not blamed.

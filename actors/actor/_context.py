@@ -29,7 +29,7 @@ P = ParamSpec("P")
 class Context(Generic[M]):
     """An actor's interface to the framework, at `self.ctx` from Started on.
 
-    Only the actor's own task may use it: never hand it to others.
+    Only the actor's own task may use the context: never pass it to other tasks.
     """
 
     __slots__ = ("_cell", "_life")
@@ -78,8 +78,9 @@ class Context(Generic[M]):
     def stop(self, child: Ref[Any] | None = None, /) -> None:
         """Stop a child, or this actor, softly: after its current message.
 
-        Messages queued behind it are undelivered. Its children end first, youngest first; then it
-        gets Stopping. After `stop_within` seconds it is killed. Raises NotAChild.
+        Messages queued behind that message are undelivered. The actor's children end first,
+        youngest first; then the actor gets Stopping. After `stop_within` seconds the actor is
+        killed. Raises NotAChild.
         """
         if child is None:
             self._cell.request_stop("stop", by_itself=True)

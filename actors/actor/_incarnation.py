@@ -53,26 +53,27 @@ class Incarnation:
     def receive(self) -> Callable[[Any], Any] | None:
         """The actor's handler; None after `let_go`.
 
-        It is looked up each turn, as a stored bound method would be one more object per actor.
+        The handler is looked up each turn, as a stored bound method would be one more object per
+        actor.
         """
         return None if self._actor is None else self._actor.receive
 
     @property
     def timers(self) -> Timers[Any]:
-        """Its timers, created on first use."""
+        """The incarnation's timers, created on first use."""
         if self._timers is None:
             self._timers = Timers(self._inbox)
         return self._timers
 
     @property
     def pipes(self) -> Pipes:
-        """Its pipes, created on first use."""
+        """The incarnation's pipes, created on first use."""
         if self._pipes is None:
             self._pipes = Pipes(self._inbox)
         return self._pipes
 
     async def hear(self, signal: Signal) -> None:
-        """Let the actor handle `signal`; raise an unhandled cause of death as its own failure."""
+        """Let the actor handle `signal`; raise an unhandled cause of death as the actor's own."""
         answer: Any = self._actor.signal(signal) if self.hears and self._actor is not None else None
         if answer is not None and answer is not HANDLED:
             if inspect.isawaitable(answer):
@@ -86,7 +87,7 @@ class Incarnation:
             raise ActorFailed(signal.ref.path, [signal.cause])
 
     def retire(self, watcher: Cell) -> None:
-        """End its timers, pipes and watches, and take no more children."""
+        """End the incarnation's timers, pipes and watches, and take no more children."""
         self.closed = True
         if self._timers is not None:
             self._timers.cancel_all()

@@ -33,7 +33,7 @@ class Pipes:
     ) -> None:
         """Await `work` in its own task, then queue the message of `done` or `failed`.
 
-        Once closed, drop `work`.
+        If the pipes are closed, drop `work`.
         """
         if not self.open:
             _drop(work)
@@ -53,9 +53,9 @@ class Pipes:
             task.cancel()
 
     async def ended(self, stop_within: float) -> None:
-        """Wait until all have cleaned up, and cancel them again every `stop_within` seconds.
+        """Wait until all work has cleaned up; cancel it again every `stop_within` seconds.
 
-        Cancelling cancels them again, and waits on.
+        If this wait is cancelled, cancel the work again, wait on, and then raise CancelledError.
         """
         self._seconds = max(stop_within, 0.1)
         interrupted = False
@@ -84,8 +84,8 @@ class Pipes:
             outcome = await work
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            # Cancelled from within, the work has failed; cancelled by `close`, nobody wants its
-            # outcome.
+            # If the work cancelled itself, it has failed; if `close` cancelled it, its outcome is
+            # not wanted.
             if task is not None and task.cancelling():
                 raise
             self._deliver(failed, StrayCancellation(self._inbox.owner.path))

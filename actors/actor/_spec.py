@@ -26,7 +26,8 @@ class Spec(Generic[M]):
     `supervise` decides on an exception of the actor. `executor` runs its blocking jobs: "shared" is
     the system's pool; "own" is one thread for this actor only, for jobs with a handle that must
     stay in one thread. Or pass your own executor, which you also shut down. `stop_within` seconds
-    after a stop request, the current message is cancelled; the Stopping signal has as long again.
+    after a stop request, the current message is cancelled; the Stopping signal then has the same
+    time.
     """
 
     __slots__ = ("executor", "factory", "mailbox", "stop_within", "supervise")

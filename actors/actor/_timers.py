@@ -82,7 +82,8 @@ class _Timer(Due):
         self._period = period
 
     def arm(self, delay: float) -> None:
-        # Not by `tell`: a full mailbox must not lose the message, and a timer cannot wait for room.
+        # Do not use `tell`: a full mailbox must not lose the message, and a timer cannot wait for
+        # room.
         self.handle = self._inbox.core.clock.call_later(delay, self._inbox.overtake, self)
 
     def open(self) -> Any:

@@ -34,8 +34,8 @@ DeadLetter = Undelivered
 class Failed(msgspec.Struct, frozen=True):
     """An actor's handler, signal or factory raised.
 
-    `message` is the message it was handling. `decision` is the choice of supervision, or "stop"
-    if that is impossible; then `reason` is the cause, such as a spent restart budget.
+    `message` is the message that the actor was handling. `decision` is the choice of supervision,
+    or "stop" if that is impossible; then `reason` is the cause, such as a spent restart budget.
     """
 
     path: str
@@ -57,8 +57,8 @@ class Restarted(msgspec.Struct, frozen=True):
 class Stalled(msgspec.Struct, frozen=True):
     """The event loop was blocked for `seconds`.
 
-    `path` and `message` name the blocking actor (empty path: no actor). `stack` is that of the
-    loop's thread, and `place` its innermost frame of your own code, as "function (file:line)"
+    `path` and `message` name the blocking actor (empty path: no actor). `stack` is the stack of the
+    loop's thread, and `place` the innermost frame of your own code, as "function (file:line)"
     (empty: there is none).
     """
 
@@ -70,7 +70,7 @@ class Stalled(msgspec.Struct, frozen=True):
 
 
 class Abandoned(msgspec.Struct, frozen=True):
-    """Nobody waits for a blocking job any more; its thread goes on, its result will be dropped."""
+    """A blocking job has no waiter any more; its thread goes on, its result will be dropped."""
 
     path: str
     job: str

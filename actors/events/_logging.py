@@ -23,8 +23,8 @@ _MUTE: Final = 300.0
 class EventLog:
     """Log failures and losses. Messages are named by type only: their content may be secret.
 
-    A traceback has the frames of the user's code alone, and each error has one: a failure that an
-    entry of another log shows is an entry at DEBUG. At DEBUG tracebacks are whole.
+    A traceback has only the frames of the user's code, and each error has only one traceback: a
+    failure that an entry of another log shows is logged at DEBUG. At DEBUG tracebacks are whole.
 
     The first 10 undelivered messages are logged, then none for 300 s; the next entry, or the end of
     the system, reports how many there were. So a loop over a dead ref does not fill the disk. A

@@ -15,9 +15,10 @@ _LOOP: Final = frozenset({"_run", "_run_once", "run", "run_forever", "run_until_
 def place_in(frame: FrameType | None) -> str:
     """Return the innermost frame of the user's code as "function (file:line)", or "" for none.
 
-    Frames of this package and of the standard library are left out. So are those below the event
-    loop: the caller of `asyncio.run` has nothing to do with the current step. And so is the code
-    of modules while they are imported: the place is the code that imports them.
+    Frames of this package and of the standard library are left out. Frames below the event loop are
+    left out, too, because the caller of `asyncio.run` has nothing to do with the current step. The
+    code of a module that is being imported is left out: the place is the code that imports the
+    module.
     """
     place = ""
     while frame is not None:

@@ -92,8 +92,8 @@ class StallDetector:
 def _waits(frame: FrameType | None) -> bool:
     """Return whether a loop's thread waits for events there.
 
-    uvloop's own functions have no frames, so its caller's is the last one. Others, such as
-    `subprocess`, wait in selectors too.
+    uvloop's own functions have no frames, so the caller's frame is the last frame. Other code, such
+    as `subprocess`, also waits in selectors.
     """
     if frame is None:
         return False

@@ -34,10 +34,10 @@ def user_frames(error: BaseException) -> TracebackType | None:
 
 
 def to_tell(error: BaseException, *, placed: bool = False) -> ExcInfo | None:
-    """Return an error as a log entry shows it, and note that it is told; None if it was before.
+    """Return an error as a log entry shows it, and mark it as logged; None if it was logged before.
 
-    That is the first of its causes from the user's code, with the user's frames. An error from
-    other code is shown whole, or without frames if the entry itself names the place.
+    The entry shows the first of the error's causes from the user's code, with the user's frames. An
+    error from other code is shown whole, or without frames if the entry itself names the place.
     """
     errors = list(_with_causes(error))
     if _was_told(errors):
@@ -49,17 +49,17 @@ def to_tell(error: BaseException, *, placed: bool = False) -> ExcInfo | None:
     else:
         for cause in errors[errors.index(shown) + 1 :]:
             cause.__traceback__ = user_frames(cause)
-    # A class of the user's may refuse attributes; its errors are told again.
+    # A class of the user may refuse attributes; then its errors are logged again.
     with suppress(Exception):
         setattr(shown, _TOLD, True)
     return type(shown), shown, frames
 
 
 def shorten(error: BaseException, *, says_all: bool = False) -> None:
-    """Leave the user's frames in the tracebacks of an error and its causes, for the program's end.
+    """Keep only the user's frames in the tracebacks of an error and its causes, at program end.
 
-    None is left where a log entry shows them already. An error that neither a log entry shows nor
-    the user's code has raised stays whole, unless its text `says_all`.
+    No frame is kept where a log entry shows the frames already. An error that neither a log entry
+    shows nor the user's code has raised stays whole, unless its text `says_all`.
     """
     errors = list(_with_causes(error))
     told = _was_told(errors)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Cancellations:
     """The cancellations of one wait.
 
-    A cancel scope of anyio cancels its tasks again in each turn of the loop until they leave it,
-    with a message that names the scope. Such a repetition is not a more urgent request.
+    A cancel scope of anyio cancels its tasks again in each turn of the loop until they leave the
+    scope, with a message that names the scope. Such a repetition is not a more urgent request.
     """
 
     __slots__ = ("_messages",)

@@ -1,8 +1,8 @@
 """Timeouts of many asks at the price of one timer.
 
 A timer per ask costs 3 µs on asyncio, as much as the rest of the ask, and nearly all are cancelled.
-Asks with the same timeout expire in the order in which they began. So one timer, set for the
-oldest, serves them all; an answered ask is no longer in the queue.
+Asks with the same timeout expire in the order in which they began. So one timer, set for the oldest
+ask, serves all of them; an answered ask is removed from the queue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-# The number of queues from which empty ones are dropped before their timers fire.
+# From this number of queues on, empty queues are dropped before their timers fire.
 _MANY = 64
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Deadlines:
     def add(self, waiting: Expiring, seconds: float) -> dict[Expiring, float]:
         """Expire `waiting` in `seconds` (inf: never), unless deleted from the returned dict."""
         if seconds == inf:
-            # A dict of the caller's own: nothing looks at it, and deleting from it is harmless.
+            # Return a dict of the caller's own: nothing reads it, and deleting from it is harmless.
             return {}
         queue = self._queues.get(seconds)
         if queue is None:
@@ -78,7 +78,7 @@ class Deadlines:
             if not queue.waiting:
                 queue.timer.cancel()
                 del self._queues[seconds]
-        # Only after as many more queues again, so that a scan of all of them is rare.
+        # Scan again only when the number of queues has doubled, so that scans are rare.
         self._most = max(_MANY, 2 * len(self._queues))
 
     def close(self) -> None:

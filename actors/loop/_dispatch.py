@@ -23,7 +23,7 @@ class Dispatch(Protocol):
         ...
 
     def resume(self, waiter: asyncio.Future[None], /) -> None:
-        """Wake the task that awaits `waiter`; does nothing if that was cancelled."""
+        """Wake the task that awaits `waiter`; does nothing if `waiter` was cancelled."""
         ...
 
     def pause(self) -> Awaitable[None]:
@@ -43,7 +43,8 @@ class LoopDispatch:
         try:
             waiter.set_result(None)
         except asyncio.InvalidStateError:
-            # It was cancelled. Checking first would slow down every wake-up for this rare case.
+            # The waiter was cancelled. A check beforehand would slow down every wake-up for this
+            # rare case.
             return
 
     def pause(self) -> Awaitable[None]:

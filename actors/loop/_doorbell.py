@@ -46,7 +46,7 @@ class Doorbell:
         """
         self._rung = False
         calls = self._calls
-        # Only the current calls: later calls must not hold up the rest of the loop.
+        # Run only the current calls: later calls must not hold up the rest of the loop.
         for _ in range(len(calls)):
             calls.popleft()()
 

@@ -23,10 +23,11 @@ class Member(Protocol):
 class Tasks:
     """A task group at half the price per task of asyncio.TaskGroup.
 
-    It uses one callback in place of two, and no copy of the context for it. With 100,000 actors the
-    garbage collector traverses these objects again and again. The tree of actors is data: nested
-    groups would park each parent in its group's exit, and cancel siblings at the first error. An
-    error from a task is a bug of the framework; `join` raises it, and `failed` is called at once.
+    The group uses one callback in place of two, and no copy of the context for the callback. With
+    100,000 actors the garbage collector would traverse the extra objects again and again. The tree
+    of actors is data: nested groups would park each parent in its group's exit, and cancel siblings
+    at the first error. An error from a task is a bug of the framework; `join` raises it, and
+    `failed` is called at once.
     """
 
     __slots__ = ("_context", "_done", "_empty", "_error", "_failed", "_loop", "_members")
@@ -37,15 +38,15 @@ class Tasks:
         self._members: dict[asyncio.Task[None], Member | None] = {}
         self._error: BaseException | None = None
         self._empty: asyncio.Future[None] | None = None
-        # One for all callbacks: by default each would copy the context of the code that starts the
-        # task.
+        # Use one context for all callbacks: by default each callback would copy the context of the
+        # code that starts the task.
         self._context = contextvars.copy_context()
         self._done = self._ended
 
     def start(
         self, work: Coroutine[Any, Any, None], name: str, member: Member | None = None
     ) -> asyncio.Task[None]:
-        """Run `work` in a task; call `member.task_ended` when it is over."""
+        """Run `work` in a task; call `member.task_ended` when the task is over."""
         task = self._loop.create_task(work, name=name)
         self._members[task] = member
         task.add_done_callback(self._done, context=self._context)
@@ -54,7 +55,8 @@ class Tasks:
     async def join(self, cancellations: Cancellations) -> None:
         """Wait until no task is left; raise the first error from a task.
 
-        Cancelling cancels all remaining tasks, and waits on. `cancellations` has the earlier ones.
+        If this wait is cancelled, cancel all remaining tasks, and go on waiting. `cancellations`
+        has the earlier cancellations.
         """
         interrupted = False
         while self._members:

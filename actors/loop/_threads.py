@@ -40,7 +40,7 @@ class ThreadLane(Executor):
                 raise RuntimeError(f"the threads of {self._name} are shut down")
             # Each queued job already claims an idle thread.
             if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
-                # First, as it may fail: a refused job must not be in the queue.
+                # Start the thread first, as that may fail: a refused job must not be in the queue.
                 thread = threading.Thread(
                     target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True
                 )
@@ -52,15 +52,15 @@ class ThreadLane(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more jobs; cancel queued ones if asked; join the threads if `wait`."""
+        """Take no more jobs; cancel queued jobs if asked; join the threads if `wait`."""
         self._close(cancel_futures=cancel_futures)
         if wait:
             self._join()
 
     def retire(self) -> None:
-        """Take no more jobs, cancel queued ones, and join the threads unless a job is running.
+        """Take no more jobs, cancel queued jobs, and join the threads unless a job is running.
 
-        It is for the loop's thread, which must not wait for a job.
+        Call this on the loop's thread, which must not wait for a job.
         """
         if self._close(cancel_futures=True):
             self._join()
@@ -105,7 +105,7 @@ class ThreadLane(Executor):
                 result = job()
             except BaseException as error:
                 failure = error
-        # Before the future is resolved: its receiver may rely on this thread being idle.
+        # Do this before the future is resolved: its receiver may rely on this thread being idle.
         with self._work:
             self._at_work -= 1
         if failure is not None:

@@ -1,6 +1,6 @@
 """Entries of the system and urgent lanes.
 
-Their types are private, so that no user message can be mistaken for one.
+The types are private, so that no user message can be mistaken for an entry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Notice:
 
 
 class Due(ABC):
-    """Urgent lane: an entry that becomes a message when taken, a fired timer or a pipe's result."""
+    """Urgent lane: a fired timer or a pipe's result, which becomes a message when taken."""
 
     __slots__ = ()
 

@@ -85,11 +85,11 @@ class Inbox:
         self.waiter: asyncio.Future[None] | None = None
         self.closed: bool = False
         self.refused: int = 0
-        # The open asks. They fail when the actor ends, wherever their replies are then. A dict
-        # keeps their order, so that a seed repeats itself.
+        # The open asks, which fail when the actor ends, wherever their replies are then. A dict
+        # keeps the order of asks, so that a seed repeats its schedule.
         self.asks: dict[PendingAsk[Any], None] | None = None
         self._putters: deque[_Place] | None = None
-        # Without watermarks the high one is out of reach.
+        # Without watermarks the high watermark is out of reach.
         self._low, self._high = settings.watermarks or (0, settings.capacity + 1)
         self._pressed: bool = False
         self._escalated: bool = False
@@ -149,8 +149,8 @@ class Inbox:
             return
         full = MailboxFull(self.owner.path, self.settings.capacity)
         self._drop(message, refusal, full)
-        # Only once: the mailbox refuses each message from now on, and the first one ends the
-        # system.
+        # Escalate only once: the mailbox refuses each message from now on, and the first refusal
+        # ends the system.
         if self.settings.overflow == "fail_system" and not self._escalated:
             self._escalated = True
             self.core.doorbell.ring(
@@ -255,7 +255,7 @@ class Inbox:
         return entry
 
     def relieve(self) -> None:
-        """Give free room to senders that wait in `put`, and tell watchers that pressure is gone."""
+        """Give free room to senders that wait in `put`, and tell watchers that pressure is over."""
         putters = self._putters
         if putters:
             free = self.settings.capacity - len(self.user)
@@ -293,7 +293,7 @@ class Inbox:
         for lane in (self.urgent, self.user):
             while lane:
                 entry = lane.popleft()
-                # Nobody sent a due timer: it is no lost message.
+                # A due timer was not sent by anyone, so it is no lost message.
                 if not issubclass(type(entry), Due):
                     self._drop(entry, "stopped", ActorStopped(self.owner.path))
         for place in self._putters or ():

@@ -12,11 +12,12 @@ class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
 
     `capacity` limits the user lane, in messages. The other lanes have no limit, so that control
     never waits for room. `overflow` is the policy of `tell` at a full lane: leave the new message
-    undelivered, drop the oldest one, or end the system with MailboxFull. Messages of the `urgent`
-    types overtake all others and are FIFO among themselves; so do due timers and piped results.
-    `watermarks` (low, high) send `Pressure` to watchers when the depth reaches high, and again when
-    it has fallen to low. `batch` limits the messages handled before the actor yields to others; an
-    actor with slow messages yields earlier, after about 1 ms. `stash` limits `Context.stash`.
+    undelivered, drop the oldest message, or end the system with MailboxFull. Messages of the
+    `urgent` types overtake all others and are FIFO among themselves; so do due timers and piped
+    results. `watermarks` (low, high) send `Pressure` to watchers when the depth reaches high, and
+    again when it has fallen to low. `batch` limits the messages handled before the actor yields to
+    others; an actor with slow messages yields earlier, after about 1 ms. `stash` limits
+    `Context.stash`.
     """
 
     capacity: int = 1024

@@ -36,7 +36,7 @@ class Ask(Protocol[R_co]):
     def within(self, seconds: float, /) -> Self:
         """Set the timeout to `seconds` (inf: no timeout), in place of the system's `ask_timeout`.
 
-        Call it before awaiting. Returns the ask itself.
+        Call `within` before awaiting. Returns the ask itself.
         """
         ...
 
@@ -44,8 +44,8 @@ class Ask(Protocol[R_co]):
 class PendingAsk(Generic[R]):
     """The asker's half of an ask.
 
-    It does not reference the reply's half, so that the reply is finalized, and the ask fails, as
-    soon as the callee drops it.
+    This half does not reference the reply's half, so that the reply is finalized, and the ask
+    fails, as soon as the callee drops it.
     """
 
     __slots__ = (
@@ -149,10 +149,10 @@ class PendingAsk(Generic[R]):
 
 
 class PendingReply(Generic[R]):
-    """The half of an ask that travels in the request. It releases the ask once answered.
+    """The half of an ask that is sent in the request. It releases the ask once answered.
 
     An ask holds the error that it failed with, and the error's traceback holds the request. Without
-    the release they would form a cycle.
+    the release these objects would form a cycle.
     """
 
     __slots__ = ("_ask",)
@@ -201,7 +201,7 @@ def _raisable(error: Any, path: str) -> Any:
 def replies_in(message: object) -> Iterator[PendingReply[Any]]:
     """Yield the replies in `message`.
 
-    It looks at the fields of a Struct, a dataclass or a plain object, and at the items of a tuple.
+    Looks at the fields of a Struct, a dataclass or a plain object, and at the items of a tuple.
     """
     # Look only at the type: the message's own attribute lookup may raise anything.
     fields: Iterable[Any] = (_field(message, name) for name in _fields(type(message), message))

@@ -23,8 +23,8 @@ class Message(msgspec.Struct, frozen=True):
 class Reply(Protocol[R_contra]):
     """The callee's end of an ask: settled at most once, from any thread; later calls are dropped.
 
-    Keep it to answer later, or pass the request on for another actor to answer. Dropping it
-    unanswered fails the ask with `NoReply`.
+    Keep the reply to answer later, or pass the request on for another actor to answer. Dropping the
+    reply unanswered fails the ask with `NoReply`.
     """
 
     def tell(self, value: R_contra, /) -> None:
@@ -38,7 +38,7 @@ class Reply(Protocol[R_contra]):
     def wanted(self) -> bool:
         """Return whether the asker still waits; from any thread.
 
-        False once it has a reply, has given up, or was cancelled.
+        False once the asker has a reply, has timed out, or was cancelled.
         """
         ...
 
@@ -50,7 +50,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Stopping(msgspec.Struct, frozen=True):
-    """The last signal of an incarnation, after its children's end; it may send, not receive."""
+    """The last signal of an incarnation, after its children's end; it can still send messages."""
 
     reason: StopReason
 
@@ -58,7 +58,7 @@ class Stopping(msgspec.Struct, frozen=True):
 class Terminated(msgspec.Struct, frozen=True):
     """A watched actor, or a child by failure, has ended.
 
-    `cause` is None after a normal stop. It comes once per watch.
+    `cause` is None after a normal stop. The signal comes once per watch.
     """
 
     ref: Ref[Any]
@@ -66,7 +66,7 @@ class Terminated(msgspec.Struct, frozen=True):
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """A watched mailbox has reached its high watermark (`high`), or fallen back to its low one."""
+    """A watched mailbox has reached its high watermark (`high`), or fallen to its low watermark."""
 
     ref: Ref[Any]
     high: bool

@@ -27,7 +27,7 @@ class Ref(Generic[M_contra]):
 
     Only `spawn` makes refs. Messages of one sender to one actor arrive in the order of the tells. A
     ref for more kinds of messages serves as a ref for fewer (`Ref[A | B]` is a `Ref[A]`). Refs to
-    the same actor are equal, adapted ones too.
+    the same actor are equal, including adapted refs.
     """
 
     __slots__ = ("_inbox",)
@@ -87,7 +87,7 @@ class Ref(Generic[M_contra]):
         try:
             message = request(PendingReply(pending), *args, **kwargs)
         except TypeError as error:
-            # The frames of a request that was called and failed within are below this one.
+            # If the request was called and failed inside, its frames are below this frame.
             called = error.__traceback__ is not None and error.__traceback__.tb_next is not None
             if called:
                 raise

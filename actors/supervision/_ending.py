@@ -23,7 +23,7 @@ async def finish(cell: Cell) -> None:
     life = cell.incarnation
     try:
         cell.disarm()
-        # First of all: senders learn at once that nothing will be handled any more.
+        # Close the inbox first: senders learn at once that nothing will be handled any more.
         cell.inbox.close()
         cell.state = move(cell.state, State.STOPPING, cell.path)
         if life is not None:
@@ -43,7 +43,7 @@ async def finish(cell: Cell) -> None:
 
 
 async def _unless_cancelled(cell: Cell, step: Awaitable[None]) -> None:
-    """Await one step of the end. A cancellation ends only this step: the later ones still run."""
+    """Await one step of the end. A cancellation ends only this step: later steps still run."""
     try:
         await step
     except asyncio.CancelledError:
@@ -55,7 +55,7 @@ async def _unless_cancelled(cell: Cell, step: Awaitable[None]) -> None:
 async def _hear_of_child(cell: Cell, life: Incarnation | None, signal: Signal) -> None:
     """Let the actor handle a child's late failure.
 
-    If it cannot, or is interrupted, the failure becomes its own, as no failure may be lost.
+    If the actor cannot, or is interrupted, the failure becomes its own, as no failure may be lost.
     """
     dealt_with = False
     try:
@@ -80,7 +80,7 @@ async def farewell(cell: Cell, reason: StopReason) -> None:
     """
     life = cell.incarnation
     if life is not None and life.started:
-        # Before the await: if that is cancelled, `finish` must not send a second Stopping.
+        # Set this before the await: if that is cancelled, `finish` must not send a second Stopping.
         life.started = False
         await _hear_last(cell, life, Stopping(reason))
 
@@ -137,7 +137,7 @@ class Limit:
 def bury(cell: Cell) -> None:
     """Discard the actor: drop its messages, fail all asks, notify parent and watchers."""
     cell.disarm()
-    # Its task was cancelled before the first step, and never reached `finish`.
+    # The actor's task was cancelled before the first step, and never reached `finish`.
     if cell.state is State.STARTING:
         cell.state = move(cell.state, State.STOPPING, cell.path)
     cell.state = move(cell.state, State.STOPPED, cell.path)

@@ -152,7 +152,8 @@ async def _put_away(cell: Cell, restart: Restart) -> None:
         life.retire(cell)
     if not restart.keep_children:
         await cell.children.stop_all()
-        # Their ends were wanted: the next incarnation must not take them for failures.
+        # These children were stopped on purpose: the next incarnation must not see their ends as
+        # failures.
         cell.inbox.take_notices()
     if life is None:
         return

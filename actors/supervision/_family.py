@@ -25,7 +25,7 @@ class Parent(Protocol):
 
     @property
     def path(self) -> str:
-        """Its path."""
+        """The parent's path."""
         ...
 
     def child_ended(self, child: Cell, cause: Exception | None, /) -> None:
@@ -79,9 +79,9 @@ class Family:
     async def stop_all(self, cancellations: Cancellations | None = None) -> None:
         """Stop the children one by one, the youngest first; each has its own deadline.
 
-        Cancelling makes it hard: all are killed at once and their end is still awaited; then
-        CancelledError is raised. `cancellations` has the earlier ones: their repetitions by a
-        cancel scope do not count.
+        If this is cancelled, all children are killed at once and their end is still awaited; then
+        CancelledError is raised. `cancellations` has the earlier cancellations: repetitions of
+        those by a cancel scope do not count.
         """
         cancellations = Cancellations() if cancellations is None else cancellations
         interrupted = False

@@ -8,7 +8,8 @@ from enum import StrEnum
 class State(StrEnum):
     """The state of an actor.
 
-    It is a StrEnum, as Enum's own hash is in Python and every transition looks up the table below.
+    The class is a StrEnum, because Enum's own hash is in Python and every transition looks up a
+    table.
 
     STARTING ──Started──▶ RUNNING ──stop, or decided Stop──▶ STOPPING ──children ended──▶ STOPPED
        │  ▲                  │                                  ▲

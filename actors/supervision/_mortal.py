@@ -72,7 +72,7 @@ class Mortal:
             self.arm(self.spec.stop_within)
 
     def kill(self, reason: StopReason = "stop") -> None:
-        """Cancel its current work and request its end.
+        """Cancel the actor's current work and request its end.
 
         The end comes even if a handler swallows the cancellation.
         """
@@ -83,8 +83,8 @@ class Mortal:
         self.request_stop(reason, by_itself=True)
         self._kills += 1
         self.task.cancel()
-        # The handler may swallow this one, too. Without a pause between them cancellations would
-        # keep the loop busy.
+        # The handler may swallow this cancellation, too. Without a pause between cancellations,
+        # they would keep the loop busy.
         self.arm(max(self.spec.stop_within, 0.1))
 
     def expire(self) -> None:
@@ -119,7 +119,7 @@ class Mortal:
             try:
                 await waiter
             finally:
-                # A waiter that was cancelled leaves; at the actor's end the list is gone.
+                # Remove a waiter that was cancelled; after the actor's end there is no list.
                 if self._mourners is not None:
                     self._mourners.remove(waiter)
 

@@ -29,7 +29,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     At most `limit` restarts happen within a sliding window of `within` seconds, counted per child;
     one more failure ends the actor with that error. The n-th restart in the window waits
     min(backoff[0]·2ⁿ⁻¹, backoff[1]) seconds, stretched by a random share of up to `jitter`, so that
-    a fleet does not come back in step. Children are stopped first unless `keep_children`.
+    many actors do not restart in step. Children are stopped first unless `keep_children`.
     """
 
     limit: int = 3
@@ -86,7 +86,7 @@ class RestartBudget:
     def spend(self, restart: Restart, now: float, random: Random) -> float | None:
         """Return the seconds to wait before the restart, or None when the budget is spent."""
         times = self._times
-        # Windows may differ between errors: each counts all restarts within its own.
+        # Windows may differ between errors: each window counts all restarts within it.
         self._longest = max(self._longest, restart.within)
         while times and times[0] <= now - self._longest:
             times.popleft()

@@ -8,7 +8,7 @@ import asyncio
 class Host:
     """Cancel the block's body when the system fails, as asyncio.timeout does.
 
-    A cancellation from elsewhere is not mistaken for its own.
+    A cancellation from elsewhere is not mistaken for the host's own cancellation.
     """
 
     def __init__(self) -> None:

@@ -35,9 +35,9 @@ class System:
 
     `name` begins every path. `executor` runs the blocking jobs of actors without their own thread
     (default: the system's daemon threads, started on demand). `ask_timeout` is in seconds. A loop
-    blocked for `stall_after` seconds publishes a `Stalled` event; None turns detection off. A stall
-    in none of your code that is shorter than `least_stall()` seconds is logged at DEBUG, in place
-    of WARNING (default: none is).
+    blocked for `stall_after` seconds publishes a `Stalled` event; None turns detection off. If a
+    stall is in none of your code and shorter than `least_stall()` seconds, it is logged at DEBUG in
+    place of WARNING (default: never).
 
     Leaving the block stops all actors, in reverse start order, children before parents, each within
     its own deadline. Cancelling during that makes the stop hard. When a top-level actor fails for
@@ -154,9 +154,9 @@ class System:
     async def spawn(self, spec: Spec[M], name: str, /) -> Ref[M]:
         """Start a top-level actor and return its ref once it has handled Started.
 
-        Raises StartFailed when the factory or Started raised (nothing of it is left), NameTaken,
-        ValueError for a name that is empty or has a slash, and SystemClosed outside the block.
-        Cancelling kills the half-started actor.
+        Raises StartFailed when the factory or Started raised (nothing of the actor is left),
+        NameTaken, ValueError for a name that is empty or has a slash, and SystemClosed outside the
+        block. Cancelling kills the half-started actor.
         """
         host, core = self._opened()
         if host.leaving:
@@ -166,7 +166,7 @@ class System:
     async def stop(self, ref: Ref[Any], /) -> None:
         """Stop an actor softly (after its current message, within `stop_within`); await its end.
 
-        Raises SelfDeadlock when that actor, or one below it, would wait here; NotAChild for an
+        Raises SelfDeadlock when that actor, or an actor below it, would wait here; NotAChild for an
         actor of another system.
         """
         cell = self._member(ref, "System.stop")

@@ -55,9 +55,9 @@ class ManualTimer:
 class ManualClock:
     """Seconds since the test began, and all pending timers.
 
-    Timers fire in due order; simultaneous ones fire in the order in which they were set. When more
-    than `timers_at_once` are set without a delay while no time goes by, the test fails: a timer
-    that sets itself again and again would keep the loop busy for ever.
+    Timers fire in due order; simultaneous timers fire in the order in which they were set. When
+    more than `timers_at_once` timers are set without a delay while no time goes by, the test fails:
+    a timer that sets itself again and again would keep the loop busy for ever.
     """
 
     timers_at_once: int = 1_000_000
@@ -82,8 +82,9 @@ class ManualClock:
     ) -> ManualTimer:
         """Call `callback` when the time has advanced by `delay` seconds.
 
-        A positive delay always ends later than now, even one that is lost in rounding. Otherwise
-        code that waits for the rest of a deadline could set its timer again and again, for ever.
+        A positive delay always ends later than now, even a delay that is lost in rounding.
+        Otherwise code that waits for the rest of a deadline could set its timer again and again,
+        for ever.
         """
         when = self._now + delay
         if delay > 0:

@@ -84,7 +84,7 @@ class TestKit(System):
     def failures(self) -> list[Exception]:
         """The failures of top-level actors, as the system would raise them.
 
-        The end of the block raises those that are left.
+        The end of the block raises the failures that are left.
         """
         return self._failures
 

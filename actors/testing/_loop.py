@@ -23,9 +23,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     The loop is idle when nothing is ready to run and no job is running in a thread. Then callers of
     `idle()` resume. If there are none, only time can help the test, so the clock jumps to the next
-    timer. With real sockets open it does not jump, since they may deliver data. A test that waits
-    for nothing fails after `patience` real seconds; one that waits for a job in a thread, after ten
-    times as many.
+    timer. With real sockets open it does not jump, since they may deliver data. If nothing can
+    happen any more, a test fails after `patience` real seconds; a test that waits for a job in a
+    thread fails after ten times as many.
     """
 
     patience: float = 30.0
@@ -43,7 +43,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds."""
         return self.clock.time()
 
-    # Both return a ManualTimer: no asyncio.TimerHandle, but with all that asyncio uses of one.
+    # Both return a ManualTimer, which is no asyncio.TimerHandle but has all that asyncio uses.
 
     def call_at(
         self,

@@ -90,14 +90,14 @@ class Probe(Ref[M]):
     def signals(self) -> tuple[Signal, ...]:
         """The signals so far that `terminated` has not taken, oldest first.
 
-        These are Started, Terminated and Pressure.
+        The signals are Started, Terminated and Pressure.
         """
         return tuple(self._recorder.signals)
 
     async def terminated(self, ref: Ref[Any], /, *, within: float = 1.0) -> Terminated:
         """Watch an actor, wait until it has ended, and return its Terminated.
 
-        Its failure is no longer raised at the end of the test.
+        The actor's failure is no longer raised at the end of the test.
         """
         self.watch(ref)
         signals = self._recorder.signals

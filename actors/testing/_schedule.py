@@ -33,12 +33,12 @@ class SeededDispatch:
         return not self._ready
 
     def resume(self, waiter: asyncio.Future[None], /) -> None:
-        """Add `waiter` to the ready ones."""
+        """Add `waiter` to the ready waiters."""
         self._ready.append(waiter)
         self._schedule()
 
     def pause(self) -> Awaitable[None]:
-        """Join the ready ones and wait to be chosen."""
+        """Join the ready waiters and wait to be chosen."""
         waiter = asyncio.get_running_loop().create_future()
         self.resume(waiter)
         return waiter

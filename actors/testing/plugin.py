@@ -163,7 +163,7 @@ else:
         """Return the fixtures, by name, that run `make(seed)` in the loop of their test.
 
         The default loop scope of fixtures does not count. So there is one fixture for each loop
-        scope, and the fixture `name` takes that of the test's own loop.
+        scope, and the fixture `name` takes the fixture of the test's own loop.
         """
 
         def made_in(scope: LoopScope) -> Any:
