@@ -23,7 +23,7 @@ class OnTheirWay(Protocol):
     """The records that the app's other tasks have on their way to a task."""
 
     def levels(self, topics: Collection[str], /) -> list[frozenset[str]]:
-        """Return the topics of tasks upstream of these, those farthest upstream first."""
+        """Return the topics of the tasks upstream of these tasks, the farthest upstream first."""
         ...
 
     async def passed(self, levels: Iterable[frozenset[str]], /) -> None:
@@ -41,7 +41,8 @@ class EndLookups:
     def __init__(self, log: Log, upstream: OnTheirWay) -> None:
         self._log = log
         self._upstream = upstream
-        # A newer question about the same partitions replaces an older one, which waits for less.
+        # A newer question about the same partitions replaces an older question, which waits for
+        # fewer records.
         self._waiting: dict[tuple[TopicPartition, ...], object] = {}
         self._wanted: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, None] = {}

@@ -55,8 +55,8 @@ class LastCommit:
         """
         failed, rolled_back = list[Exception](), self._metrics.rolled_back
         uncommitted = self._uncommitted()
-        # Suspend first: a later slice would write output that no commit covers. The commit itself
-        # reports functions that do not return.
+        # Suspend tasks first: a later slice would write output that no commit covers. The commit
+        # itself reports functions that do not return.
         failures = list[Exception]()
         await try_step(
             self.in_time(

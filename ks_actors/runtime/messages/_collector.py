@@ -28,7 +28,7 @@ class Output(Message, frozen=True):
 class SendEnded(Message, frozen=True):
     """A send has ended (internal).
 
-    Without batches, a transaction has ended.
+    If it had no batches, it was the end of a transaction.
     """
 
     batches: Sequence[Outgoing]

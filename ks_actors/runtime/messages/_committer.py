@@ -44,7 +44,7 @@ class CommitTimer(Message, frozen=True):
 
 
 class WorkBegins(Message, frozen=True):
-    """A task is leased, moved or given back, the first one since there was nothing to commit."""
+    """A task is leased, moved or given back, the first since there was nothing to commit."""
 
 
 class WorkersChanged(Message, frozen=True):

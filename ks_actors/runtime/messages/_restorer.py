@@ -87,11 +87,11 @@ class EndsUnknown(Message, frozen=True):
 
 
 class RecordsApplied(Message, frozen=True):
-    """The stores have applied one RestoredRecords: there is room for more."""
+    """The stores have applied one RestoredRecords: there is room for more records."""
 
 
 class FollowAgain(Message, frozen=True):
-    """The rest after a failure is over (internal)."""
+    """The pause after a failure is over (internal)."""
 
 
 RestorerMessage: TypeAlias = (

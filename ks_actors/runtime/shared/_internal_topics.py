@@ -57,7 +57,8 @@ async def topics_prepared(log: Log, topics: AppTopics) -> AsyncIterator[dict[str
     await _create(log, topics, new, counts)
     created = await log.describe_topics([one.name for one in new], configs=False) if new else {}
     ids = {name: topic.id for name, topic in {**existing, **created}.items() if topic.id}
-    # The ids at the start count: state made from a topic does not belong to its later namesake.
+    # The ids at the start count: state made from a topic does not belong to a later topic of that
+    # name.
     topics.topic_ids = {**ids, **topics.topic_ids}
     async with in_background(
         _check_configs(log, [topic for topic in wanted if topic.name in existing]),
@@ -71,16 +72,16 @@ async def plan_topics(
 ) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
     """Return partition counts, the required internal topics and all existing topics.
 
-    The counts include the topics to create. The topics of `also`, with these numbers of partitions,
-    count as existing. Changes nothing. Raises MissingSourceTopics, NotAuthorized, and TopologyError
-    for wrong sizes.
+    The counts include the topics to create. The topics of `also` count as existing, with the
+    numbers of partitions given there. Changes nothing. Raises MissingSourceTopics, NotAuthorized,
+    and TopologyError for wrong sizes.
     """
     planned = {name: TopicDescription(name, count, {}) for name, count in also.items()}
     subtopologies = topics.topology.subtopologies()
     existing = {**planned, **await log.describe_topics(configs=False)}
     if any(subtopology.source_patterns for subtopology in subtopologies):
-        # A broker may not know the newest topics. A changelog would be too small for good without
-        # the largest one that a pattern matches, so a second broker lists them, too.
+        # A broker may not know the newest topics. Without the largest topic that a pattern matches,
+        # a changelog would always stay too small, so a second broker lists the topics, too.
         existing = {**await log.describe_topics(configs=False), **existing}
         existing |= await unlisted_topics(log, topics.matched, existing)
     existing |= await _check_sources(log, topics, subtopologies, existing)
@@ -94,10 +95,10 @@ async def plan_topics(
 async def unlisted_topics(
     log: Log, topics: Iterable[str], listed: Collection[str]
 ) -> Mapping[str, TopicDescription]:
-    """Return those of some topics that exist though a broker's listing lacks them.
+    """Return the existing topics among `topics` that a broker's listing lacks.
 
-    It may not have heard of them yet. Topics that the app must not describe any more are left out,
-    as in a listing.
+    The broker may not know them yet. Topics that the app may no longer describe are left out, as in
+    a listing.
     """
     lacking = sorted(set(topics) - set(listed))
     if not lacking:
@@ -169,7 +170,8 @@ async def _check_sources(
     """Return the source topics that exist though the listing lacks them.
 
     The broker that has listed the others may not know a new topic yet. It also omits topics that
-    the app must not describe. Raises MissingSourceTopics, and NotAuthorized for such a topic.
+    the app is not allowed to describe. Raises MissingSourceTopics, and NotAuthorized for such a
+    topic.
     """
     internal = topics.topology.internal_topics
     needed = {
@@ -219,7 +221,7 @@ async def _check_sinks(
     """
     writers = fixed_sinks(topics)
     unlisted = sorted(writers.keys() - existing.keys())
-    # As for sources.
+    # As for source topics, ask for missing topics by name.
     found = await log.describe_topics(unlisted, configs=False) if unlisted else {}
     missing = [topic for topic in unlisted if topic not in found]
     if missing:
@@ -283,8 +285,8 @@ def _size_around(
 ) -> bool:
     """Find sizes of topics that are upstream of each other, as those of a foreign-key join are.
 
-    They follow the users' topics that they are copartitioned with, or else the known ones upstream.
-    Returns whether a size was found.
+    The sizes follow the users' topics that these topics are copartitioned with, or else the known
+    topics upstream. Returns whether a size was found.
     """
     groups = [group for each in subtopologies for group in each.copartition_groups]
     sizes = {
@@ -354,7 +356,8 @@ def _align_copartitioned(
 ) -> None:
     """Give internal topics the size of their copartitioned topics.
 
-    Raises TopologyError when the users' own topics differ, or the sizes that users gave.
+    Raises TopologyError if the users' own topics differ in size, or the sizes that users gave
+    differ.
     """
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
@@ -390,7 +393,7 @@ def _align_with_patterns(
 ) -> None:
     """Give internal topics the size of the topics that a copartitioned pattern matches.
 
-    Raises TopologyError when these, and the topics that they are joined with, differ.
+    Raises TopologyError if these topics differ in size from the topics that they are joined with.
     """
     internal = topics.topology.internal_topics
     matched = topics.matching(counts)

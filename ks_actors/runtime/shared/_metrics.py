@@ -80,7 +80,7 @@ class Metrics:
         self.processed_total += records
 
     def paused(self, pause: float, wait: float) -> None:
-        """Record how long workers paused for a commit, and the wait until all did, in seconds."""
+        """Record the pause (s) of workers for a commit, and the wait (s) until all had paused."""
         self.pause_seconds.append(pause)
         self.wait_seconds.append(wait)
 

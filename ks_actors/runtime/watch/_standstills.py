@@ -35,8 +35,8 @@ def warnings_due(waited: float, bound: float) -> int:
 class StandstillSince:
     """A partition as it was last seen.
 
-    `still` is when its position last moved. `since` is when its records began to wait, None while
-    none do.
+    `still` is when its position last moved. `since` is when its records began to wait; None while
+    no records wait.
     """
 
     __slots__ = ("absent", "furthest", "last", "moves", "since", "still", "warnings")
@@ -47,8 +47,7 @@ class StandstillSince:
         self.absent: float | None = place.absent
         self.still: float = now
         self.since: float | None = None
-        # Whether it has moved between the last two checks, even back to a position before a
-        # failure.
+        # Whether the position has moved between the last two checks, even back after a failure.
         self.moves: bool = False
         self.warnings: int = 0
 
@@ -76,7 +75,7 @@ class StandstillTimes:
     """Compare the position of each partition with the last look.
 
     Only a position beyond all earlier ones counts as progress. After a failure, records are
-    processed again, perhaps up to the one that fails. A position that goes back without a failure
+    processed again, perhaps up to the failing record. A position that goes back without a failure
     was reset.
     """
 
@@ -133,7 +132,7 @@ class StandstillTimes:
         return found
 
     def _look_at_calls(self, now: float) -> dict[TaskId, _UnderWay]:
-        """Return, by task, the longest-running call, if it is long."""
+        """Return the longest-running call of each task, if that call takes long."""
         before, self._calls = self._calls, {}
         slowest: dict[TaskId, _UnderWay] = {}
         for task in self._partition_states.metrics.tasks.values():
@@ -199,7 +198,7 @@ class StandstillTimes:
     def _unknown(self, still: StandstillSince, place: PartitionState, now: float) -> bool:
         """Return whether records count as waiting although it is unknown whether there are any.
 
-        The log should have answered by now.
+        Such records count as waiting once the log should have answered.
         """
         return place.task is None or now - still.still >= self._slow * 2
 

@@ -51,7 +51,7 @@ class RestoreProgress(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """The part that is read, from 0 to 1; None without an end."""
+        """The part that has been read, from 0 to 1; None without an end."""
         if self.end is None:
             return None
         way = self.end - self.start
@@ -65,7 +65,7 @@ class CallProgress(msgspec.Struct, frozen=True):
     in_flight: int
     """The number of records in flight."""
     room: int
-    """How many more may be in flight; 0 holds the task up."""
+    """The number of records that may be added; with 0 the task waits."""
 
 
 class TaskMetadata(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ class WaitReason(Enum):
     """The reason why records of a task are not processed at this moment."""
 
     RECORDS = "records"
-    """There are none: all known records of the log are processed."""
+    """There are no records: all known records of the log are processed."""
     PROCESSING = "processing"
-    """They are being processed: the position has moved since the last look."""
+    """The records are being processed: the position has moved since the last check."""
     PAUSED = "paused"
     """The user has paused the app: `App.resume` resumes it."""
     PARTITION = "partition"
@@ -44,7 +44,7 @@ class WaitReason(Enum):
     RESTORING = "restoring"
     """The stores of the task are being opened or restored."""
     RESTING = "resting"
-    """The task, or all tasks, rest before they retry after a failure."""
+    """The task, or every task, pauses before it retries after a failure."""
     REBALANCING = "rebalancing"
     """The group is assigning tasks, or the task is being handed over."""
     LOG = "log"
@@ -65,8 +65,8 @@ class WaitReason(Enum):
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """The wait of one partition of a task.
 
-    Without a `partition`, the wait of the whole task; without a `task` too, of the whole instance.
-    A partition that no member of the group reads has no task.
+    Without a `partition`, it is the wait of the whole task; without a `task` too, of the whole
+    instance. A partition that no member of the group reads has no task.
     """
 
     task: TaskId | None
@@ -74,14 +74,14 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     partition: TopicPartition | None
     """The partition with the waiting records."""
     reason: WaitReason
-    """The reason why they wait."""
+    """The reason why the records wait."""
     text: str
     """The reason in words, with names and numbers."""
     since_ms: int
-    """When the wait was noticed, by the wall clock in ms; at most a second late."""
+    """The time when the wait was noticed, by the wall clock in ms; at most a second late."""
     waited_ms: int
     """The length of the wait so far, in ms."""
     buffered: int
     """The number of records of the partition that wait in memory."""
     lag: int | None
-    """The number of offsets in the log behind these; None while it is unknown."""
+    """The number of offsets in the log after the buffered records; None while it is unknown."""
