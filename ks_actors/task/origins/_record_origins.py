@@ -20,7 +20,7 @@ Place = tuple["OriginPage | None", int, int, "Headers"]
 class RecordOrigins(OriginLeaves[None]):
     """The origins of the records that one node holds back.
 
-    It can make each of them the current record again.
+    Each of these records can be made the current record again.
     """
 
     def origin(self) -> Origin:
