@@ -463,7 +463,7 @@ class RecordQueue:
 
 
 def _valid(extract: TimestampExtractor, stamp: Any) -> int:
-    """Return an extracted timestamp as an int. Raises TypeError, ValueError when it is none."""
+    """Return an extracted timestamp as an int. Raises TypeError or ValueError if it is invalid."""
     try:
         found = None if isinstance(stamp, bool) else index_of(stamp)
     except TypeError:

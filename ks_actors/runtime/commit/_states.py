@@ -150,8 +150,9 @@ class Uncommitted:
 
     The largest growth in a slice of work since the last commit is the estimate for the next slice.
     A commit is `asked` for before the limit is crossed. Until that commit takes the uncommitted
-    bytes, the stores are `full`, and nothing more may be put. No commit can take the bytes of tasks
-    that were left out because of long calls, so half of the limit is reserved for other tasks.
+    bytes, the stores are `full`, and nothing more may be put. A commit already under way may delay
+    that commit. No commit can take the bytes of tasks that were left out because of long calls, so
+    half of the limit is reserved for other tasks.
     """
 
     def __init__(self, limit: int) -> None:

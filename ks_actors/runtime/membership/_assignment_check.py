@@ -27,9 +27,9 @@ class AssignmentCheck:
     """Find assigned tasks that do not fit the topology.
 
     Such a task has partitions that the topology does not read, or lacks partitions that it reads.
-    The cause is a leader that does not know the topology. First, a static member that returns with
-    a new version gets the old version's tasks: asking for another assignment fixes this. Second,
-    leaders before this version know only their own topology.
+    This happens in two cases, in which the leader does not know the topology. A static member that
+    returns with a new version gets the old version's tasks: asking for another assignment fixes
+    this. And leaders before this version know only their own topology.
     """
 
     def __init__(

@@ -60,8 +60,8 @@ class NextTask(Message, frozen=True):
 class TaskDone(Message, frozen=True):
     """A lease has ended, after `records` records of `tasks`.
 
-    Tasks that are `untouched` come back without processing. A worker that `dies` keeps the task
-    that killed it.
+    Tasks that are `untouched` come back unprocessed. A worker that `dies` keeps the task that
+    killed it.
     """
 
     worker: Ref[WorkerMessage]

@@ -226,7 +226,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
         self._ready.stand(still=self._pressed or self.paused, full=self._uncommitted.full)
-        # While leases are held back: a worker back from its thread has not paused for the commit.
+        # Lease nothing during a commit: a worker back from its thread has not paused for the
+        # commit.
         if not self._idle or self._drains.held:
             return
         self._update_ready(self._ready.due())

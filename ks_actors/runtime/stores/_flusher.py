@@ -39,9 +39,9 @@ class Flusher:
     def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> bool:
         """Choose a task to write, unless one is under way; return whether there is a first step.
 
-        Only tasks in the `changed` of this call or earlier calls are considered; all tasks for
-        None, or if memory is short. Tasks take turns: frequent small writes do not delay a large
-        one.
+        Consider only tasks that are `changed` in this call or were in earlier calls. For None, or
+        if memory is short, consider all tasks. Tasks take turns: frequent small writes do not delay
+        a large one.
         """
         now = dict.fromkeys(self._stores if changed is None else changed)
         self._changed.update(now)

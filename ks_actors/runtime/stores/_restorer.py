@@ -181,7 +181,7 @@ class Restorer(Actor[RestorerMessage]):
             )
 
     async def _offsets_of(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
-        # Look up begins before ends: a cleanup in between then shows as an offset that is out of
+        # Look up begin offsets first: a cleanup in between then shows as an offset that is out of
         # range.
         begins = await self._log.begin_offsets(order.changelogs)
         # Include open transactions. The transaction behind the committed offsets may lack its

@@ -211,7 +211,7 @@ class AsyncNode:
     # --- one call ---------------------------------------------------------------------------------
 
     def _enter(self, call: Call) -> bool:
-        """Return whether the call is the first of its key; else queue it after those before it."""
+        """Return whether the call is the first of its key; else queue it after earlier calls."""
         lanes, lane = self._lanes, call.key
         try:
             first = lane not in lanes

@@ -104,7 +104,7 @@ class BatchNode:
 
     @property
     def retries_at(self) -> float:
-        """When the last pause before a retry ends, or has ended, on the loop's clock (s)."""
+        """The end of the last pause before a retry, past or future, on the loop's clock (s)."""
         return self._calls.retries_at
 
     @property

@@ -52,8 +52,9 @@ class _Watched:
     """One node, with the time (ms, monotonic) of its last record, and the stream time at that time.
 
     `due` is the time of its next check, None while there is nothing to close. No record from before
-    the time `known` is still on its way to the node. To learn a later `known` time, the node waits
-    for a lookup since the time `wants`, and then for the records on its `way`.
+    the time `known` is still on its way to the node. If `wants` is set, the node has waited since
+    that time for a lookup, and waits then for the records on its `way`, to learn a later `known`
+    time.
     """
 
     __slots__ = ("after", "base", "due", "known", "last", "name", "node", "wants", "way")
