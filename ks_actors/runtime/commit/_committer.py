@@ -202,7 +202,7 @@ class Committer(Actor[CommitterMessage]):
         self._metrics.committing = True
         try:
             frozen = await self._freeze(request, began)
-            # No task was at rest or had anything to commit: an empty transaction would only cost.
+            # No task was at rest or had anything to commit, so do not open an empty transaction.
             if frozen.tasks:
                 self._phase.to(Phase.ENDING)
                 await self._end(epoch, frozen)

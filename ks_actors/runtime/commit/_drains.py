@@ -153,8 +153,8 @@ class Drains:
         if not drain.due_only:
             # The caller waits for all tasks: report again the tasks that have failed before.
             self._overdue.clear()
-        # Tasks that began to drain for this commit. If it fails, only these stop draining: the
-        # others drain for their own commit.
+        # Tasks that began to drain for this commit. If that commit fails, only these tasks stop
+        # draining: other tasks drain for their own commit.
         self._fresh.clear()
         for task in self._touched.values():
             due = (
@@ -281,7 +281,7 @@ class Drains:
             reply.fail(TasksBroken.of(broken))
 
     def freeze(self, tasks: Iterable[Task], now: float) -> Frozen:
-        """Freeze the tasks at rest, which may be fed again; leave the others out."""
+        """Freeze the tasks at rest, which may be fed again; leave out other tasks."""
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         tokens: dict[TaskId, Token] = {}
         taken: dict[TaskId, Task] = {}
@@ -297,8 +297,8 @@ class Drains:
                     tokens[task.id] = task.stores.freeze(
                         contained({partition: one.offset for partition, one in at.items()})
                     )
-                # The freeze fixes what is committed: work from now on needs the next commit, even
-                # if this one is still on its way.
+                # The freeze fixes what is committed: later work belongs to the next commit, even if
+                # this commit is still on its way.
                 task.commit_needed = task.commit_requested = False
         # Caches may be filled again: later updates belong to the next commit.
         self._collecting, self._frozen_since = False, now

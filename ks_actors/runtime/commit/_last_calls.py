@@ -1,6 +1,6 @@
 """The last calls of an app that closes.
 
-Tasks begin no more long calls, and the app closes when those in flight have ended.
+Tasks begin no more long calls, and the app closes when the long calls in flight have ended.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class OnTheirWay(Protocol):
 class EndLookups:
     """Look up the ends of partitions together; later questions wait for the next lookup.
 
-    Records of open transactions are on their way: the ends are those of all records.
+    Records of open transactions are on their way, so the ends include these records.
     """
 
     def __init__(self, log: Log, upstream: OnTheirWay) -> None:
@@ -83,7 +83,7 @@ class EndLookups:
         return self._log.end_offsets(tuple(self._under_way), IsolationLevel.READ_UNCOMMITTED)
 
     def end(self, *, failed: bool) -> None:
-        """End the lookup; after a failure the next one has its partitions again."""
+        """End the lookup; after a failure, the next lookup has its partitions again."""
         if failed:
             self._wanted = self._under_way | self._wanted
         self._under_way = {}

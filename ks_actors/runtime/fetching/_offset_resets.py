@@ -78,7 +78,7 @@ class OffsetResets:
             raise
 
     def end(self, error: OffsetOutOfRange, offset: int) -> Reset | None:
-        """Continue at `offset`, or at an earlier one that a rewind has asked for meanwhile.
+        """Continue at `offset`, or at an earlier offset that a rewind has asked for meanwhile.
 
         Return the reset; None when the partition has been assigned again meanwhile.
         """
@@ -134,7 +134,7 @@ class OffsetResets:
 
 
 async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
-    """Return the position for a partition when the current one is not in the log.
+    """Return the position for a partition when its current position is not in the log.
 
     After a truncation, the position is that of the first record that was not read. Otherwise the
     topic's policy determines the position. Raises StreamsError when the topic's policy is none.

@@ -121,7 +121,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._lookups.ask(message.partitions, self.ctx)
                 self._look_up_ends()
             case m.BufferHigh():
-                # A partition may have left since then, and the fetcher refuses unknown ones.
+                # A partition may have left since then, and the fetcher refuses unknown partitions.
                 high = [one for one in message.partitions if one in self._partitions]
                 self._stopped.update(high)
                 self._fetcher.pause(high)
@@ -227,7 +227,7 @@ class Poller(Actor[m.PollerMessage]):
         self._member().tell(m.PartitionsGone(frozenset(gone.values())))
 
     def _assign(self, added: Mapping[TopicPartition, int]) -> None:
-        """Add partitions to those being read, without moving the others."""
+        """Add partitions to the fetched partitions, whose positions stay."""
         self._fetcher.assign(
             {
                 one: added[one] if one in added else self._fetcher.position(one)
@@ -271,7 +271,7 @@ class Poller(Actor[m.PollerMessage]):
         message.reply.tell(None)
 
     def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up the end offsets of partitions that share a task with others.
+        """Look up the end offsets of partitions that share a task with other partitions.
 
         No fetch reports that a partition is empty, and the task waits for all records in the log.
         """

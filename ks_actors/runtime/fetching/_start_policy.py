@@ -35,7 +35,7 @@ class StartPolicy:
         self._own: frozenset[str] = frozenset(map(topics.topic, topics.topology.internal_topics))
 
     def of(self, topic: str) -> OffsetReset:
-        """Return a topic's policy. The topic may be one that a pattern has not matched yet."""
+        """Return a topic's policy. A pattern may not have matched the topic yet."""
         if topic in self._own:
             return "earliest"
         nodes = self._topics.matching([topic])

@@ -149,7 +149,7 @@ class GlobalTables(Actor[GlobalMessage]):
         if isinstance(signal, Started):
             self._task.start()
             for partition, position in self._positions.items():
-                # Treat each topic as known to be empty, so that no topic holds another one up.
+                # Treat each topic as known to be empty, so that no topic delays another topic.
                 self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
             self.ctx.timers.every("ends", _ENDS_S, FindEnds())
@@ -177,7 +177,7 @@ class GlobalTables(Actor[GlobalMessage]):
     def receive(self, message: GlobalMessage) -> None:
         """Apply a message.
 
-        An error before all stores are filled fails the start; a later one ends the actor.
+        An error before all stores are filled fails the start; a later error ends the actor.
         """
         try:
             self._deal_with(message)

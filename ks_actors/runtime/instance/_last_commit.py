@@ -97,7 +97,7 @@ class LastCommit:
             await answer
 
     def _uncommitted(self) -> Sequence[TaskId]:
-        """Return the tasks with uncommitted work, and those in a running commit."""
+        """Return the tasks with uncommitted work, and the tasks in a running commit."""
         metrics = self._metrics
         return sorted(
             task

@@ -143,7 +143,8 @@ class Wiring:
         self._membership: Membership
         self._poller: Ref[m.PollerMessage]
         self._member: Ref[m.MemberMessage] | None = None
-        # In seconds. A commit waits for several steps in turn, and for some twice when it fails.
+        # In seconds. A commit waits for several steps one after the other, and for some steps twice
+        # if it fails.
         self.timeout_s: float = 4 * max(1, config.task_timeout_ms) / 1000
         self.blocking: bool = any(map(needs_thread, topics.topology.nodes.values()))
 
@@ -577,7 +578,7 @@ class Wiring:
             for ref in (*context.children,):
                 if ref not in self._started:
                     context.kill(ref)
-            # In reverse: each actor may still use those that started before it.
+            # In reverse: each actor may still use the actors that started before it.
             for ref in reversed(self._started):
                 context.stop(ref)
         if errors:

@@ -137,7 +137,7 @@ class OffsetCommits:
         self._moving: bool = False
         self._waits_for_generation: bool = True
         self._late: list[tuple[CommitOffsets, Exception]] = []
-        # One commit at a time: an older position must not follow a newer one.
+        # One commit at a time: an older position must not follow a newer position.
         self._turn = asyncio.Lock()
         self._call: asyncio.Future[None] | None = None
         # Count the generations that this member has seen, and the losses of its membership.

@@ -65,7 +65,7 @@ class Handover:
     async def give_up(
         self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int
     ) -> frozenset[TaskId]:
-        """Commit tasks and give back those that are at rest.
+        """Commit tasks and give back the tasks that are at rest.
 
         Return the other tasks, which take no new work until they are at rest. The stores of tasks
         in `standbys` stay open. Assignments up to `number` are void. When the commit fails, all

@@ -246,7 +246,7 @@ class Member(Actor[m.MemberMessage]):
     # --- the group's events -----------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Handle the next event once the last one is settled."""
+        """Handle the next event once the previous event is settled."""
         if self._following or self._closing or self._fenced is not None:
             return
         if self._rejoin is not None:
@@ -374,7 +374,7 @@ class Member(Actor[m.MemberMessage]):
         event: Assigned,
         number: int,
     ) -> None:
-        """Give up departed tasks, then begin the new ones: tasks first, then standbys."""
+        """Give up departed tasks, then begin new tasks, and then standbys."""
         await warn_if_slow(
             "an assignment",
             "transactions of members that have left",

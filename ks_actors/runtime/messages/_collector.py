@@ -92,7 +92,7 @@ class Abandon(Message, frozen=True):
 
 
 class Abort(Message, frozen=True):
-    """Discard all uncommitted output, of the current epoch and of all later ones."""
+    """Discard all uncommitted output, of the current epoch and of all later epochs."""
 
     reply: Reply[None]
     epoch: int

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Commit(Message, frozen=True):
     """Commit all tasks that are at rest.
 
-    Requests that arrive during a commit are served by the next one.
+    Requests that arrive during a commit are served by the next commit.
 
     `hold`: defer all later commits until AllowCommits. `rebalancing`: until AllowCommits, the group
     may move on to its next generation at any moment. `closing`: the app shuts down and does not

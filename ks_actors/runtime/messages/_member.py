@@ -77,7 +77,7 @@ class MembershipChanged(Message, frozen=True):
 
 
 class MembershipFailed(Message, frozen=True):
-    """Waiting for a group event failed (`waiting`), or handling one did."""
+    """Waiting for a group event failed (`waiting`), or handling a group event failed."""
 
     error: Exception
     waiting: bool

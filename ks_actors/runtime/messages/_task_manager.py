@@ -106,7 +106,7 @@ class AskBusy(Message, frozen=True):
 
 
 class Drain(Message, frozen=True):
-    """Let the records in flight finish, and feed no new ones to asynchronous processors.
+    """Let the records in flight finish, and feed no new records to asynchronous processors.
 
     Answered when no records are left in flight, or only records of longer calls. The tasks of
     longer calls keep draining, outside of the commit. `due_only`: skip tasks with calls that have

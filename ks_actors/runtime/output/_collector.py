@@ -365,7 +365,7 @@ class Collector(Actor[CollectorMessage]):
         )
 
     def _repeat_without(self, going_on: list[Refused], error: ProduceFailed) -> None:
-        """Have the void transaction repeated without the dropped records."""
+        """Let the failed transaction be repeated without the dropped records."""
         if self._left_out.is_stuck():
             partition, why = next(iter(error.errors.items()))
             failure = ProductionFailed(
@@ -411,7 +411,7 @@ class Collector(Actor[CollectorMessage]):
         elif self._pressed and waiting <= _LOW:
             self._pressed = False
             self._manager().tell(m.OutputPressure(high=False))
-        # Output kept apart leaves only with a commit: ask for one to relieve the pressure.
+        # Output kept apart is sent only with a commit: ask for a commit to relieve the pressure.
         if self._pressed and self._kept_apart and not self._relief_asked:
             self._relief_asked = True
             self._committer().tell(
@@ -421,7 +421,7 @@ class Collector(Actor[CollectorMessage]):
     # --- transactions -----------------------------------------------------------------------------
 
     def _commit(self, message: m.CommitTransaction) -> None:
-        """End the transaction in the background: output of the next one arrives meanwhile.
+        """End the transaction in the background: output of the next transaction arrives meanwhile.
 
         That output must be counted.
         """
@@ -433,7 +433,7 @@ class Collector(Actor[CollectorMessage]):
         )
 
     def _abandon(self) -> None:
-        """Stop writing, so that nothing lands behind the records of a task's next owner.
+        """Stop writing, so that no records are written after records of a task's next owner.
 
         Transactions ensure this by themselves.
         """

@@ -75,7 +75,7 @@ class DeadLetterWriter:
             await self._producer.close()
 
     async def _send(self, producer: Producer, waiting: list[Outgoing]) -> list[Outgoing]:
-        """Send letters; return the replacements for the rejected ones.
+        """Send letters; return the replacements for rejected letters.
 
         Raises LogTimeout when the call must be repeated.
         """

@@ -39,7 +39,7 @@ class PendingBytes:
         return _own_bytes(batch) or len(batch) * self._typical
 
     def come(self, batches: Iterable[Outgoing]) -> None:
-        """Note new batches; the last one updates the estimated size of a record."""
+        """Note new batches; the last batch updates the estimated size of a record."""
         batch: Batch | None = None
         for outgoing in batches:
             batch = outgoing.batch

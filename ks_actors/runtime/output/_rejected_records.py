@@ -87,7 +87,7 @@ class RejectedRecords:
         error: Exception,
         written: int = 0,
     ) -> Refused | None:
-        """Return the dropped records and the rest; the first `written` records are in the log.
+        """Return the dropped and the other records; the first `written` records are in the log.
 
         Return None for a failure: the handler says FAIL, or the error is not about records. Raises
         ProductionFailed when the handler itself raises, or gives no answer.

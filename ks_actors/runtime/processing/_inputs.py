@@ -91,7 +91,7 @@ class Inputs:
         return changed, high, stale
 
     def move(self, reset: PositionReset) -> Task | None:
-        """Move a partition to a new position, as the old one is not in the log.
+        """Move a partition to a new position, as its old position is not in the log.
 
         Return the task that reads it, if it is here.
         """

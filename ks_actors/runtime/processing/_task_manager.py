@@ -132,9 +132,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         )
 
     def signal(self, signal: Signal) -> Handled | None:
-        """Close the tasks that are still open after a failure; give up those of a dead worker.
+        """Close the tasks still open after a failure; give up the tasks of a dead worker.
 
-        The instance tells of dead workers as well, but not while it closes the app.
+        The instance reports dead workers as well, but not while it closes the app.
         """
         if isinstance(signal, Terminated):
             self._workers.discard(signal.ref)
@@ -271,13 +271,13 @@ class TaskManager(Actor[TaskManagerMessage]):
         if (seconds := self._ready.wakes_in()) is None:
             return
         at = self.ctx.time() + seconds
-        # Keep an earlier timer: it costs one check, while setting it again would cost each slice.
+        # Keep an earlier timer: it costs one check, while a new timer would be set for each slice.
         if self._wakes is None or at < self._wakes - _CLOSE_S or "wake" not in self.ctx.timers:
             self._wakes = at
             self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
 
     def _wake(self, task: TaskId) -> None:
-        """Request a look at a task; callable from its thread.
+        """Request a check of a task; callable from its thread.
 
         Calls that end after the last message wake no actor.
         """
@@ -526,7 +526,7 @@ class TaskManager(Actor[TaskManagerMessage]):
                 errors.append(as_exception(error))
             else:
                 self._untouch(task)
-            # If one task has failed, only that task waits: the others go on at once.
+            # If a single task has failed, only that task waits: other tasks continue at once.
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)
                 self.ctx.timers.once(f"rest {task.id}", message.rest, m.TaskRestOver(task.id))

@@ -111,7 +111,7 @@ class Worker(Actor[WorkerMessage]):
         self.figures: WorkerFigures = WorkerFigures(
             window, clocks.wall_time(), detailed=config.metrics_recording_level != "INFO"
         )
-        # The epoch is unknown at first, and output without one could get into the wrong
+        # The epoch is unknown at first, and output without an epoch could get into the wrong
         # transaction.
         self._paused: bool = True
 
@@ -220,7 +220,7 @@ class Worker(Actor[WorkerMessage]):
         output: list[Outgoing],
         failed: Task | None = None,
     ) -> None:
-        """Send the output of finished tasks, and give all tasks back, except a failed one.
+        """Send the output of finished tasks, and give all tasks back, except a failed task.
 
         The rollback handles the failed task.
         """

@@ -133,7 +133,7 @@ class _Use(NamedTuple):
 
 
 def _waits(use: _Use) -> bool:
-    """Return whether a serde, or one within it, may have to wait."""
+    """Return whether a serde, or a serde within it, may have to wait."""
     needs = Needs()
     with collecting(needs):
         use.serde.deserializer(use.topic, is_key=use.is_key)

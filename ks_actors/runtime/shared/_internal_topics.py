@@ -36,7 +36,7 @@ _log = component_log(__name__)
 
 
 async def prepare_topics(log: Log, topics: AppTopics) -> dict[str, int]:
-    """Check source and sink topics, create internal ones, and return all partition counts.
+    """Check source and sink topics, create internal topics, and return all partition counts.
 
     Raises MissingSourceTopics or MissingSinkTopics, which name all missing topics, NotAuthorized,
     and TopologyError for existing internal topics that do not fit.
@@ -116,7 +116,7 @@ async def unlisted_topics(
 async def _create(
     log: Log, topics: AppTopics, new: Sequence[NewTopic], counts: Mapping[str, int]
 ) -> None:
-    """Create topics. Another instance may create some first; raise if these do not fit."""
+    """Create topics. Another instance may create some first; raise if such topics do not fit."""
     try:
         await log.create_topics(new)
         for topic in new:
@@ -150,7 +150,7 @@ def _without_bound(topics: Iterable[NewTopic]) -> list[NewTopic]:
 
 
 async def check_new_topics(log: Log, topics: Sequence[NewTopic]) -> None:
-    """Raise the error that the creation of internal topics would, if the log can tell it."""
+    """Raise the error that creating internal topics would raise, if the log can tell in advance."""
     if not isinstance(log, BaseLog):
         return
     try:
@@ -196,7 +196,7 @@ async def _check_sources(
 def fixed_sinks(topics: AppTopics) -> dict[str, list[str]]:
     """Return the topics that the app writes to, with their writers: sinks and dead letters.
 
-    Internal topics, and those chosen by a function, are left out.
+    Internal topics, and topics chosen by a function, are left out.
     """
     writers: dict[str, list[str]] = {}
     for node in topics.topology.nodes.values():
@@ -283,7 +283,7 @@ def _size_around(
     found: dict[str, int],
     counts: Mapping[str, int],
 ) -> bool:
-    """Find sizes of topics that are upstream of each other, as those of a foreign-key join are.
+    """Find sizes of topics that are upstream of each other, as in a foreign-key join.
 
     The sizes follow the users' topics that these topics are copartitioned with, or else the known
     topics upstream. Returns whether a size was found.

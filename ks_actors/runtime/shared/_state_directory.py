@@ -75,7 +75,7 @@ class StateDirectory:
         return found
 
     def forget_process_id(self) -> None:
-        """Remove the process id, so that the next start makes another one."""
+        """Remove the process id, so that the next start makes another id."""
         with suppress(OSError):  # the next start has the same id, and the same error
             (self.path / PROCESS_FILE).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""The settings of internal topics: those for creation, and checks of existing topics."""
+"""The settings of internal topics: settings for creation, and checks of existing topics."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class _Transfer:
         self.rows: int = 0
 
     async def load(self, task: TaskId) -> None:
-        """Send the rows of a task's stores, and write those of stores on disk."""
+        """Send the rows of a task's stores, and write the rows of stores on disk."""
         specs = self._plan.specs(task)
         ingest: Ingest | None = None
         if any(_on_disk(spec) for spec in specs):

@@ -28,7 +28,7 @@ _LACKING = {
 
 
 def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
-    """Return the snapshot at a place, or the application's newest one below it. Blocks.
+    """Return the snapshot at a place, or the application's newest snapshot below it. Blocks.
 
     Raises SnapshotRefused if there is none.
     """

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     class Blocking(Protocol):
-        """A function that runs another one in a thread."""
+        """A function that runs another function in a thread."""
 
         def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
             """Return the function's result."""
@@ -101,7 +101,7 @@ class SnapshotSource:
         self._found: list[SnapshotReader] = []
 
     async def open(self, entry: StoreEntry, blocking: Blocking) -> None:
-        """Open the stores of a task. Raises errors of the stores, but not those of snapshots."""
+        """Open the stores of a task. Raises errors of the stores, but no errors of snapshots."""
         specs = [spec for spec in self._stores.of_task(entry.task) if has_rows(spec)]
         snapshot: SnapshotReader | None = None
         try:
@@ -324,7 +324,8 @@ class SnapshotSource:
                     stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence
                 )
                 rows[spec.name] = store.rows
-            # Replaces the database in one step; a crash before this leaves the old one.
+            # Replaces the database in one step; after a crash before this, the old database is
+            # still there.
             ingest.finish(f"snapshot {snapshot.place} has newer state of it")
         return rows
 

@@ -57,7 +57,7 @@ class _Gone(Exception):
 
 
 class Snapshots(Actor[SnapshotsMessage]):
-    """The actor that takes snapshots of all tasks processed here, and deletes old ones.
+    """The actor that takes snapshots of all tasks processed here, and deletes old snapshots.
 
     It takes a snapshot every `snapshot_interval_ms` and on request, never two at once. The state
     manager makes a checkpoint of each task: its committed state at one moment, linked into a
@@ -106,7 +106,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             self._stop.set()
 
     def receive(self, message: SnapshotsMessage) -> None:
-        """Take a snapshot unless one is being taken."""
+        """Take a snapshot unless another is under way."""
         match message:
             case m.TakeSnapshot():
                 if message.reply.wanted():

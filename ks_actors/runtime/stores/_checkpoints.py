@@ -33,8 +33,8 @@ class Checkpoints:
 
     Committed state is written to the database in two rounds. Commits go on during the first round,
     so at its end the database has part of the newer commits. The second, short round writes the
-    rest while no commit is published. At its end the database has exactly the committed state, with
-    known positions and offsets. Then its files are linked into another directory.
+    other commits while no commit is published. At its end the database has exactly the committed
+    state, with known positions and offsets. Then its files are linked into another directory.
 
     Stores in memory are read as of that moment, by a reader that commits do not disturb. That
     excludes stores of tasks that are processed in threads.

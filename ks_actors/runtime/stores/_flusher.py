@@ -41,7 +41,7 @@ class Flusher:
 
         Consider only tasks that are `changed` in this call or were in earlier calls. For None, or
         if memory is short, consider all tasks. Tasks take turns: frequent small writes do not delay
-        a large one.
+        a large write.
         """
         now = dict.fromkeys(self._stores if changed is None else changed)
         self._changed.update(now)

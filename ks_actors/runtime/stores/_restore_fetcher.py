@@ -32,9 +32,9 @@ def restore_fetcher(
 
 @final
 class TwoFetchers:
-    """Two fetchers behind one interface: `others` reads the given topics, `first` the rest.
+    """Two fetchers behind one interface: `others` reads the given topics, `first` all other topics.
 
-    The two take turns at being asked first.
+    The fetchers are asked first alternately.
     """
 
     def __init__(self, first: Fetcher, others: Fetcher, topics: Collection[str]) -> None:
@@ -95,5 +95,5 @@ class TwoFetchers:
         return await busy[-1].fetch(max_wait_ms=wait_ms, max_records=max_records)
 
     async def close(self) -> None:
-        """Close both, even if closing one of them raises."""
+        """Close both fetchers, even if closing one of them raises."""
         await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))

@@ -31,7 +31,7 @@ class Progress:
         self._standby: tuple[StandbyUpdateListener, ...] = () if standby is None else (standby,)
 
     def also(self, restoring: RestoreListener, standby: StandbyUpdateListener) -> None:
-        """Add listeners, called after the earlier ones. Call this before the start."""
+        """Add listeners, called after earlier listeners. Call this before the start."""
         self._restoring = (*self._restoring, restoring)
         self._standby = (*self._standby, standby)
 

@@ -163,7 +163,7 @@ class Restorer(Actor[RestorerMessage]):
         self._unknown.pop(task, None)
         for changelog in order.changelogs:
             self._task_of[changelog] = task
-            # A new order is a new role: the ends of the last one must not end this one.
+            # A new order is a new role: the ends of the last order must not end this order.
             self._ends.pop(changelog, None)
             self._first_ends.pop(changelog, None)
         if isinstance(order, m.Restore):
@@ -424,7 +424,7 @@ class Restorer(Actor[RestorerMessage]):
         if (
             self._reading
             and not self._fetching
-            # One message ahead keeps the stores busy; more would only fill memory.
+            # A single message ahead keeps the stores busy; more messages would only fill memory.
             and self._unacknowledged <= _AHEAD
             and (self._ends or "rest" not in self.ctx.timers)
         ):
@@ -441,7 +441,7 @@ class Restorer(Actor[RestorerMessage]):
         return m.FetchSucceeded(fetched, self._epoch)
 
     def _fetch_failed(self, error: Exception) -> bool:
-        """Return whether to go on reading."""
+        """Return whether to continue reading."""
         if isinstance(error, OffsetOutOfRange) and error.partition in self._reading:
             # Retention may have deleted only the transaction marker. Any other gap means that
             # records are lost.
@@ -465,7 +465,7 @@ class Restorer(Actor[RestorerMessage]):
         return True
 
     def _rest(self, error: Exception) -> None:
-        """Delay standbys: they are not urgent while other members run the tasks."""
+        """Delay reading for standbys, which are not urgent while other members run the tasks."""
         if "rest" not in self.ctx.timers:
             rest = self._backoff.next(self.ctx.time())
             _log.warning("standbys are not updated; retrying in %g s: %s", rest, error)

@@ -38,7 +38,7 @@ _IDLE_SECONDS = 10.0
 # The restorer never blocks, so only a stalled event loop delays its answer.
 _STOP_SECONDS = 60.0
 _TURN_SECONDS = 0.002
-# Pause between two flush steps, in which messages of a commit get their turn.
+# Pause between two flush steps, in which messages of a commit are handled.
 _REST_SECONDS = 0.001
 _NONE: Mapping[str, str] = {}
 _log = component_log(__name__)

@@ -54,7 +54,7 @@ class TaskDirectories:
     def remember(self, shared: SharedResources, max_age_ms: int) -> None:
         """Read the readable directories of earlier runs.
 
-        Delete those older than `max_age_ms` (-1: none).
+        Delete directories older than `max_age_ms` (-1: none).
         """
         now, self._shared = self._wall_time(), shared
         # Left over from a crash between the rename and the deletion.
@@ -144,7 +144,8 @@ class TaskDirectories:
     ) -> bool:
         """Log the loss of a directory and return whether to delete it.
 
-        Keep it when it has the `only` copy of a store, even of one that the topology does not have.
+        Keep it when it has the `only` copy of a store, even of a store that the topology does not
+        have.
         """
         if not directory.exists():
             return True

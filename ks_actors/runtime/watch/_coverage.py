@@ -150,7 +150,7 @@ class Coverage:
         *,
         each: bool,
     ) -> dict[TopicPartition, int]:
-        """Return the number of offsets behind the committed ones, 0 where no record follows.
+        """Return the number of offsets after the committed offsets, 0 where no record follows.
 
         Count up to `ends`, or to the present ends. Unless `each` partition matters, stop as soon as
         a partition is known to have a record. Raises LogError.
@@ -186,7 +186,7 @@ class Coverage:
         *,
         each: bool,
     ) -> set[TopicPartition]:
-        """Return the partitions with no records behind the positions.
+        """Return the partitions with no records after the positions.
 
         After these positions, such partitions have only transaction markers and aborted records.
         """

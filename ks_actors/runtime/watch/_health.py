@@ -89,7 +89,7 @@ class HealthBounds(msgspec.Struct, frozen=True, kw_only=True):
     stuck_ms: int | timedelta | None = None
     """The longest time of a call of a `blocking` function, in ms; None: `max_poll_interval_ms`."""
     loop_ms: int | timedelta = 10_000
-    """The longest time that calls may block the event loop, in ms; idle, it runs each second."""
+    """The longest time that calls may block the event loop, in ms; else it runs each second."""
 
     def __post_init__(self) -> None:
         for role in ("outage_ms", "stuck_ms", "loop_ms"):
@@ -104,7 +104,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     state: InstanceState
     """The state of the app."""
     problems: tuple[HealthProblem, ...]
-    """All reasons why the app is not live or not ready, the fatal ones first."""
+    """All reasons why the app is not live or not ready, fatal reasons first."""
 
     @property
     def live(self) -> bool:
@@ -145,7 +145,7 @@ class HealthCheck:
         self._now_ms = now_ms
 
     def problems(self, state: InstanceState, *, stuck_ms: int) -> tuple[HealthProblem, ...]:
-        """Return all problems of an instance that has not ended, the fatal ones first."""
+        """Return all problems of an instance that has not ended, fatal problems first."""
         return (*self._loop(), *self._workers(stuck_ms), *self._state(state))
 
     def _loop(self) -> Iterator[HealthProblem]:

@@ -1,4 +1,4 @@
-"""The times since when partitions stand still."""
+"""The times since when partitions make no progress."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class _UnderWay(NamedTuple):
 
 @final
 class StandstillTimes:
-    """Compare the position of each partition with the last look.
+    """Compare the position of each partition with its position at the last check.
 
-    Only a position beyond all earlier ones counts as progress. After a failure, records are
+    Only a position beyond all earlier positions counts as progress. After a failure, records are
     processed again, perhaps up to the failing record. A position that goes back without a failure
     was reset.
     """
@@ -94,8 +94,8 @@ class StandstillTimes:
     def update(self, ends: Mapping[TopicPartition, int], now: float, *, look: bool) -> list[Found]:
         """Return all partitions with their standstills.
 
-        Log those that have resumed after a warning. The next call is compared with the last `look`
-        of the watchdog only: other calls may come at any moment.
+        Log partitions that have resumed after a warning. The next call is compared with the last
+        `look` of the watchdog only: other calls may come at any moment.
         """
         metrics = self._partition_states.metrics
         if metrics.commits != self._commits:

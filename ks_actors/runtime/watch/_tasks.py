@@ -71,8 +71,8 @@ class CallProgress(msgspec.Struct, frozen=True):
 class TaskMetadata(msgspec.Struct, frozen=True):
     """A snapshot of one task of an instance (as TaskMetadata of Kafka Streams, with the state).
 
-    `partitions` are those of its source topics, in order. A `standby` reads none of them, only its
-    changelogs.
+    `partitions` are the partitions of its source topics, in order. A `standby` reads none of them,
+    only its changelogs.
     """
 
     task: TaskId

@@ -31,7 +31,7 @@ class WaitReason(Enum):
     WORKER = "worker"
     """All workers are busy with other tasks."""
     NO_WORKER = "no worker"
-    """There is no worker: `App.add_worker` starts one."""
+    """There is no worker: `App.add_worker` starts a worker."""
     INPUT_BUFFER = "input buffer"
     """Fetching of the partition has stopped.
 
@@ -52,7 +52,7 @@ class WaitReason(Enum):
     NOT_FETCHED = "not fetched"
     """The log has records that no fetch has brought."""
     TRANSACTION = "transaction"
-    """Exactly-once: the records are in an open transaction of another producer, or behind it."""
+    """Exactly-once: the records are in, or after, an open transaction of another producer."""
     UNREAD = "unread"
     """The topology reads the partition, but no member of the group does."""
     SCHEDULE = "schedule"

@@ -86,8 +86,8 @@ WatchMessage: TypeAlias = Look | EndsFound | EndsNotFound | UnreadFound | Unread
 class Watch(Actor[WatchMessage]):
     """Check each second for waiting records that no user has paused, and log a warning.
 
-    Warns after `stall_warning_ms`, twice that, four times that, and so on. A check costs one look
-    at each partition, and nothing for each record. For quiet partitions, one request per half of
+    Warns after `stall_warning_ms`, twice that, four times that, and so on. A check reads the state
+    of each partition, and costs nothing per record. For quiet partitions, one request per half of
     `stall_warning_ms` asks the log for end offsets, and a second one where only committed records
     are read. For new partitions the first check asks the log, even with the watchdog turned off, as
     nothing else tells the lag of an empty partition. If the topology reads partitions that no task
@@ -111,7 +111,7 @@ class Watch(Actor[WatchMessage]):
         self._runs = runs
         self._wall_time = clocks.wall_time
         self._new_reasons = partial(Reasons, partition_states, topics, partial(outages_text, log))
-        self._reasons = self._new_reasons()  # those of the last look, by the actors' statuses then
+        self._reasons = self._new_reasons()  # the reasons as of the last look
         self.coverage: Coverage = Coverage(
             log, topics, clocks.wall_time, isolation, lambda: partition_states.assigned
         )
@@ -121,7 +121,7 @@ class Watch(Actor[WatchMessage]):
         internal = map(topics.topic, topics.topology.internal_topics)
         self._transactions = OpenTransactions(self._bound, [*internal, *fixed_sinks(topics)])
         self._ends: Mapping[TopicPartition, int] = {}
-        # The time of the next request to the log, and whether one is under way.
+        # The time of the next request to the log, and whether a request is under way.
         self._ask_at: float = 0.0
         self._asking: bool = False
         # The partitions without a known end that were looked up, so that each is looked up once.
@@ -135,7 +135,7 @@ class Watch(Actor[WatchMessage]):
         # For each check of the last minute: the time, and the records dropped and processed so far.
         self._counts: deque[tuple[float, int, int]] = deque()
         self.last_minute: tuple[int, int] = 0, 0
-        """The records that handlers dropped in the last minute, and those that were processed."""
+        """The records that handlers dropped in the last minute, and the records processed in it."""
         self.stalled: tuple[Wait, ...] = ()
         """The first partitions that had waited for `stall_warning_ms` at the last look."""
 
@@ -289,7 +289,7 @@ class Watch(Actor[WatchMessage]):
                     )
 
     def _tell_of_others(self, others: Sequence[Found]) -> None:
-        """Log one line for the partitions beyond those with a line each."""
+        """Log a summary line for the partitions without their own line."""
         if not others:
             return
         names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
@@ -320,7 +320,7 @@ class Watch(Actor[WatchMessage]):
         self._ask(quiet)
 
     def _ask_for_new(self, places: Iterable[PartitionState]) -> None:
-        """Look up end offsets that are not known, once for each partition; keep the others."""
+        """Look up unknown end offsets, once for each partition; keep the known end offsets."""
         unknown = frozenset(
             place.partition for place in places if place.position is not None and place.end is None
         )
