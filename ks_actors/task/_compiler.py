@@ -210,7 +210,7 @@ class Compiler:
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         work = self._works[node.name] = NodeWork(self._services, node.name, stores)
-        # From the sinks up: a node's functions need those of its children.
+        # Compile from the sinks up: a node's functions call the functions of its children.
         made = {child: self._make(child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},
@@ -245,7 +245,7 @@ class Compiler:
         )
 
     def _feeds_back(self, node: ProcessorNode) -> bool:
-        """Return whether this node and a node downstream use a store that one of them changes.
+        """Return whether a node downstream uses a store of this node, and either node changes it.
 
         In a batch the node downstream would see the store as the last record leaves it.
         """

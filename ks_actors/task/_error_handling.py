@@ -218,8 +218,8 @@ class ExceptionHandlers:
         """Return where a record with this time and these headers failed.
 
         The source record may be known without its bytes: a cache drops them, and a changelog has
-        none. Then time and headers are the record's current ones. When the record has no single
-        source, or an unknown one, the context names none rather than a wrong one.
+        none. Then the record's current time and headers are used. When the record has several
+        sources, or an unknown source, the context names no source rather than a wrong source.
         """
         raw = self._current.raw(offset)
         if raw is not None:

@@ -41,7 +41,8 @@ class MergedRun:
         self.ascending: bool = times == sorted(times) and other_times == sorted(other_times)
         merge = _merged if self.ascending else _merged_by_heads
         order, count = merge(times, other_times)
-        # Cut before the records are taken from the queues: the rest stays there for the next run.
+        # Cut before the records are taken from the queues: later records stay there for the next
+        # run.
         del order[limit:]
         _cut(order, times[:count] + other_times, longest_ms)
         taken = sum(place < count for place in order)
@@ -125,7 +126,7 @@ def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
 
 
 def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], int]:
-    """Merge two lists that do not ascend by their heads, until one of them ends."""
+    """Merge, by their heads, two lists that do not ascend, until one of them ends."""
     at = other = 0
     of_first: list[bool] = []
     while at < len(first) and other < len(second):

@@ -14,9 +14,9 @@ class RecordContextHolder:
     """The known facts about the source record in process: one mutable object per task.
 
     The record is the one at `offset` of `page`. Without a page there is none, or it is unknown. In
-    batch mode the page is exact, and the other facts are those of the batch's first record. Errors
-    name their record by its own offset. If a batch has records of several partitions, or records
-    that were held back, its offsets are not offsets of the log but numbers that the page resolves.
+    batch mode the page is exact, and the other facts describe the batch's first record. Errors name
+    their record by its own offset. If a batch has records of several partitions, or records that
+    were held back, its offsets are not offsets of the log but numbers that the page resolves.
     """
 
     __slots__ = ("headers", "offset", "page", "stream_time", "timestamp")

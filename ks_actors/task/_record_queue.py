@@ -84,10 +84,11 @@ class Source(Protocol):
 class RecordQueue:
     """The records of one partition, first in, first out.
 
-    They are kept as fetched, and decoded a chunk at a time when their turn is near. The source
-    decides about an undecodable record once the records before it are processed. `partition_time`
-    is the highest timestamp taken so far. `page` is the fetched chunk with the records that were
-    taken last. `logged` says whether the log has the records, which is false only in a backfill.
+    Records are kept as fetched, and decoded a chunk at a time shortly before they are processed.
+    The source decides about an undecodable record once the records before it are processed.
+    `partition_time` is the highest timestamp taken so far. `page` is the fetched chunk with the
+    records that were taken last. `logged` says whether the log has the records, which is false only
+    in a backfill.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class RecordQueue:
         """Continue at `position` after the buffered records: the log has none in between.
 
         The end offset is unknown until the next fetch. After a move back, the log has other records
-        at the offsets of the buffered ones. Until the buffered records are processed, `position`
+        at the offsets of the buffered records. Until the buffered records are processed, `position`
         stays at or before the new position.
         """
         if self.buffered and position < self._behind:
@@ -417,7 +418,7 @@ class RecordQueue:
         return stop
 
     def _stamp(self, chunk: Batch, raw: Batch) -> Batch:
-        """Give every record its event time; leave out those without a valid one."""
+        """Give every record its event time; leave out records without a valid time."""
         extract, time = self.source.extract, self.partition_time
         stamps: list[int] = []
         topic, partition = self.partition
@@ -490,7 +491,7 @@ def _decoded(
     rest = iter(column)
     while len(decoded) < len(column):
         try:
-            # Values decoded before an error stay in the list, and `rest` continues after it.
+            # Values decoded before an error stay in the list, and `rest` continues after the error.
             decoded.extend(None if data is None else decode(data) for data in rest)
         except Exception as error:  # noqa: BLE001 - as above
             failures.setdefault(

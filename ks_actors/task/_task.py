@@ -218,7 +218,7 @@ class Task:
         return queue.buffered
 
     def move(self, partition: TopicPartition, position: int) -> None:
-        """Continue at `position` after the buffered records; the former one is not in the log."""
+        """Continue at `position` after the buffered records: the old position is not in the log."""
         self.group.queues[partition].move(position)
         self.idle.forget_ends()
         self.commit_needed = True
@@ -400,7 +400,7 @@ class Task:
             self.idle.add(name, after_ms, node, self._clocks.steady_time())
 
     def _process_some(self, limit: int) -> int:
-        # Records that are left out on the way to the next one count as processed, too.
+        # Records that are left out before the next record count as processed, too.
         self.commit_needed = True
         if self.draining.calls and self._stream_punctuation.wanted:
             # Punctuators may forward to asynchronous nodes: look for room after every record.

@@ -24,7 +24,7 @@ _log = component_log(__name__)
 
 @final
 class UnreadableBatch(Batch):
-    """One record in place of all unreadable ones, at their first offset; `error` says why."""
+    """A record in place of all unreadable records, at their first offset; `error` says why."""
 
     __slots__ = ("error",)
 

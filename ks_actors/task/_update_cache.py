@@ -167,7 +167,7 @@ class UpdateCache:
         if not self.copies or value is None or type(value) in ATOMS:
             return value
         rows = self._groups.get(window)
-        # Only a row's first update sends its old value, so later ones need no copy.
+        # Only a row's first update sends its old value, so later updates require no copy.
         cached = (
             rows is not None
             and (self._row(key) if self._sessions else key if self.plain else self._index(key))
@@ -310,7 +310,7 @@ class UpdateCache:
         return read(row) if read is not None else key[0] if self._windowed else key
 
     def rows(self, window: Window | None = None) -> CachedRows:
-        """Return the cached rows, or those of a window."""
+        """Return the cached rows, or the cached rows of a window."""
         if self._by_store:
             self._take_from_store()
         rows = self._groups.get(window)
@@ -321,7 +321,7 @@ class UpdateCache:
         return rows
 
     def send_excess(self, updates: int = 0) -> None:
-        """Count `updates` and those of `hold`, and send the oldest rows beyond the budget."""
+        """Count `updates` and the updates of `hold`, and send the oldest rows beyond the budget."""
         self._updates += updates
         if self._touched:
             # Weigh samples only: to weigh each row would cost too much.

@@ -32,7 +32,7 @@ _WRITTEN = msgspec.json.Encoder(order="deterministic").encode
 _UNHASHABLE = object()
 # Calls may queue for about this time (s), enough to keep a key busy.
 _QUEUED_S = 0.05
-# At least so many calls may queue for one key, as keys are unevenly distributed.
+# The number of calls that may always queue for one key, as keys are unevenly distributed.
 _DEEP = 4
 # The weight of the last call in the mean time of calls.
 _NEWEST = 0.2

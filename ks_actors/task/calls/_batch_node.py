@@ -75,7 +75,7 @@ class BatchNode:
         self._current = current
         self._max_records: int = operator.max_records
         self._max_wait: float | None = None if replayable else operator.max_wait_ms / 1000
-        # The batches in flight, and the one that is being collected.
+        # The batches in flight, and the batch that is being collected.
         self._most: int = operator.max_records * (operator.asynchronous.max_in_flight + 1)
         self._collected = _Collected()
         self._late: bool = False

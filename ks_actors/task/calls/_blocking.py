@@ -70,7 +70,7 @@ def needs_thread(node: Node) -> bool:
 def whole_commits(topology: Topology) -> bool:
     """Return whether workers have to pause for the whole of a commit.
 
-    Custom stores do not separate the next transaction from the one that is being committed. And
+    Custom stores do not separate the next transaction from the transaction being committed. And
     while a thread processes a task, nothing else may touch the task's stores.
     """
     return any(
@@ -81,7 +81,7 @@ def whole_commits(topology: Topology) -> bool:
 
 
 def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> None:
-    """Raise TopologyError when a subtopology would need both a thread and the loop.
+    """Raise TopologyError when a subtopology would require both a thread and the loop.
 
     Raise it also when a timestamp extractor is declared as blocking.
     """

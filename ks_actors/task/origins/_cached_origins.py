@@ -133,7 +133,7 @@ class Seen:
         return self._weight
 
     def last(self, key: Any) -> Place | None:
-        """Return the place of a row's last record; None if these batches lack it.
+        """Return the place of a row's last record; None if these batches lack the record.
 
         The page is empty when the record may be one of several.
         """
