@@ -195,7 +195,7 @@ class RecordQueue:
         return None if end is None else max(0, end - self._behind)
 
     def lag_to(self, end: int | None) -> int | None:
-        """Return the lag by the last fetch or to `end`, a later lookup; None without both."""
+        """Return the lag by the last fetch, or to the later looked-up `end`; None without both."""
         lag = self.lag
         return lag if end is None else max(lag or 0, end - self._behind, 0)
 
