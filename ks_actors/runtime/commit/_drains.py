@@ -281,7 +281,7 @@ class Drains:
             reply.fail(TasksBroken.of(broken))
 
     def freeze(self, tasks: Iterable[Task], now: float) -> Frozen:
-        """Freeze the tasks at rest, which may be fed again; leave out other tasks."""
+        """Freeze the tasks at rest, which may then be fed again; leave out other tasks."""
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         tokens: dict[TaskId, Token] = {}
         taken: dict[TaskId, Task] = {}

@@ -235,7 +235,7 @@ class Instance(Actor[InstanceMessage]):
             self._on_state(state, old)
 
     def gone(self) -> None:
-        """If the actor ended outside of an end state, enter one: its close was cancelled twice."""
+        """If the actor ended in no end state, enter an end state: its close was cancelled twice."""
         if self.state is InstanceState.PENDING_ERROR:
             self._to(InstanceState.ERROR)
         elif self.state not in {InstanceState.NOT_RUNNING, InstanceState.ERROR}:

@@ -89,7 +89,7 @@ class HealthBounds(msgspec.Struct, frozen=True, kw_only=True):
     stuck_ms: int | timedelta | None = None
     """The longest time of a call of a `blocking` function, in ms; None: `max_poll_interval_ms`."""
     loop_ms: int | timedelta = 10_000
-    """The longest time that calls may block the event loop, in ms; else it runs each second."""
+    """The longest time that the event loop may be blocked, in ms; it runs each second at least."""
 
     def __post_init__(self) -> None:
         for role in ("outage_ms", "stuck_ms", "loop_ms"):
