@@ -27,7 +27,7 @@ _INTERNAL: Final = re.compile(
 
 
 class Follower(Protocol):
-    """A part that depends on a topic's partition count; a change sets `stale`."""
+    """A part that depends on a topic's partition count; a change of the count sets `stale`."""
 
     stale: bool
 
@@ -76,7 +76,7 @@ class TopicSizes:
                 follower.stale = True
 
     def see(self, partitions: Iterable[TopicPartition]) -> None:
-        """Learn from existing partitions: their topics have at least as many."""
+        """Learn from existing partitions: their topics have at least as many partitions."""
         seen: dict[str, int] = {}
         for topic, number in partitions:
             if number >= max(self(topic) or 0, seen.get(topic, 0)):
@@ -100,7 +100,8 @@ class AppTopics:
         self.partitions: TopicSizes = TopicSizes(partitions)
         # The ids at the start. A log may have none, and topics may be created while the app runs.
         self.topic_ids: Mapping[str, str] = {}
-        # By subtopology. Each task needs them, so they are cached until topics appear or disappear.
+        # By subtopology. Each task uses these topics, so they are cached until topics appear or
+        # disappear.
         self._topics_read: Mapping[int, tuple[str, ...]] | None = None
         self._internal = frozenset(topology.internal_topics)
         self._sources: dict[str, SourceNode] = {
@@ -199,7 +200,7 @@ class AppTopics:
     def matched_of(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
         """Return the topics that a pattern matches, or has matched since the start.
 
-        They may be deleted at any time, or be deleted already.
+        These topics may be deleted at any time, or may be deleted already.
         """
         return frozenset(one.topic for one in partitions if one.topic in self._ever_matched)
 
@@ -226,7 +227,7 @@ class AppTopics:
     def topics_in_use(self) -> frozenset[str]:
         """Return the topics that the app reads, and its known output topics.
 
-        Of topics that functions choose, return those chosen so far.
+        Topics that functions choose are included if they have been chosen already.
         """
         written = {
             self.topic(node.topic)

@@ -49,7 +49,7 @@ _ANY = "*"
 
 
 class Entrance(NamedTuple):
-    """The entry point of a source's records; with `batch` None they enter one at a time."""
+    """The entry point of a source's records; if `batch` is None, records enter one at a time."""
 
     process: Process
     batch: ProcessBatch | None
@@ -58,11 +58,11 @@ class Entrance(NamedTuple):
 class Plan(NamedTuple):
     """A part of a topology as functions.
 
-    It has the entrances by source node, the close functions in order, and the asynchronous nodes.
-    `blocking` tells whether a function blocks. `caches` are in the order in which they must be
-    flushed. `pair` takes batches of both streams of a join, by its left and right source. `holders`
-    are the parts that hold records back, upstream first, each with the nodes that its records may
-    reach.
+    The plan has the entrances by source node, the close functions in order, and the asynchronous
+    nodes. `blocking` tells whether a function blocks. `caches` are in the order in which they must
+    be flushed. `pair` takes batches of both streams of a join, by its left and right source.
+    `holders` are the parts that hold records back, upstream first, each with the nodes that its
+    records may reach.
     """
 
     entrances: Mapping[str, Entrance]
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
     def close(self) -> list[tuple[str, Exception]]:
         """Close all processors, even when some raise; return the errors with their nodes."""
         errors: list[tuple[str, Exception]] = []
-        # Cancel calls first: they may use processors and stores that are closed next.
+        # Cancel calls first: they may use the processors and stores that are closed next.
         for node in self.asynchronous:
             node.cancel()
         for name, close in self.closers.items():
@@ -126,14 +126,14 @@ class Compiler:
                 )
         works = [self._works[name] for name in self._nodes if name in self._works]
         for work in works:
-            # All processors are created before any is initialized: an `init` may forward to nodes
-            # below.
+            # All processors are created before any `init` is called, because an `init` may forward
+            # to nodes downstream.
             for make, _ in work.beginnings:
                 make()
         for work in works:
             for _, init in work.beginnings:
                 init()
-        # Every node is reachable from a source: the topology refuses others.
+        # Every node is reachable from a source: the topology refuses other nodes.
         pair = (
             find_pair(self._nodes, self._works)
             if all(entrance.batch is not None for entrance in entrances.values())
@@ -210,7 +210,7 @@ class Compiler:
     def _work(self, node: SourceNode | ProcessorNode) -> NodeWork:
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         work = self._works[node.name] = NodeWork(self._services, node.name, stores)
-        # From the sinks up: a node's functions need those of its children.
+        # Compile from the sinks up: a node's functions call the functions of its children.
         made = {child: self._make(child) for child in node.children}
         work.lead_to(
             {child: process for child, (process, _) in made.items()},
@@ -245,7 +245,7 @@ class Compiler:
         )
 
     def _feeds_back(self, node: ProcessorNode) -> bool:
-        """Return whether this node and a node downstream use a store that one of them changes.
+        """Return whether a node downstream uses a store of this node, and either node changes it.
 
         In a batch the node downstream would see the store as the last record leaves it.
         """
@@ -305,7 +305,7 @@ def _only_reads(operator: Operator) -> bool:
 
 
 def _meet(topics: set[str], others: set[str]) -> bool:
-    """Return whether a topic may be in both."""
+    """Return whether a topic may be in both collections."""
     return bool(topics and others) and (
         _ANY in topics or _ANY in others or not topics.isdisjoint(others)
     )

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from ks_actors.tracing import TaskTracing
 
 OWN_ERRORS: Final = (StreamsError, StateError, LogError)
-"""The framework's own errors, which are not about a record: no handler is asked about them."""
+"""The framework's own errors, which are not about a record: handlers are not asked about them."""
 
 
 class ExceptionHandlers:
     """The exception handlers of one task.
 
-    Each method returns to continue without the record, or raises the error that ends the task. Dead
-    letters are written like other output: in the transaction, if there is one. Letters about a
-    record that ends the task are `parting`. In a transaction they are aborted with everything else
-    that the task did.
+    If a method returns, continue without the record; otherwise it raises the error that ends the
+    task. Dead letters are written like other output: in the transaction, if there is one. Letters
+    about a record that ends the task are in `parting`; in a transaction, they are aborted with all
+    other output of the task.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ExceptionHandlers:
         headers: Headers,
         offset: int | None,
     ) -> None:
-        """Decide about a record at which a user's code raised."""
+        """Decide about a record for which a user's code raised an error."""
         context = self._context(node, timestamp, headers, offset)
         self._ask(
             "processing",
@@ -116,8 +116,8 @@ class ExceptionHandlers:
         )
 
     def punctuation(self, node: str, error: BaseException, now: int) -> None:
-        """Decide about a punctuator that raised at time `now`."""
-        # This includes a handler's decision about a record at a node downstream.
+        """Decide about a punctuator that raised an error at time `now`."""
+        # The error may be a handler's decision about a record at a node downstream.
         if isinstance(error, OWN_ERRORS):
             raise error
         context = self._unknown(node, now)
@@ -189,7 +189,7 @@ class ExceptionHandlers:
                 f"the exception handler itself raised {_text_of(raised)}, about: {failure}"
             ) from raised
         self._answers[kind, response.result.value] += 1
-        # The ordinary output of a failed task is dropped, and the letter would be dropped with it.
+        # The ordinary output of a failed task is dropped, so keep the letter apart from it.
         output = self.parting if response.result is HandlerResponse.FAIL else self._output
         for letter in response.dead_letter_queue_records:
             self._write(letter, output, origin)
@@ -218,8 +218,8 @@ class ExceptionHandlers:
         """Return where a record with this time and these headers failed.
 
         The source record may be known without its bytes: a cache drops them, and a changelog has
-        none. Then time and headers are the record's current ones. When the record has no single
-        source, or an unknown one, the context names none rather than a wrong one.
+        none. Then the record's current time and headers are used. When the record has several
+        sources, or an unknown source, the context names no source rather than a wrong source.
         """
         raw = self._current.raw(offset)
         if raw is not None:

@@ -39,9 +39,9 @@ class _Arm(NamedTuple):
 def find_pair(
     nodes: Mapping[str, SourceNode | ProcessorNode | SinkNode], works: Mapping[str, NodeWork]
 ) -> Pair | None:
-    """Return a task's pair if its two sources lead to nothing but one inner join.
+    """Return a task's pair if its two sources lead only to the same inner join.
 
-    All nodes downstream of it must take batches.
+    All nodes downstream of the join must take batches.
     """
     if not is_loaded(joins):
         return None

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class MergedRun:
     """A run of records from two queues, merged by time.
 
-    `order` has the places of the records; those of the second queue come after all of the first. A
-    run has at most `limit` records, and spans at most `longest_ms` where times ascend. As a page it
-    addresses records by their ranks in the order.
+    `order` has the places of the records; places of the second queue come after all places of the
+    first. A run has at most `limit` records, and spans at most `longest_ms` where times ascend. As
+    a page, the run addresses records by their ranks in the order.
     """
 
     __slots__ = ("ascending", "batches", "order", "pages", "queues")
@@ -37,11 +37,12 @@ class MergedRun:
         first, start, stop = queues[0].upcoming(limit)
         second, other_start, other_stop = queues[1].upcoming(limit)
         times, other_times = first.timestamps[start:stop], second.timestamps[other_start:other_stop]
-        # In the order of time; otherwise merge the heads, as Kafka Streams does.
+        # Sort by time if times ascend; otherwise merge the heads, as Kafka Streams does.
         self.ascending: bool = times == sorted(times) and other_times == sorted(other_times)
         merge = _merged if self.ascending else _merged_by_heads
         order, count = merge(times, other_times)
-        # Cut before the records are taken from the queues: the rest stays there for the next run.
+        # Cut before the records are taken from the queues: later records stay there for the next
+        # run.
         del order[limit:]
         _cut(order, times[:count] + other_times, longest_ms)
         taken = sum(place < count for place in order)
@@ -87,7 +88,7 @@ class MergedRun:
         return OriginLeaf(page, 0), offset
 
     def bare(self) -> None:
-        """Return None: without its records a run has no ranks."""
+        """Return None: a run without its records has no ranks."""
 
     def __len__(self) -> int:
         return sum(map(len, self.pages))
@@ -125,7 +126,7 @@ def _cut(order: list[int], times: list[int], longest_ms: int) -> None:
 
 
 def _merged_by_heads(first: list[int], second: list[int]) -> tuple[list[int], int]:
-    """Merge two lists that do not ascend by their heads, until one of them ends."""
+    """Merge, by their heads, two lists that do not ascend, until one of them ends."""
     at = other = 0
     of_first: list[bool] = []
     while at < len(first) and other < len(second):
@@ -167,8 +168,8 @@ class MergedTurns:
         before = current.stream_time
         current.stream_time = max(before, *(queue.partition_time for queue in queues))
         sides = run.sides()
-        # The join refuses runs with null keys or values, and runs that a serde rejects. Taken one
-        # by one, each such record is handled in its turn.
+        # The join refuses runs with null keys or values, and runs that a serde rejects. If records
+        # are then taken one by one, each such record is handled in its turn.
         if not self._pair.join.process(
             sides[self._left], sides[1 - self._left], ascending=run.ascending
         ):

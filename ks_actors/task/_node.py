@@ -67,7 +67,7 @@ class TaskServices:
         self.dropped: Callable[[int], None] = dropped
         self.request_commit: Callable[[], None] = request_commit
         self.progress: dict[str, int] = progress
-        # By node; they continue when the nodes are made again.
+        # The figures are by node, and continue when the nodes are made again.
         self.emissions: dict[str, Emitted] = emissions
         self.key_serde: Callable[..., Serde[Any]] = key_serde
         self.value_serde: Callable[..., Serde[Any]] = value_serde
@@ -115,8 +115,8 @@ class NodeWork:
         try:
             step()
         except BaseException as error:
-            # The framework's own errors already name the node, and the uncaught handler may know
-            # them.
+            # Keep the framework's own errors: they name the node, and the uncaught handler may know
+            # their types.
             if isinstance(error, KsActorsError) or passes(error):
                 raise
             raise StreamsError(
@@ -237,7 +237,7 @@ class NodeWork:
         self._services.handlers.processing(self.node, error, key, value, timestamp, headers, offset)
 
     def _tell_of_drop(self) -> None:
-        """Log the first dropped record, then one a minute: more lines could fill the log."""
+        """Log the first dropped record, then one record a minute: more lines could fill the log."""
         now = self.wall_time()
         if self._tell_at is not None and now < self._tell_at:
             return

@@ -1,8 +1,8 @@
 """The metadata committed with an offset, in Kafka Streams' format.
 
 It holds the partition's time and the progress of processors: base64 of a magic byte 2, the
-partition time (int64), and processor metadata. The latter has the number of entries (int32), and
-for each the length of its key (int32), the key (UTF-8) and a value (int64). All numbers are
+partition time (int64), and processor metadata. This metadata has the number of entries (int32), and
+for each entry the length of its key (int32), the key (UTF-8) and a value (int64). All numbers are
 big-endian. Magic 1 is the same without processor metadata.
 """
 
@@ -31,7 +31,8 @@ class Position(NamedTuple):
     """The start position of a partition.
 
     It has the next offset, the partition's time (ms, -1 unknown), and the committed progress of
-    processors. A `fresh` position comes from `auto_offset_reset`: the group has committed none.
+    processors. A `fresh` position comes from `auto_offset_reset`, because the group has committed
+    no position.
     """
 
     offset: int
@@ -52,7 +53,7 @@ def encode_position(offset: int, time: int, progress: Mapping[str, int]) -> Offs
 
 
 def contained(next_offsets: Mapping[TopicPartition, int]) -> dict[tuple[str, int], int]:
-    """Return the offset before the next one, for partitions that have such an offset."""
+    """Return the offset before each next offset, for partitions that have such an offset."""
     return {partition: offset - 1 for partition, offset in next_offsets.items() if offset > 0}
 
 
@@ -93,7 +94,7 @@ def _decode_progress(data: bytes) -> dict[str, int]:
 def merged_progress(positions: Iterable[Position]) -> dict[str, int]:
     """Return the progress that was committed.
 
-    All partitions of a task have the same, unless some were committed without.
+    All partitions of a task have the same progress, unless some were committed without progress.
     """
     progress: dict[str, int] = {}
     for position in positions:

@@ -147,11 +147,11 @@ class OutputBuffer:
         self._columns: dict[TopicPartition, Column] = {}
         self._filled: list[Column] = []
         self.sinks: dict[str, str] = {}
-        """The sink of each topic; the first one, if there are several."""
+        """The sink of each topic; the first sink, if there are several."""
 
     def column(self, topic: str, partition: int) -> Column:
         """Return the column of a partition; it stays valid."""
-        # A plain tuple finds an equal named one.
+        # A plain tuple finds an equal named tuple.
         found = self._columns.get((topic, partition))  # type: ignore[call-overload]
         if found is None:
             where = TopicPartition(topic, partition)

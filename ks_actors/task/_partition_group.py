@@ -19,7 +19,7 @@ class PartitionGroup:
     The record with the smallest timestamp comes first; on equal timestamps the first partition
     wins. A task with several partitions waits for data of all of them, as `max_task_idle_ms` says
     (KIP-695). -1 never waits, and 0 waits for records that the log is known to have. A positive
-    value then also waits that long, per partition, for records that a producer may still write.
+    value (ms) also waits that long, per partition, for records that a producer may still write.
     Times are of a monotonic clock.
     """
 
@@ -68,7 +68,7 @@ class PartitionGroup:
         return self._waits_until if self.buffered else None
 
     def awaited(self) -> RecordQueue | None:
-        """Return an empty queue that others wait for (`max_task_idle_ms`); None without any."""
+        """Return an empty queue that other queues wait for (`max_task_idle_ms`), or None."""
         if self._idle < 0:
             return None
         empty = [queue for queue in self._all if not queue.buffered]
@@ -101,7 +101,7 @@ class PartitionGroup:
         return queue, queue.take(limit, (until, index < other))
 
     def turn(self) -> tuple[RecordQueue, int] | None:
-        """Return the queue that is next, and the time up to which it may continue.
+        """Return the next queue, and the time up to which it may continue.
 
         None when a queue has no decoded record ready. As long as all queues have records, there is
         nothing to wait for, so the caller need not call `ready` again.
@@ -131,7 +131,8 @@ class PartitionGroup:
                 self._deadlines.pop(queue.partition, None)
             # The log has records that are not fetched yet, or its end is unknown: wait for a fetch.
             elif queue.lag != 0:
-                # New data may come with the next fetch, so the idle time starts again after it.
+                # New data may come with the next fetch, so the idle time starts again after that
+                # fetch.
                 self._deadlines.pop(queue.partition, None)
                 return False
             elif (

@@ -25,7 +25,8 @@ _log = component_log(__name__)
 class Progress(dict[str, int]):
     """Numbers by name: stream times, and the times up to which final results have been sent.
 
-    Kafka Streams uses the names of stores for the latter, so either can take over.
+    Kafka Streams uses the names of stores for final results, so that either library can continue
+    from the other's progress.
     """
 
     def __init__(self, positions: Iterable[Position]) -> None:
@@ -36,7 +37,7 @@ class Progress(dict[str, int]):
     def drop_unclaimed(self, stores: Collection[str]) -> None:
         """Drop the numbers of operations that the topology no longer has, once all nodes exist.
 
-        They would be committed for ever, and the space is limited.
+        Otherwise such numbers would be committed for ever, and the space is limited.
         """
         for name, number in tuple(self.items()):
             # An operation that keeps its number as an object has claimed the name.
@@ -51,7 +52,7 @@ class Progress(dict[str, int]):
         """Return an offset, a partition's time and this progress, to commit.
 
         If the metadata is too long for a broker, leave out stream times, then all progress; log
-        that once.
+        this once.
         """
         numbers = {name: _packable(name, number) for name, number in self.items()}
         made = encode_position(offset, time, numbers)

@@ -84,10 +84,11 @@ class Source(Protocol):
 class RecordQueue:
     """The records of one partition, first in, first out.
 
-    They are kept as fetched, and decoded a chunk at a time when their turn is near. The source
-    decides about an undecodable record once those before it are processed. `partition_time` is the
-    highest timestamp taken so far. `page` is the fetched chunk of the records taken last. `logged`
-    says whether the log has the records, which is false only in a backfill.
+    Records are kept as fetched, and decoded a chunk at a time shortly before they are processed.
+    The source decides about an undecodable record once the records before it are processed.
+    `partition_time` is the highest timestamp taken so far. `page` is the fetched chunk with the
+    records that were taken last. `logged` says whether the log has the records, which is false only
+    in a backfill.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class RecordQueue:
         self.ages: Timing = Timing(window)
         """The ages (ms) of the last records of slices, at the slices' ends."""
         self.lateness: Timing = Timing(window)
-        """How far (ms) behind the partition's time those records were."""
+        """How far (ms) the last records of slices were behind the partition's time."""
         self._added: int = 0
         self._measured: int = 0
         self._decode_keys: Callable[[list[Any]], list[Any]] = for_column(source.decode_key)
@@ -122,7 +123,7 @@ class RecordQueue:
         self.page: Chunk = Chunk(partition, self._raw_chunk, logged=logged)
         self._at: int = 0
         self._behind: int = position
-        # A later position than the first may be committed once so many records are consumed.
+        # Once so many records are consumed, a position later than the first may be committed.
         self._back_to: tuple[int, int] = position, 0
         self._poison: Exception | None = None
         self._poisoned: int = -1
@@ -137,12 +138,13 @@ class RecordQueue:
             if count:
                 self._raw.append(batch)
         else:
-            # In chunks, so that only a part of a large batch is decoded at a time.
+            # Split the batch into chunks, so that only a part of a large batch is decoded at a
+            # time.
             self._raw.extend(
                 batch.slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)
             )
         self.buffered += count
-        # Not the last record's offset plus one: markers and compacted records may follow it.
+        # Do not use the last record's offset plus one: markers and compacted records may follow it.
         self._added += count
         self.bytes += estimated_bytes(batch)
         self._behind = next_offset
@@ -159,8 +161,8 @@ class RecordQueue:
         """Continue at `position` after the buffered records: the log has none in between.
 
         The end offset is unknown until the next fetch. After a move back, the log has other records
-        at the offsets of the buffered ones. Until these are processed, `position` stays at or
-        before the new position.
+        at the offsets of the buffered records. Until the buffered records are processed, `position`
+        stays at or before the new position.
         """
         if self.buffered and position < self._behind:
             offset, consumed = self._back_to
@@ -172,7 +174,7 @@ class RecordQueue:
     def clear(self, position: int, partition_time: int) -> None:
         """Drop all records and continue from `position`.
 
-        This forgets the log's end, too: it may have changed meanwhile.
+        Forget the log's end, too, because it may have changed meanwhile.
         """
         self._raw.clear()
         self._chunk = self._raw_chunk = Batch([], [], [], None, ())
@@ -193,7 +195,7 @@ class RecordQueue:
         return None if end is None else max(0, end - self._behind)
 
     def lag_to(self, end: int | None) -> int | None:
-        """Return the lag by the last fetch or to `end`, a later lookup; None without both."""
+        """Return the lag by the last fetch, or to the later looked-up `end`; None without both."""
         lag = self.lag
         return lag if end is None else max(lag or 0, end - self._behind, 0)
 
@@ -230,7 +232,7 @@ class RecordQueue:
         return self._added - self.buffered
 
     def measure(self, now_ms: int) -> None:
-        """Note the age of the record that was taken last, if there was one since the last call."""
+        """Note the age of the record taken last, if a record was taken since the last call."""
         consumed = self._added - self.buffered
         if consumed != self._measured and self._at:
             self._measured = consumed
@@ -248,13 +250,14 @@ class RecordQueue:
     def head(self, wanted: int = _CHUNK) -> int | None:
         """Return the timestamp of the next record; None without one.
 
-        Raises the error of an undecodable record that ends the task. It decodes about `wanted`
-        records, so that these are still in the CPU's cache when they are processed.
+        Raises the error of an undecodable record that ends the task. Only about `wanted` records
+        are decoded, so that they are still in the CPU's cache when they are processed.
         """
         while True:
             chunk = self._chunk
             more = self._at < len(chunk)
-            # There may be an undecodable record between these: its handler is called in its turn.
+            # There may be undecodable records before the next record: the handler is called in
+            # their turn.
             if self._bad:
                 self._decide(chunk.offsets[self._at] if more else None)
             if more:
@@ -284,7 +287,7 @@ class RecordQueue:
         return batch
 
     def run(self, limit: int, until: int) -> tuple[Batch, int, int]:
-        """Take the next records up to time `until`, and the first one in any case.
+        """Take the next records up to time `until`, and the first record in any case.
 
         Returns the chunk, and the bounds of the records in it. Call it only after `plain` has
         returned a timestamp.
@@ -329,8 +332,8 @@ class RecordQueue:
     def _run(self, start: int, stop: int, until: int, inclusive: bool) -> int:
         timestamps = self._chunk.timestamps
         bound = until if inclusive else until - 1
-        # Joined streams alternate, so the run often ends after one record; `max` would scan them
-        # all.
+        # Joined streams alternate, so the run often ends after one record; `max` would scan all of
+        # them.
         if start + 1 < stop and timestamps[start + 1] > bound:
             return start + 1
         if max(timestamps[start:stop]) <= bound:
@@ -343,7 +346,7 @@ class RecordQueue:
     def _decode(self, wanted: int) -> None:
         raw = self._raw.popleft()
         wanted = max(wanted, _LEAST)
-        # Decode only the records that are processed next, but leave no tiny rest.
+        # Decode only the records that are processed next, but do not keep a tiny remainder.
         if len(raw) > wanted + _LEAST:
             self._raw.appendleft(raw.slice(wanted, len(raw)))
             raw = raw.slice(0, wanted)
@@ -358,7 +361,8 @@ class RecordQueue:
         if source.with_headers is not None and raw.headers is not None:
             chunk = _decoded_with_headers(source.with_headers, raw, raw.headers, failures)
         else:
-            # By column: one call decodes all keys. Only when it fails are they decoded one by one.
+            # Decode by column: one call decodes all keys. If this call fails, keys are decoded one
+            # by one.
             keys = _decoded(self._decode_keys, source.decode_key, raw.keys, failures)
             values = _decoded(self._decode_values, source.decode_value, raw.values, failures)
             chunk = Batch(keys, values, raw.timestamps, raw.headers, raw.offsets)
@@ -378,9 +382,9 @@ class RecordQueue:
             self.buffered -= good - len(chunk)
 
     def _decide(self, before: int | None) -> None:
-        """Decide about undecodable records before an offset (None: all of the chunk).
+        """Decide about undecodable records before an offset (None: all in the chunk).
 
-        This happens when the position passes them, no sooner: the handler's output about them is
+        Do this only when the position passes the records: the handler's output about them is
         committed with that position.
         """
         if self._fatal is not None:
@@ -404,7 +408,7 @@ class RecordQueue:
     def _decide_within(self, stop: int) -> int:
         """Decide about undecodable records between those taken up to `stop`.
 
-        Returns an earlier stop when one of them ends the task.
+        Returns an earlier stop if an undecodable record ends the task.
         """
         offsets = self._chunk.offsets
         try:
@@ -414,7 +418,7 @@ class RecordQueue:
         return stop
 
     def _stamp(self, chunk: Batch, raw: Batch) -> Batch:
-        """Give every record its event time; leave out those without a valid one."""
+        """Give every record its event time; leave out records without a valid time."""
         extract, time = self.source.extract, self.partition_time
         stamps: list[int] = []
         topic, partition = self.partition
@@ -460,7 +464,7 @@ class RecordQueue:
 
 
 def _valid(extract: TimestampExtractor, stamp: Any) -> int:
-    """Return an extracted timestamp as an int. Raises TypeError, ValueError when it is none."""
+    """Return an extracted timestamp as an int. Raises TypeError or ValueError if it is invalid."""
     try:
         found = None if isinstance(stamp, bool) else index_of(stamp)
     except TypeError:
@@ -487,7 +491,7 @@ def _decoded(
     rest = iter(column)
     while len(decoded) < len(column):
         try:
-            # Values decoded before an error stay in the list, and `rest` continues after it.
+            # Values decoded before an error stay in the list, and `rest` continues after the error.
             decoded.extend(None if data is None else decode(data) for data in rest)
         except Exception as error:  # noqa: BLE001 - as above
             failures.setdefault(
@@ -500,7 +504,7 @@ def _decoded(
 def _decoded_with_headers(
     decoders: Decoders, raw: Batch, headers: list[Headers], failures: dict[int, Exception]
 ) -> Batch:
-    """Return the decoded records with the headers that the serdes leave."""
+    """Return the decoded records, with their headers as the serdes have changed them."""
     left = list(map(list, headers))
     columns: list[list[Any]] = []
     for decode, column in zip(decoders, (raw.keys, raw.values), strict=True):
@@ -510,7 +514,7 @@ def _decoded_with_headers(
                 decoded.append(None if data is None else decode(data, left[at]))
             except Exception as error:  # noqa: BLE001 - bytes may be anything
                 found = error.__traceback__
-                # Without our own frame, which would keep the whole chunk alive.
+                # Drop our own frame, which would keep the whole chunk alive.
                 failures.setdefault(at, error.with_traceback(found and found.tb_next))
                 decoded.append(None)
         columns.append(decoded)

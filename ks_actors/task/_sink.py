@@ -81,8 +81,8 @@ class Sink:
 
     def _process_extracted(self, extract: TopicExtractor) -> Process:
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            # The time and headers are those of the current record, which nodes upstream may have
-            # changed. A punctuation has no input record.
+            # Use the time and headers of the current record, which nodes upstream may have changed.
+            # A punctuation has no input record.
             origin = self._current.metadata() or _NO_ORIGIN
             try:
                 topic = extract(key, value, RecordContext(timestamp, headers, *origin))
@@ -115,7 +115,7 @@ class Sink:
     def failure(self, text: str, record: RecordMetadata | None = None) -> StreamsError:
         """Return the error for a wrong answer of a user's function.
 
-        It names the current record unless another is given.
+        The error names the current record unless another record is given.
         """
         found = record or self._current.metadata()
         return StreamsError(
@@ -138,7 +138,7 @@ class Sink:
 class _Columns(dict[int, "Column"]):
     """The columns of a topic by partition, each created at its first write.
 
-    Most tasks write to few of many partitions.
+    Columns are not created in advance, as most tasks write to few of many partitions.
     """
 
     def __init__(self, output: OutputBuffer, topic: str) -> None:
@@ -169,12 +169,13 @@ class _TopicWriter:
         self._encode_values = for_column(self._encode_value)
         self._custom: Callable[..., Any] | None = sink._node.partitioner
         self._partitions_by_headers: bool = takes_headers(self._custom, f"sink {sink._node.name}")
-        # A partitioner that only reads a part of the serialized key works on whole batches.
+        # A partitioner that only reads a part of the serialized key can take whole batches.
         self._part: Callable[[bytes], bytes] | None = getattr(self._custom, "part", None)
         self._columns = _Columns(sink._output, topic)
         # The only partition, if there is just one.
         self._only: Column | None
-        # Sets `stale` when the topic grows, which costs less per record than looking up the size.
+        # When the topic grows, `stale` is set: this costs less per record than a lookup of the
+        # size.
         sink._sizes.follow(topic, self)
         self._resize()
 
@@ -331,7 +332,7 @@ class _TopicWriter:
         for key, value, timestamp, header, offset in zip(
             records.keys, records.values, records.timestamps, headers, offsets, strict=False
         ):
-            # Errors and partitioners see their own record, not the last one of the batch.
+            # Errors and partitioners see their own record, not the last record of the batch.
             current.offset = offset
             self.record(key, value, timestamp, header)
 

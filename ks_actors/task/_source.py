@@ -24,8 +24,8 @@ _log = component_log(__name__)
 class TopicSource:
     """One topic of a source node, in one task.
 
-    It has the serdes bound to the topic, the timestamp extractor, and the handling of records that
-    fail in either.
+    It has the serdes bound to the topic, the timestamp extractor, and the handling of records for
+    which a serde or the extractor fails.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ TASK_TRANSITIONS = Transitions(
 TaskLife: TypeAlias = Cycle[TaskState]
 """The life of one task on this instance.
 
-It belongs to the part that has the task, and moves with the task to another part.
+The life belongs to the part of the app that has the task, and moves with the task to another part.
 """
 
 

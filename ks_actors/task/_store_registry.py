@@ -101,9 +101,9 @@ class RegisteredStores:
 class StoreRegistry:
     """The registry of each task's stores, from when they open until they close.
 
-    The owner of a task reports it: the state manager during a restore or as a standby, the task
-    manager during processing. All run on one event loop. So a reader may use an entry until its
-    next `await`, and must then look it up again.
+    The owner of a task registers its stores: the state manager while the task restores or is a
+    standby, the task manager while it is processed. All users run on one event loop. So a reader
+    may use an entry until its next `await`, and must then get it again.
     """
 
     def __init__(self, behind_caches: frozenset[str] = frozenset()) -> None:
@@ -138,7 +138,7 @@ class StoreRegistry:
         """Record the commit of a task: its stores, if any, have applied it at this moment."""
         registered = self._store_registry.get(task)
         if registered is None and task not in self.stateless:
-            return  # it has left
+            return  # the task has left
         positions = {
             partition: frozen.positions[partition].offset
             for partition in frozen.tasks[task].group.queues
@@ -165,7 +165,7 @@ class StoreRegistry:
     def call_on_return(self, task: TaskId, look: Callable[[], None]) -> bool:
         """Call `look` when the thread that has the task returns.
 
-        Returns False when no thread has the task: then the caller may use the stores now.
+        Returns False when no thread has the task: then the caller may use the stores at once.
         """
         registered = self._store_registry.get(task)
         processing = None if registered is None else registered.processing
@@ -182,7 +182,7 @@ class StoreRegistry:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                # Look again: another thread may have taken the task before this resumes.
+                # Check again: another thread may have taken the task before this resumes.
                 while self.call_on_return(task, partial(_wake, back := loop.create_future())):
                     await back
         except TimeoutError:
@@ -199,7 +199,7 @@ class StoreRegistry:
 def behind_caches(topology: Topology, config: StreamsConfig) -> frozenset[str]:
     """Return the stores downstream of caches, which cached updates have not reached.
 
-    Only the first node with a cached store writes to it, the others read.
+    Only the first node with a cached store writes to that store; other nodes read it.
     """
     processors = {
         name: node for name, node in topology.nodes.items() if isinstance(node, ProcessorNode)

@@ -62,7 +62,8 @@ class DefaultSerdes:
 class StoreSpecs:
     """The specs of the topology's stores, with the app's defaults filled in.
 
-    `cached` has those of stores with a cache, by name. Raises TopologyError for a missing serde.
+    `cached` has the specs of stores with a cache, by name. Raises TopologyError for a missing
+    serde.
     """
 
     def __init__(self, topics: AppTopics, serdes: DefaultSerdes) -> None:
@@ -85,8 +86,8 @@ class StoreSpecs:
         """Return the specs of a task's stores.
 
         A store's source topic may have fewer partitions than there are tasks: such a task's store
-        gets neither source topic nor changelog. It stays empty, so it is in memory: on disk it
-        would look like an only copy.
+        gets neither source topic nor changelog. Such a store stays empty and is in memory: on disk
+        it would look like the only copy of state.
         """
         return [
             spec

@@ -56,7 +56,7 @@ class Task:
 
     `positions` has for each partition the start offset, and the partition's time (ms, -1 unknown).
     A record goes from its queue through the compiled functions into the output buffer, and changes
-    stores on the way. The committer decides when all that becomes final: `positions` and the
+    stores on the way. The committer decides when these changes become final: `positions` and
     stores' tokens of one moment belong together.
     """
 
@@ -80,7 +80,7 @@ class Task:
         self.thread_guard: ThreadGuard = ThreadGuard()
         self.processed: int = 0
         self.dropped: int = 0
-        # In seconds; the worker adds to the first.
+        # In seconds; the worker adds to `busy`.
         self.busy: float = 0.0
         telemetry, window = parts.telemetry, parts.telemetry.window
         self.punctuator_times: Timing = Timing(window)
@@ -175,7 +175,8 @@ class Task:
         The stores' owner drops their changes.
         """
         self._close_plan()
-        # After the processors, whose `close` may still forward records that no commit has.
+        # Do this after closing processors: their `close` may still forward records that no commit
+        # has.
         self._output.drop()
         self.parting.drop()
         for partition, position in positions.items():
@@ -217,7 +218,7 @@ class Task:
         return queue.buffered
 
     def move(self, partition: TopicPartition, position: int) -> None:
-        """Continue at `position` after the buffered records; the former one is not in the log."""
+        """Continue at `position` after the buffered records: the old position is not in the log."""
         self.group.queues[partition].move(position)
         self.idle.forget_ends()
         self.commit_needed = True
@@ -260,7 +261,7 @@ class Task:
 
     @property
     def work_ms(self) -> float:
-        """The estimated time (ms) to process the buffered records, from earlier ones."""
+        """The estimated time (ms) to process the buffered records, by the speed so far."""
         return _TURN_MS + self.group.buffered / self._run.records
 
     def process_one(self) -> bool:
@@ -275,11 +276,11 @@ class Task:
 
     def punctuate(self, now_ms: int) -> bool:
         """Call the wall-clock punctuators that are due."""
-        # A punctuator has no record: metadata of the last one would name the wrong one.
+        # A punctuator has no record: metadata of the last record would be wrong.
         self._current.nowhere()
         before = self._progress.numbers()
         called = self._wall_punctuation.punctuate(now_ms)
-        # A call without effect costs no commit: its time is not committed.
+        # A call without effect causes no commit, as its time is not committed.
         if called and not self.commit_needed:
             self.commit_needed = (
                 self.commit_requested
@@ -294,7 +295,7 @@ class Task:
 
     @property
     def next_punctuation(self) -> int | None:
-        """When (ms) the next wall-clock punctuation is due."""
+        """The time (ms) when the next wall-clock punctuation is due."""
         return self._wall_punctuation.due_by(self._clocks.wall_time(), self._clocks.steady_time())
 
     @property
@@ -399,7 +400,7 @@ class Task:
             self.idle.add(name, after_ms, node, self._clocks.steady_time())
 
     def _process_some(self, limit: int) -> int:
-        # Records that are left out on the way to the next one count as processed, too.
+        # Records that are left out before the next record count as processed, too.
         self.commit_needed = True
         if self.draining.calls and self._stream_punctuation.wanted:
             # Punctuators may forward to asynchronous nodes: look for room after every record.
@@ -417,10 +418,9 @@ class Task:
         return len(batch)
 
     def _take_turns(self, limit: int) -> int:
-        """Process records of several queues, by time, while all have some; return how many.
+        """Process records of several queues by time, while all have records; return how many.
 
-        The streams of a join have a record or two in a row: cost per turn matters as much as cost
-        per record.
+        The streams of a join often alternate, so cost per turn matters as much as cost per record.
         """
         # The fast way for a join of two streams. It returns 0 when it does not apply; then the loop
         # below takes the same records.
@@ -452,8 +452,8 @@ class Task:
         # A punctuator may be due after any record, of any source.
         if entrance.batch is not None and not self._stream_punctuation.wanted:
             current.offset = batch.offsets[0]
-            # At once for the whole batch: operators that need the time of each record take them one
-            # by one.
+            # Set the time for the whole batch: operators that use each record's time take records
+            # one by one.
             current.stream_time = max(current.stream_time, queue.partition_time)
             entrance.batch(batch)
         else:
@@ -559,7 +559,7 @@ class Task:
         return plan
 
     def _close_plan(self) -> None:
-        # Removed first: an error of a user's `close` must not lead to a second close.
+        # Remove the plan first: an error of a user's `close` must not lead to a second close.
         plan, self._plan = self._plan, None
         self.draining.drop()
         self._tracing.end()
@@ -598,7 +598,7 @@ class Task:
             )
         now = self._clocks.wall_time()
         first = now + interval_ms if start_ms is None else start_ms
-        # The scheduler may be waiting for a later time than this one.
+        # The scheduler may be waiting for a later time than `first`.
         self._wake()
         return self._wall_punctuation.schedule(
             interval_ms, call, first, anchored_at=None if start_ms is None else now

@@ -52,8 +52,8 @@ _SYSTEM_CLOCKS: Final = Clocks()
 class Telemetry(msgspec.Struct, frozen=True):
     """The figures that the tasks of an instance share, and the tracing of records.
 
-    `window` is the time window of the metrics. `ages` are those of output, by topic. `answers`
-    counts the answers of exception handlers, by kind and response.
+    `window` is the time window of the metrics. `ages` are the ages of output records, by topic.
+    `answers` counts the answers of exception handlers, by kind and response.
     """
 
     window: Window = STILL
@@ -68,8 +68,8 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
     `nodes` returns the nodes of a task. `global_stores` are filled in when they are open. With
     `replayable` the same records give the same output in the same order each time. Records without
     keys are spread over the partitions one by one, not in batches. Asynchronous nodes emit results
-    in the records' order, when one of them is full. Records of `unlogged` topics do not come from
-    the log: their offsets mean nothing there.
+    in the records' order, when one of the nodes is full. Records of `unlogged` topics do not come
+    from the log: their offsets mean nothing there.
     """
 
     config: StreamsConfig

@@ -48,7 +48,7 @@ def make_stores(
 
     `directory` is the directory of all tasks. `topic_ids` are the ids of the task's topics, as far
     as known. `filled_from` has the source topic of each store's rows, by default its changelog. The
-    other parameters are those of `TaskStores`.
+    other parameters are passed to `TaskStores`.
     """
     if not specs:
         return None
@@ -149,7 +149,7 @@ class TaskRunner:
             self.task.add(partition, _NOTHING, queue.position, queue.position)
 
     def share_stores(self) -> None:
-        """Let processors of other tasks read the stores, which are those of global tables."""
+        """Let processors of other tasks read the stores, which belong to global tables."""
         if (stores := self.stores) is not None:
             self._parts.global_stores.update({name: stores.store(name) for name in stores.names})
 

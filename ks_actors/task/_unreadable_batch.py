@@ -1,6 +1,6 @@
 """Record batches that cannot be read.
 
-A batch is passed over as one record without key and value, about which the deserialization handler
+A batch is replaced by one record without key and value, about which the deserialization handler
 decides.
 """
 
@@ -24,7 +24,7 @@ _log = component_log(__name__)
 
 @final
 class UnreadableBatch(Batch):
-    """One record in place of all unreadable ones, at their first offset; `error` says why."""
+    """A record in place of all unreadable records, at their first offset; `error` says why."""
 
     __slots__ = ("error",)
 
@@ -65,6 +65,6 @@ def passed_over(
 def left_out(passed: Fetched) -> Fetched:
     """Return a passed-over batch without its record.
 
-    For stores that follow decisions made when the record was processed.
+    Use it for stores, which follow the decision made when the record was processed.
     """
     return Fetched(passed.partition, Batch([], [], []), passed.next_offset, passed.end_offset)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreSpec
 
 _ROW = 64  # bytes per row beside key and value: a cache holds about as many rows as Kafka Streams'
-_SAMPLED = 16  # weigh one row in this many checks for room
+_SAMPLED = 16  # weigh a row only in one of so many checks for room
 _UNSEEN = 64  # look for room at least after this many new rows
 _SPARE = 16  # evict this share beyond the excess, so that rows do not leave one by one
 
@@ -67,14 +67,14 @@ def weigh(value: Any) -> int:
 class UpdateCache:
     """The updates of one store of one task that have not gone downstream yet.
 
-    It has at most one per row, the latest (see `processors._cache.Cache`).
+    The cache has at most one update per row, the latest (see `processors._cache.Cache`).
 
-    They are sent window by window, in the order in which windows and rows came since they were last
-    sent. All are sent when the task is committed, and the oldest when there is no room. A row is
-    sent with the value that was last sent, and the timestamp and headers of its last update. An
-    update from no value to no value is not sent.
+    Updates are sent window by window, in the order in which windows and rows came since they were
+    last sent. All updates are sent when the task is committed, and the oldest when there is no
+    room. A row's old value is the value that was last sent; timestamp and headers are those of its
+    last update. An update from no value to no value is not sent.
 
-    With `exact` some node downstream reads the record's context, and `forward` gets the rows one by
+    With `exact`, a node downstream reads the record's context, so `forward` gets the rows one by
     one. Otherwise `forward_batch` gets them in batches. In both cases the current record is the
     last record of the row, as far as known: see CachedOrigins.
     """
@@ -97,7 +97,8 @@ class UpdateCache:
         self.send_old: bool = False
         self._windowed: bool = spec.kind in WINDOWED
         self._sessions: bool = spec.kind in SESSIONS  # a row each, in one group
-        # Kafka Streams sends the headers that the store has, and those of sessions are none.
+        # Kafka Streams sends the headers that the store has, and stores of sessions have no
+        # headers.
         self._headless: bool = spec.kind is StoreKind.SESSION_WITH_HEADERS
         self._keeps_news: bool = self._windowed or self._sessions
         self._index: Callable[[Any], Any] = spec.key.serializer(topic, is_key=True)
@@ -115,8 +116,8 @@ class UpdateCache:
         self._forward_batch = forward_batch
         self._exact = exact
         self._joined = joined
-        # Counts that the kernel puts: the store's own note of uncommitted changes serves as the
-        # cache until some rows are sent. Then the note is `spent`, and rows are cached here.
+        # If the kernel puts counts, the store's own note of uncommitted changes serves as the cache
+        # until some rows are sent. Then the note is `spent`, and rows are cached here.
         self._by_store: bool = (
             not self._keeps_news and getattr(store, "count_up", None) is not None and not exact
         )
@@ -162,11 +163,11 @@ class UpdateCache:
     # --- taking -----------------------------------------------------------------------------------
 
     def before(self, key: Any, value: Any, window: Window | None = None) -> Any:
-        """Return a row's value before an update, safe from changes of the object in place."""
+        """Return a row's value before an update, copied if user code could change it in place."""
         if not self.copies or value is None or type(value) in ATOMS:
             return value
         rows = self._groups.get(window)
-        # Only a row's first update sends its old value, so later ones need no copy.
+        # Only a row's first update sends its old value, so later updates require no copy.
         cached = (
             rows is not None
             and (self._row(key) if self._sessions else key if self.plain else self._index(key))
@@ -178,7 +179,7 @@ class UpdateCache:
         """Add an update."""
         recent = self._recent
         if self._current.page is not recent.page:
-            # A new page of origins: places of earlier records belong to the old one.
+            # Begin a new page of origins: places of earlier records belong to the old page.
             recent.turn()
         rows = self._take(key, change, timestamp, (recent.leaf, self._current.offset))
         if rows is None:
@@ -218,7 +219,8 @@ class UpdateCache:
     def leave_to_store(self, batch: Batch) -> bool:
         """Return whether the store's own note of the batch suffices.
 
-        It does not once some rows were sent since the last commit, nor with headers.
+        The note does not suffice once rows were sent since the last commit, or if rows have
+        headers.
         """
         if not self._by_store or batch.headers is not None:
             return False
@@ -232,7 +234,8 @@ class UpdateCache:
             len(batch), self._count - before if self._count >= before else self._count
         )
         if not self._rounds % _SAMPLED:
-            # A sample, the latest: weighing each row would cost more than caching it.
+            # Weigh only a sample, the latest row: weighing each row would cost more than caching
+            # it.
             key = next(reversed(changed))
             self._typical = average(
                 self._typical, _ROW + weigh(key) + weigh((self._store.get_entry(key) or _GONE)[0])
@@ -244,11 +247,12 @@ class UpdateCache:
         return True
 
     def _take_from_store(self) -> None:
-        """Move the store's noted changes here, to cache rows here until the next commit."""
+        """Copy the store's noted changes to this cache, which caches rows until the next commit."""
         changed = self._store.uncommitted
         if changed is self._spent:
             return
-        # From here on rows are cached here: the store's note has some that are sent already.
+        # From here on rows are cached here, because the store's note has rows that are already
+        # sent.
         self._spent = changed
         self.hit_ratio.note(0, max(0, len(changed) - self._count))
         if changed:
@@ -286,10 +290,10 @@ class UpdateCache:
                 for column in (rows.olds, rows.news, rows.keys, rows.headers, rows.places):
                     column.pop(row, None)
                 return None
-            # Sent all the same: a reader of the store may have seen the row meanwhile.
+            # Send the deletion all the same: a reader of the store may have seen the row meanwhile.
             rows.news[row] = Gone(None, timestamp)
         elif new is None or self._keeps_news:
-            # As bytes if user code could change it in place before it is sent.
+            # Keep the value as bytes if user code could change it in place before it is sent.
             rows.news[row] = (
                 new if new is None or not self._mutable else self._written(new),
                 timestamp,
@@ -299,14 +303,14 @@ class UpdateCache:
         return rows
 
     def _own_key(self, key: Any, row: Any) -> Any:
-        """Return a copy of the key that no one else can change in place."""
+        """Return a copy of the key that no other code can change in place."""
         read = self._read_key
         if self._sessions:
             return key if read is None else _new(Windowed, (read(row[0]), row[1]))
         return read(row) if read is not None else key[0] if self._windowed else key
 
     def rows(self, window: Window | None = None) -> CachedRows:
-        """Return the cached rows, or those of a window."""
+        """Return the cached rows, or the cached rows of a window."""
         if self._by_store:
             self._take_from_store()
         rows = self._groups.get(window)
@@ -317,7 +321,7 @@ class UpdateCache:
         return rows
 
     def send_excess(self, updates: int = 0) -> None:
-        """Count `updates` and those of `hold`, and send the oldest rows beyond the budget."""
+        """Count `updates` and the updates of `hold`, and send the oldest rows beyond the budget."""
         self._updates += updates
         if self._touched:
             # Weigh samples only: to weigh each row would cost too much.
@@ -373,14 +377,14 @@ class UpdateCache:
             entries += self._entries(rows, taken)
             keys += self._keys(rows, taken)
             if rows.headers:
-                # Lists of headers and places are filled up only from the first row that has one, as
-                # most have none.
+                # Lists of headers and places are filled up only from the first row that has headers
+                # or a place, as most rows have none.
                 headers += repeat((), len(olds) - len(headers))
                 headers += map(rows.headers.pop, taken, repeat(()))
             if rows.places:
                 places += repeat(None, len(olds) - len(places))
                 places += map(rows.places.pop, taken, repeat(None))
-            # Remove single rows only when some stay; a group that goes as a whole is dropped at
+            # Remove single rows only when some stay; a group that is sent as a whole is dropped at
             # once.
             if len(taken) < len(rows.olds):
                 olds += map(rows.olds.pop, taken)
@@ -442,7 +446,8 @@ class UpdateCache:
         page: Flushed,
     ) -> None:
         values = list(map(_value, entries))
-        # Otherwise no node downstream uses old values, and pairs without them are cheaper.
+        # Without `send_old`, no node downstream uses old values, and pairs without them are
+        # cheaper.
         changes = list(zip(values, olds if self.send_old else repeat(None), strict=False))
         batch = Batch(keys, changes, list(map(_timestamp, entries)), headers, range(len(keys)))
         if not all(map(is_not, values, repeat(None))):
@@ -458,7 +463,7 @@ class UpdateCache:
         if not len(batch):
             return
         current = self._current
-        # Nodes downstream see each row's own record; then the current one comes back.
+        # Nodes downstream see each row's own record; afterwards, restore the current record.
         was = current.page, current.offset, current.timestamp, current.headers
         current.page, current.offset, current.headers = page, batch.offsets[0], ()
         try:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class AwaitedCommits:
     """Requests for a commit that has left tasks out.
 
-    Each is answered when later commits have included those tasks, or when one of them fails or
-    leaves. A task that drains asks for a commit when it is at rest. A task fed after the commit
-    began does not: `commit_again` is called for it, once per request.
+    Each request is answered when later commits have included those tasks, or when one of the tasks
+    fails or leaves. A task that drains asks for a commit when it is at rest. A task that was fed
+    after the commit began does not ask, so `commit_again` is called once per request for such
+    tasks.
     """
 
     def __init__(self, commit_again: Callable[[], None]) -> None:
@@ -33,7 +34,8 @@ class AwaitedCommits:
         """Note that a commit for `request` has included all tasks in `there` but `left_out`.
 
         Answer the requests that are now served. A request for a rebalance or a handover does not
-        wait for tasks left out. The group waits for it, and each task moves when it is at rest.
+        wait for tasks left out, because the group waits for its answer. Each of these tasks moves
+        later, when it is at rest.
         """
         self.drop(there)
         waiting: list[tuple[Commit, set[TaskId]]] = []
@@ -55,10 +57,10 @@ class AwaitedCommits:
             answer(request, None)
 
     def drop(self, there: Collection[TaskId]) -> None:
-        """Fail the requests that wait for tasks not in `there` any more.
+        """Fail the requests that wait for tasks that are no longer in `there`.
 
-        No commit of this instance includes those tasks. Call it when no commit is under way. A
-        request for `one_of` some tasks waits for the others, as long as there are any.
+        No commit of this instance includes those tasks. Call this method when no commit is under
+        way. A request for `one_of` some tasks waits for the others, as long as there are any.
         """
         waiting: list[tuple[Commit, set[TaskId]]] = []
         for one, missing in self._requests:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @final
 class ChangelogEnds:
-    """The check that new changelog records are behind the records in the stores.
+    """The check that new changelog records follow the records that the stores already have.
 
     Otherwise the changelog has lost records: the topic was deleted and created again, or truncated,
-    or the brokers have lost its log. Nothing else shows the loss: the log takes further records,
-    and a later restore would miss all rows before.
+    or the brokers have lost its log. Nothing else shows the loss: the log accepts further records,
+    and a later restore would miss all earlier rows.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class ChangelogEnds:
     ) -> None:
         """Compare the changelogs after a flush with the stores' offsets from before it.
 
-        `known` has these next offsets, `written` the new end and the number of records. Raises
-        ProductionFailed for the first changelog with a new record below them, not again at the next
-        attempt: a handler may decide to go on.
+        `known` has the stores' next offsets, `written` the new ends and the numbers of records.
+        Raises ProductionFailed for the first changelog with a new record below its store's offset.
+        The next attempt does not raise the same loss again: a handler may have decided to go on.
         """
         lost: list[TopicPartition] = []
         for changelog, at in known.items():

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Task
 
-# The longest rest, whether work begins or not.
+# The longest time (s) between two checks while there is nothing to commit.
 _REST_S: Final = 1.0
-# Records of one moment come in several batches: one transaction for each would cost more.
+# Records that arrive together come in several batches: a transaction per batch would cost more.
 _GATHER_S: Final = 0.005
 
 LONGEST_DELAY_S: Final = 0.25
-"""The longest delay: some partitions may have no records."""
+"""The longest delay (s) of a first commit: some partitions may have no records."""
 CHECK_AGAIN_S: Final = 0.02
 
 
@@ -27,11 +27,11 @@ class FirstCommit:
     """Make the first commit of tasks that begin together include all of them.
 
     Tasks are handed over and fetched one after the other. A commit that comes due in between would
-    include only the first task's records. All others would wait for it and for the next one: twice
-    as long after an outage, when each answer takes its time. Tasks of another subtopology are not
-    waited for: their input may be the very output that this commit makes visible. `touched` returns
-    the tasks that may have something to commit. Unless one of them has just begun, the others are
-    not scanned.
+    include only the first task's records. The records of all other tasks would wait for that commit
+    and for the next one. After an outage, when answers are slow, that doubles the wait. Tasks of
+    another subtopology are not waited for: their input may be the very output that this commit
+    makes visible. `touched` returns the tasks that may have something to commit. All other tasks
+    are scanned only if one of the touched tasks has just begun.
     """
 
     def __init__(self, tasks: Mapping[TaskId, Task], touched: Callable[[], Iterable[Task]]) -> None:
@@ -43,7 +43,7 @@ class FirstCommit:
     def waits(self, now: float) -> bool:
         """Return whether a commit that is due at `now` (seconds) should wait.
 
-        Ask again until it should not.
+        If so, call this method again until the commit need not wait.
         """
         if not any(task.commit_needed and task not in self._begun for task in self._touched()):
             self._since = None
@@ -71,7 +71,7 @@ class FirstCommit:
 class CommitTiming:
     """Decide when the commit timer commits, every `interval` while there is work.
 
-    While there is nothing to commit, the timer rests. The task manager reports when work begins
+    While there is nothing to commit, the timer is idle. The task manager reports when work begins
     again, or comes back from a worker. All times are in seconds, of one monotonic clock.
     """
 
@@ -79,9 +79,10 @@ class CommitTiming:
         self._metrics: Metrics = metrics
         self.interval: float = interval
         self._transactional: bool = transactional
-        # Under exactly-once, records that come once per interval would keep the phase in which they
-        # began, and each might wait for a whole interval. With a slightly shorter period, commits
-        # move towards them until a commit finds nothing and comes right after the next record.
+        # Under exactly-once, records that come once per interval would always come at the same time
+        # before a commit, perhaps a whole interval. With a slightly shorter period, each commit
+        # comes closer to its record, until a commit finds nothing and follows right after the next
+        # record.
         self._period: float = interval * (0.99 if transactional else 1.0)
         # The time at which the timer ends next.
         self.due: float = 0.0
@@ -92,15 +93,15 @@ class CommitTiming:
 
     def next(self, now: float) -> float:
         """Return the seconds until the next check, after a commit that was due."""
-        # Leave a slow log a rest between commits.
+        # Leave a pause between commits for a slow log.
         return max(self.interval / 2, self.due + self._period - now)
 
     def after(self, now: float) -> float:
-        """Return the seconds until the commit of work that begins at `now`, after a rest.
+        """Return the seconds until the next commit when work arrives at `now` after an idle period.
 
-        The interval has passed since the last commit. Under exactly-once, readers wait for the
-        commit, so it comes as soon as the first records have been gathered. Under at-least-once it
-        comes as if the timer had gone on.
+        Under exactly-once, readers wait for the commit, so it comes as soon as the first records
+        have been gathered. Under at-least-once it comes at the next tick, as if the timer had kept
+        running.
         """
         if self._transactional:
             self._begun_at = now if self._begun_at is None else self._begun_at
@@ -139,10 +140,10 @@ class CommitTiming:
         return None
 
     def _until_done(self, now: float) -> float | None:
-        """Return the longest wait for work that has begun after a rest, None for none.
+        """Return the longest wait (s) for work begun after an idle period; None for no wait.
 
         A commit now would have to leave that work out, because its calls are in flight or a thread
-        is at it. The next commit would come an interval later.
+        processes it. The work would then wait an interval for the next commit.
         """
         if self._begun_at is None:
             return None

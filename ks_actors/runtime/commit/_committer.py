@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import Frozen
 
-# The log's own error tells more than this timeout, so it gets the time to come first.
+# Time for the log's own error to come first: that error says more than this timeout.
 _GRACE = 10.0
 _LEAST_S = 0.005
-# A new worker is paused until the committer hears of it. The next commit may wait for its task.
+# A new worker is paused until the committer learns of it, and the next commit may wait for the task
+# of that worker.
 COMMITTER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system", urgent=(m.WorkersChanged,))
 _log = component_log(__name__)
 T = TypeVar("T")
@@ -61,13 +62,13 @@ class Committer(Actor[CommitterMessage]):
     or not at all. The order is that of the runtime design ("Committing Active Tasks"), with one
     change: workers resume as soon as the state is frozen. Their output from then on belongs to the
     next transaction and waits in the collector. Workers pause for the `whole` commit if there are
-    custom stores, which cannot separate the next transaction from the current one. They also do if
-    threads process tasks with stores. A commit does not wait for a thread at work: it leaves out
-    that task, like a task with long calls in flight.
+    custom stores, which cannot separate the next transaction from the current one, or if threads
+    process tasks with stores. A commit does not wait for a thread at work: it leaves out that task,
+    like a task with long calls in flight.
 
     A failed commit is rolled back: the state must not have records that the log lacks. Under
     exactly-once, or when output was lost, all tasks rewind to their last commit. If another member
-    owns them by now, the instance closes them and rejoins the group.
+    owns the tasks by now, the instance closes the tasks and rejoins the group.
     """
 
     def __init__(
@@ -144,14 +145,15 @@ class Committer(Actor[CommitterMessage]):
                 self._awaited.drop(self._metrics.tasks)
                 self.ctx.unstash()
             case m.CommitTimer():
-                # Not at once, not even with an interval of 0. The loop would spin while there is
-                # nothing to commit, or the group allows no commit.
+                # Wait even with an interval of 0. Otherwise the loop would spin while there is
+                # nothing to commit, or while the group allows no commit.
                 self._set_timer(max(_LEAST_S, await self._commit_by_time()))
             case m.WorkBegins():
                 self._set_timer(self._timing.after(self.ctx.time()))
             case m.WorkersChanged():
                 self._workers = message.workers
-                # A new worker is paused until it knows the epoch; for the others this is no news.
+                # A new worker is paused until it knows the epoch; the other workers know it
+                # already.
                 for worker in message.workers:
                     worker.tell(m.Resume(self._epoch))
             case m.Rollback():
@@ -200,7 +202,7 @@ class Committer(Actor[CommitterMessage]):
         self._metrics.committing = True
         try:
             frozen = await self._freeze(request, began)
-            # No task was at rest or had anything to commit: an empty transaction would only cost.
+            # No task was at rest or had anything to commit, so do not open an empty transaction.
             if frozen.tasks:
                 self._phase.to(Phase.ENDING)
                 await self._end(epoch, frozen)
@@ -232,11 +234,11 @@ class Committer(Actor[CommitterMessage]):
     async def _freeze(self, request: m.Commit, began: float) -> Frozen:
         """Pause the workers, freeze their state, and resume them in the next epoch."""
         if self._transactional:
-            # Output of tasks that were given up or restarted must not get into this transaction.
-            # A message, not a request: the mailbox of the collector keeps it before the flush
-            # below.
+            # Output of tasks that were given up or restarted must not get into this transaction. A
+            # message without an answer is enough: the collector's mailbox keeps it ahead of the
+            # flush below.
             self._collector.tell(m.KeepBatches(output_ids(self._metrics.tasks.values())))
-        # The manager fails it when tasks that the commit waits for come no nearer to rest.
+        # The manager fails this request when the drains that the commit waits for make no progress.
         await self._manager.ask(
             m.Drain, request.due_only or request.rebalancing or request.hold, request.calm
         ).within(inf)
@@ -249,7 +251,8 @@ class Committer(Actor[CommitterMessage]):
                 "the tasks to be frozen", self._manager.ask(m.Freeze, self._transactional)
             )
             # The epoch changes before the workers resume, so that no output of theirs can be taken
-            # for output of this commit. An empty commit leaves it alone: nobody flushes that epoch.
+            # for output of this commit. An empty commit does not change the epoch, because no flush
+            # of that epoch follows.
             if frozen.tasks:
                 self._epoch += 1
             if not self._whole:
@@ -264,7 +267,7 @@ class Committer(Actor[CommitterMessage]):
         known = await self._wait(
             "the stores' changes", self._state.ask(m.EncodeChangelog, frozen, epoch)
         )
-        # The flush comes first: offsets may be committed only behind the output they stand for.
+        # The flush comes first: offsets may be committed only after the output that they stand for.
         written = await self._wait(
             "all output to be written",
             self._collector.ask(m.Flush, epoch, output_ids(frozen.tasks.values())),
@@ -301,8 +304,8 @@ class Committer(Actor[CommitterMessage]):
         self._collector.tell(m.NextEpoch(self._epoch))
         self._manager.tell(m.CommittedTasks(frozen.positions))
         try:
-            # Under exactly-once they come after the offsets: state ahead of an uncommitted
-            # transaction would count records twice.
+            # Under exactly-once, stores without a changelog go to disk after the offsets: state
+            # ahead of an uncommitted transaction would count records twice.
             if self._transactional:
                 await self._state.ask(m.PersistUnlogged, frozen).within(self._timeout)
             ends = {partition: one.end for partition, one in written.items()}
@@ -321,8 +324,9 @@ class Committer(Actor[CommitterMessage]):
             ) from late
 
     async def _pause(self, but_for: Collection[Ref[m.WorkerMessage]] = ()) -> None:
-        """Pause the workers, except some at work, which get no leases until feeding resumes.
+        """Pause the workers, except `but_for`.
 
+        The excepted workers are processing in threads, and get no leases until feeding resumes.
         Raises TaskTimeout for a worker that does not pause within `task_timeout_ms`.
         """
         self._unpaused = but_for
@@ -336,8 +340,8 @@ class Committer(Actor[CommitterMessage]):
                     worker.ask(m.PauseForCommit, self._epoch).within(self._timeout),
                 )
             except (ActorStopped, NoReply):
-                # The worker is dead; its leased tasks are known to be broken.
-                # Asking it again would fail the retry, too.
+                # The worker is dead; its leased tasks are known to be broken. Asking this worker
+                # again would fail the retry, too.
                 self._workers = tuple(each for each in self._workers if each is not worker)
             except AskTimeout as late:
                 raise TaskTimeout(
@@ -349,7 +353,8 @@ class Committer(Actor[CommitterMessage]):
     def _resume(self, *, failed: bool = False) -> None:
         self._manager.tell(m.ResumeFeeding(failed, self._epoch))
         for worker in self._workers:
-            # A worker at work would get such a message for each of many commits.
+            # A worker that is busy in its thread would collect such a message for each of many
+            # commits.
             if worker not in self._unpaused:
                 worker.tell(m.Resume(self._epoch))
 
@@ -392,7 +397,8 @@ class Committer(Actor[CommitterMessage]):
             or self._outage.bears(error, asked, self.ctx.time())
         ):
             # The supervisor handles the death of a worker. A commit that came too late for the
-            # group is repeated in its next generation. An outage of the log may last for some time.
+            # group is repeated in the group's next generation. An outage of the log may last for
+            # some time.
             self._instance.tell(m.Fatal(error, rolled_back=True))
         return error
 
@@ -440,8 +446,9 @@ class Committer(Actor[CommitterMessage]):
     async def _fail_undrained(self, message: m.DrainStalled) -> None:
         """Roll back a task with calls that do not end.
 
-        No transaction has any of its output: its output since its last commit was kept apart. A
-        thread cannot be stopped, and a rollback would wait for it: the handler decides alone.
+        No transaction has output of the task: all of it since the last commit was kept apart. If a
+        thread processes the task, do not roll back but let the handler decide: a thread cannot be
+        stopped, and a rollback would wait for it.
         """
         task = self._metrics.tasks.get(message.task)
         if (
@@ -477,7 +484,7 @@ class Committer(Actor[CommitterMessage]):
     ) -> None:
         """Discard the work since the last commit, and fetch it again.
 
-        Rest first if the commit fails `again` and again.
+        If the commit has failed `again`, pause first.
         """
         failed = next(iter(tasks)) if tasks else None
         self._metrics.failures[failed] = str(cause)
@@ -495,7 +502,8 @@ class Committer(Actor[CommitterMessage]):
         self._fetch_epoch += 1
         if tasks is None:
             await self._abort_output()
-        # After a failed commit all tasks rest; after a worker's death only the one that killed it.
+        # After a failed commit all tasks pause; after a worker's death only the task that killed
+        # the worker.
         rest = (
             self._backoff.next(self.ctx.time())
             if again and not isinstance(cause, TasksBroken)

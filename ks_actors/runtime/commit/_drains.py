@@ -27,7 +27,7 @@ _LEAST_FED: Final = 0.5
 
 
 def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
-    """Return the error about tasks that came no nearer to rest for `seconds`."""
+    """Return the error about tasks whose drains have made no progress for `seconds`."""
     busy = {str(task.id): ", ".join(task.busy_nodes()) for task in tasks if task.in_flight}
     cached = {str(task.id): task.cached_updates for task in tasks if task.cached_updates}
     if threads := [str(task.id) for task in tasks if task.thread_guard.since is not None]:
@@ -57,7 +57,7 @@ def undrained(tasks: Collection[Task], seconds: float) -> TaskTimeout:
 def _crowded(task: Task) -> bool:
     """Return whether more records wait for room than calls are in flight.
 
-    A single call is never crowded: while it ends, no other could begin anyway.
+    A task with a single call is never crowded: until that call ends, no other could begin anyway.
     """
     return task.group.buffered > task.in_flight > 1 and task.draining.room() == 0
 
@@ -72,8 +72,8 @@ def output_ids(tasks: Iterable[Task]) -> frozenset[int]:
 class DrainsStatus(NamedTuple):
     """The drains at one moment.
 
-    Tasks in `draining` get no new records. The commit under way waits for the tasks in `awaited`;
-    None while it waits for no drain. `last_calls`: the app closes, and no long calls begin.
+    Tasks in `draining` get no new records. The commit under way waits for the tasks in `awaited`,
+    which is None while no drain is awaited. `last_calls`: the app closes, and no long calls begin.
     """
 
     draining: frozenset[TaskId]
@@ -153,8 +153,8 @@ class Drains:
         if not drain.due_only:
             # The caller waits for all tasks: report again the tasks that have failed before.
             self._overdue.clear()
-        # Tasks that began to drain for this commit. If it fails, only these stop draining: the
-        # others drain for their own commit.
+        # Tasks that began to drain for this commit. If that commit fails, only these tasks stop
+        # draining: other tasks drain for their own commit.
         self._fresh.clear()
         for task in self._touched.values():
             due = (
@@ -208,7 +208,7 @@ class Drains:
     def note_work(self, task: Task) -> None:
         """Note a task's work in hand.
 
-        Ask for a commit when the task is at rest after the commit that left it out.
+        If the task is at rest and was left out of a commit, ask for another commit.
         """
         if self.under_way(task):
             self._unfed[task.id] = None
@@ -281,7 +281,7 @@ class Drains:
             reply.fail(TasksBroken.of(broken))
 
     def freeze(self, tasks: Iterable[Task], now: float) -> Frozen:
-        """Freeze the tasks at rest, which may be fed again; leave the others out."""
+        """Freeze the tasks at rest, which may then be fed again; leave out other tasks."""
         positions: dict[TopicPartition, OffsetAndMetadata] = {}
         tokens: dict[TaskId, Token] = {}
         taken: dict[TaskId, Task] = {}
@@ -297,8 +297,8 @@ class Drains:
                     tokens[task.id] = task.stores.freeze(
                         contained({partition: one.offset for partition, one in at.items()})
                     )
-                # The freeze fixes what is committed: work from now on needs the next commit, even
-                # if this one is still on its way.
+                # The freeze fixes what is committed: later work belongs to the next commit, even if
+                # this commit is still on its way.
                 task.commit_needed = task.commit_requested = False
         # Caches may be filled again: later updates belong to the next commit.
         self._collecting, self._frozen_since = False, now
@@ -306,9 +306,9 @@ class Drains:
 
     @property
     def fed_again(self) -> list[TaskId]:
-        """The tasks that the commit has delayed until it froze them.
+        """The tasks that had to wait with new work until the commit froze them.
 
-        They are scheduled at the freeze, not at the end of the commit. Otherwise, tasks that
+        Schedule these tasks at the freeze, not at the end of the commit. Otherwise, tasks that
         receive records meanwhile would always come first.
         """
         return list(self._unfed)
@@ -316,7 +316,7 @@ class Drains:
     def _take(self, task: Task, now: float) -> bool:
         draining = task.draining
         if not task.drained:
-            # Left out of the commit: the next one does not wait a moment for its calls.
+            # The task is left out, and the next commit will not wait even a moment for its calls.
             draining.slow = draining.slow or draining.since is not None
             return False
         since = draining.since
@@ -331,7 +331,7 @@ class Drains:
     def end(self, now: float, *, failed: bool) -> Iterable[TaskId]:
         """Return the tasks that may be fed again.
 
-        When the commit has `failed`, they include those that began to drain for it.
+        If the commit has `failed`, include the tasks that began to drain for that commit.
         """
         if self._frozen_since is not None:
             # Workers could not drain while frozen, so move the deadlines by that time.
@@ -350,10 +350,10 @@ class Drains:
         return unfed
 
     def _wake_at_latest(self, now: float) -> None:
-        """Wake at the first deadline that still counts.
+        """Schedule a check for the first deadline that still counts.
 
-        A task that was at rest in time waits for its commit, which may take long. Its deadline has
-        passed then, and waking for it would turn the loop without end.
+        A task that was at rest in time may wait long for its commit. By then its deadline has
+        passed, and a check scheduled for that deadline would repeat at once, without end.
         """
         if self._frozen_since is not None:
             return
@@ -383,9 +383,9 @@ class Drains:
         """
         enough, took = self._fed_for, task.draining.took
         if not _crowded(task):
-            # The interval counts from the beginning of the last drain, as the timer does. Counted
-            # from its end, the timer would come too early, and every second commit would skip the
-            # task.
+            # Count the interval from the beginning of the last drain, as the timer does. If it
+            # counted from the end of the drain, the timer would come too early, and every second
+            # commit would skip the task.
             enough = min(enough, max(enough - took, _LEAST_FED * took))
         return now - task.draining.fed >= enough
 
@@ -401,7 +401,8 @@ class Drains:
     def _may_continue(self) -> bool:
         """Return whether the commit continues.
 
-        It does when nothing is left to wait for, or only calls after their grace period.
+        The commit continues when it waits for nothing more, or only for calls whose grace period is
+        over.
         """
         return not self._waits_for or (
             self._late and all(self._tasks[task_id].draining.calls for task_id in self._waits_for)

@@ -1,6 +1,6 @@
 """The last calls of an app that closes.
 
-Tasks begin no more long calls, and the app closes when those in flight have ended.
+Tasks begin no more long calls, and the app closes when the long calls in flight have ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId
     from ks_actors.task import Task
 
-# Longer calls do not begin any more; the last commit waits for shorter ones (s).
+# Calls longer than this (s) no longer begin; the last commit waits for shorter calls.
 _LONG_S: Final = 0.5
 _log = component_log(__name__)
 
@@ -29,9 +29,9 @@ _log = component_log(__name__)
 class LastCalls:
     """Hold back tasks in subtopologies with long calls.
 
-    A task is also held back while its subtopology has calls in flight that a commit has left out.
-    So is a task with calls that was added since. Tasks without calls, and those with short calls,
-    go on.
+    A task is also held back while its subtopology has calls in flight that a commit has left out,
+    or if the task was added after this object was made. Tasks without calls, and tasks with short
+    calls, go on.
     """
 
     def __init__(self, tasks: Iterable[Task], draining: Collection[TaskId]) -> None:

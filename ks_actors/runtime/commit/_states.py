@@ -60,7 +60,7 @@ _PERMISSION = Transitions(
         CommitState.ON_HOLD: {*CommitState} - {CommitState.REBALANCING},
         CommitState.GENERATION_LOST: {*CommitState}
         - {CommitState.REBALANCING, CommitState.ON_HOLD},
-        # Only giving up the tasks ends it.
+        # This state ends only when the tasks are given up.
         CommitState.VOID: (CommitState.VOID, CommitState.GENERATION_LOST),
     }
 )
@@ -148,11 +148,11 @@ class Uncertain(Exception):
 class Uncommitted:
     """The uncommitted bytes in all tasks' stores, kept below `limit` (-1: no limit).
 
-    The largest growth in a slice of work since the last commit predicts the next one. A commit is
-    `asked` for before the limit is crossed. Until that commit takes the uncommitted bytes, the
-    stores are `full`, and nothing more may be put. A commit under way may delay this. No commit can
-    take the bytes of tasks that were left out because of long calls: these leave half of the limit
-    to others.
+    The largest growth in a slice of work since the last commit is the estimate for the next slice.
+    A commit is `asked` for before the limit is crossed. Until that commit takes the uncommitted
+    bytes, the stores are `full`, and nothing more may be put. A commit already under way may delay
+    that commit. No commit can take the bytes of tasks that were left out because of long calls, so
+    half of the limit is reserved for other tasks.
     """
 
     def __init__(self, limit: int) -> None:
@@ -161,8 +161,8 @@ class Uncommitted:
         self._limit: int = limit
         self._bytes: dict[TaskId, int] = {}
         self._total: int = 0
-        # Tasks with bytes left after a commit. Custom stores release theirs later, maybe by the
-        # next check.
+        # Tasks with bytes left after a commit. Custom stores release their bytes later, maybe by
+        # the next check.
         self._lasting: dict[TaskId, Task] = {}
         self._last: int = 0
         self._growth: int = 0
@@ -202,7 +202,7 @@ class Uncommitted:
     def room(self) -> float:
         """The number of tasks that may be processed before the next check.
 
-        Assumes that none grows by more than the largest growth since the last commit.
+        Assumes that no task's stores grow by more than the largest growth since the last commit.
         """
         return self._free // self._growth if self._limit >= 0 and self._growth else inf
 
@@ -230,7 +230,8 @@ class Uncommitted:
         """
         self.asked = self.full = False
         self._draining = self._draining if left_out is None else left_out
-        # Measured again for each commit: one burst must not make all later commits come early.
+        # Measure the growth again for each commit: one burst must not make all later commits come
+        # early.
         self._growth = 0
         if self._limit >= 0:
             self._lasting.update((task.id, task) for task in tasks if self._note(task))

@@ -21,7 +21,7 @@ class Twins:
     A single refusal is ordinary: others have ended the transaction of a member that seemed to be
     dead. Several without a commit in between mean that another instance runs with the same process
     id. That happens after a copy of a state directory, or of a whole machine. `forget` removes the
-    process id of this instance, so that its next start has another one.
+    process id of this instance, so that its next start has another id.
     """
 
     def __init__(self, forget: Callable[[], None]) -> None:

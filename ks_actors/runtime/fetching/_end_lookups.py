@@ -23,7 +23,7 @@ class OnTheirWay(Protocol):
     """The records that the app's other tasks have on their way to a task."""
 
     def levels(self, topics: Collection[str], /) -> list[frozenset[str]]:
-        """Return the topics of tasks upstream of these, those farthest upstream first."""
+        """Return the topics of the tasks upstream of these tasks, the farthest upstream first."""
         ...
 
     async def passed(self, levels: Iterable[frozenset[str]], /) -> None:
@@ -35,13 +35,14 @@ class OnTheirWay(Protocol):
 class EndLookups:
     """Look up the ends of partitions together; later questions wait for the next lookup.
 
-    Records of open transactions are on their way: the ends are those of all records.
+    Records of open transactions are on their way, so the ends include these records.
     """
 
     def __init__(self, log: Log, upstream: OnTheirWay) -> None:
         self._log = log
         self._upstream = upstream
-        # A newer question about the same partitions replaces an older one, which waits for less.
+        # A newer question about the same partitions replaces an older question, which waits for
+        # fewer records.
         self._waiting: dict[tuple[TopicPartition, ...], object] = {}
         self._wanted: dict[TopicPartition, None] = {}
         self._under_way: dict[TopicPartition, None] = {}
@@ -82,7 +83,7 @@ class EndLookups:
         return self._log.end_offsets(tuple(self._under_way), IsolationLevel.READ_UNCOMMITTED)
 
     def end(self, *, failed: bool) -> None:
-        """End the lookup; after a failure the next one has its partitions again."""
+        """End the lookup; after a failure, the next lookup has its partitions again."""
         if failed:
             self._wanted = self._under_way | self._wanted
         self._under_way = {}

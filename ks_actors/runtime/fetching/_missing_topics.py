@@ -21,8 +21,8 @@ async def gone_topics(
 ) -> frozenset[str]:
     """Return the deleted topics after a fetch of these partitions has failed for that reason.
 
-    Return none when they exist again or are not read any more. Raises MissingSourceTopics when a
-    topic outside of `may_go` is gone, which is read by its name.
+    Return no topics when they exist again or are not read any more. Raises MissingSourceTopics when
+    a deleted topic is not in `may_go`: such a topic is read by its name.
     """
     topics = {partition.topic for partition in partitions}
     gone = topics - (await log.describe_topics(topics, configs=False)).keys()
@@ -35,7 +35,7 @@ def missing_sources(error: Exception, matched: frozenset[str] = frozenset()) -> 
     """Translate a missing topic into MissingSourceTopics or TaskMigrated.
 
     Return other errors unchanged. Topics that only `matched` a pattern may be deleted: the group
-    then assigns without them. It finds out if another topic is missing.
+    then assigns without them. The group also finds out whether another topic is missing.
     """
     if not isinstance(error, UnknownTopicOrPartition):
         return error

@@ -20,7 +20,7 @@ _log = component_log(__name__)
 
 
 class Reset(NamedTuple):
-    """A partition goes on at `position`, in a log that begins at `begin`; resets are numbered."""
+    """A partition continues at `position`, in a log that begins at `begin`; resets are numbered."""
 
     partition: TopicPartition
     position: int
@@ -78,7 +78,7 @@ class OffsetResets:
             raise
 
     def end(self, error: OffsetOutOfRange, offset: int) -> Reset | None:
-        """Continue at `offset`, or at an earlier one that a rewind has asked for meanwhile.
+        """Continue at `offset`, or at an earlier offset that a rewind has asked for meanwhile.
 
         Return the reset; None when the partition has been assigned again meanwhile.
         """
@@ -93,7 +93,7 @@ class OffsetResets:
     def rewind(self, positions: Mapping[TopicPartition, int], known: int) -> list[Reset]:
         """Go back to positions from before all resets after number `known`.
 
-        Return these resets again: they still count.
+        Return those later resets again: they still count.
         """
         again: list[Reset] = []
         for partition, offset in positions.items():
@@ -117,7 +117,7 @@ class OffsetResets:
         self._last.clear()
 
     def _reset(self, partition: TopicPartition, wanted: int, begin: int, position: int) -> Reset:
-        """Go to a wanted offset from `begin` to `position`, or to `position` for any other."""
+        """Go to a wanted offset if it is between `begin` and `position`, or else to `position`."""
         self._number += 1
         at = wanted if begin <= wanted <= position else position
         self._fetcher.seek(partition, at)
@@ -134,10 +134,10 @@ class OffsetResets:
 
 
 async def reset_position(error: OffsetOutOfRange, start: StartPolicy) -> int:
-    """Return the position for a partition when the current one is not in the log.
+    """Return the position for a partition when its current position is not in the log.
 
-    After a truncation it is the first one with a record that was not read. Otherwise it follows the
-    topic's policy. Raises StreamsError when the topic's policy is none.
+    After a truncation, the position is that of the first record that was not read. Otherwise the
+    topic's policy determines the position. Raises StreamsError when the topic's policy is none.
     """
     partition, policy = error.partition, start.of(error.partition.topic)
     if policy == "none":

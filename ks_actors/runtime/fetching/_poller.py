@@ -54,8 +54,8 @@ class FetchFigures:
 class Poller(Actor[m.PollerMessage]):
     """Fetch the partitions of the running tasks, and hand their records on.
 
-    One fetch is always under way. FetchTasks adds tasks, and ForgetTasks removes them: after its
-    answer no records of theirs are handed on.
+    One fetch is always under way. FetchTasks adds tasks, and ForgetTasks removes them. After the
+    answer to ForgetTasks, no records of the removed tasks are handed on.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Poller(Actor[m.PollerMessage]):
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is fetched for a moment, after a rollback."""
+        """Whether fetching is paused for a moment after a rollback."""
         return "fetch" in self.ctx.timers
 
     async def signal(self, signal: Signal) -> None:
@@ -121,7 +121,7 @@ class Poller(Actor[m.PollerMessage]):
                 self._lookups.ask(message.partitions, self.ctx)
                 self._look_up_ends()
             case m.BufferHigh():
-                # A partition may have left since then, and the fetcher refuses unknown ones.
+                # A partition may have left since then, and the fetcher refuses unknown partitions.
                 high = [one for one in message.partitions if one in self._partitions]
                 self._stopped.update(high)
                 self._fetcher.pause(high)
@@ -154,7 +154,8 @@ class Poller(Actor[m.PollerMessage]):
                 else:
                     self._fetch_failed(message.error)
             case m.PositionKnown():
-                # A rebalance may have overtaken the lookup: then its answer is void.
+                # A rebalance may have come during the lookup: then the answer of the lookup is
+                # void.
                 if (reset := self._resets.end(message.error, message.offset)) is not None:
                     self._manager.tell(m.PositionReset(*reset, self._epoch))
                     self._find_ends((reset.partition,))
@@ -220,13 +221,13 @@ class Poller(Actor[m.PollerMessage]):
         for partition in gone:
             del self._partitions[partition]
         self._assign({})
-        # The failure may have come from the lookup of these.
+        # The failure may have come from a lookup of ends: repeat it for the other partitions.
         self._find_ends(self._partitions)
         self._look_up_ends()
         self._member().tell(m.PartitionsGone(frozenset(gone.values())))
 
     def _assign(self, added: Mapping[TopicPartition, int]) -> None:
-        """Add partitions to those being read, without moving the others."""
+        """Add partitions to the fetched partitions, whose positions stay."""
         self._fetcher.assign(
             {
                 one: added[one] if one in added else self._fetcher.position(one)
@@ -260,7 +261,7 @@ class Poller(Actor[m.PollerMessage]):
         self._assign({partition: position})
 
     def _seek(self, message: m.SeekAll) -> None:
-        # From here on, records that an earlier fetch still brings are stale.
+        # From here on, records that an earlier fetch still returns are stale.
         self._epoch = message.epoch
         for reset in self._resets.rewind(message.positions, message.resets):
             self._manager.tell(m.PositionReset(*reset, self._epoch))
@@ -270,7 +271,7 @@ class Poller(Actor[m.PollerMessage]):
         message.reply.tell(None)
 
     def _find_ends(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up the end offsets of partitions that share a task with others.
+        """Look up the end offsets of partitions that share a task with other partitions.
 
         No fetch reports that a partition is empty, and the task waits for all records in the log.
         """
@@ -313,7 +314,8 @@ class Poller(Actor[m.PollerMessage]):
                 m.TopicsGone,
                 partial(m.FetchFailed, epoch=ENDS),
             )
-        # Only the deserialization handler may skip the damaged range: it gets it as records.
+        # Only the deserialization handler may skip the damaged range, which it gets in the form of
+        # records.
         elif passed := passed_over(error, self._fetcher, self._partitions):
             self._manager.tell(m.Records(passed, self._epoch))
         elif not isinstance(error, OffsetOutOfRange):

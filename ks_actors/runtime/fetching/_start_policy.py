@@ -1,4 +1,4 @@
-"""Start offsets of partitions without a committed one."""
+"""Start offsets of partitions without a committed offset."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ FROM_BEGIN: Final = ("earliest", "none")
 
 @final
 class StartPolicy:
-    """Look up start offsets, by the `offset_reset` of a topic's source, or else the app's.
+    """Look up start offsets, by the `offset_reset` of a topic's source, or else of the app.
 
-    Repartition topics are read from the first record: the app has written all that wait there.
+    Repartition topics are read from the first record, because the app itself has written all
+    records there.
     """
 
     def __init__(self, log: Log, topics: AppTopics, wall_time: Callable[[], int]) -> None:
@@ -34,7 +35,7 @@ class StartPolicy:
         self._own: frozenset[str] = frozenset(map(topics.topic, topics.topology.internal_topics))
 
     def of(self, topic: str) -> OffsetReset:
-        """Return a topic's policy. The topic may be one that a pattern has not matched yet."""
+        """Return a topic's policy. A pattern may not have matched the topic yet."""
         if topic in self._own:
             return "earliest"
         nodes = self._topics.matching([topic])
@@ -43,10 +44,10 @@ class StartPolicy:
         return self._topics.config.auto_offset_reset if found is None else found
 
     async def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the start offsets of partitions: with policy `none` the first ones.
+        """Return the start offsets of partitions. With policy `none`, these are the first offsets.
 
-        A duration leads to the first record of at most that age (KIP-1106). Without such a record
-        it leads to the end. Raises LogError.
+        A duration leads to the first record of at most that age (KIP-1106), or to the end if there
+        is no such record. Raises LogError.
         """
         policies = {partition: self.of(partition.topic) for partition in partitions}
         ends = [one for one, policy in policies.items() if policy == "latest"]

@@ -28,11 +28,12 @@ class GlobalStores:
     """The global stores of an instance.
 
     Stores of type rocksdb open with the state of an earlier run, the others empty. Each store's
-    topic is its changelog. Its position is stored with the data, never ahead of it, and says where
-    to resume the topic. A store is discarded and filled from the beginning when its position does
-    not fit the topic. Then the topic was recreated or truncated, or the position belongs to another
-    topic. All stores are in memory if tasks are processed in threads, or if any store is a custom
-    one: threads read them while others write.
+    topic is its changelog. Its position is stored with the data, is never ahead of the data, and
+    says where to resume the topic. If a store's position does not fit the topic, the store is
+    discarded and filled from the beginning. That happens if the topic was recreated or truncated,
+    or the position belongs to another topic. All stores are in memory if tasks are processed in
+    threads, or if any store is a custom store, because threads read the stores while other code
+    writes them.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class CommitGlobals(Message, frozen=True):
 
 
 class FindEnds(Message, frozen=True):
-    """Look up the ends of the topics again: they are not reached yet (internal)."""
+    """Look up the ends of the topics again, because the old ends are not reached yet (internal)."""
 
 
 class Ends(Message, frozen=True):
@@ -88,8 +88,9 @@ class GlobalTables(Actor[GlobalMessage]):
     It reads the whole topics before any task is processed, and follows them from then on. It
     applies records in slices. Applied records are final at once, for the topic is the store's
     changelog. Stores on disk resume at their positions and are flushed now and then, between
-    slices; a crash costs no more than for tasks. Dead letters are written before processing goes
-    on. So no position is ahead of them, and a fatal error is raised only after they are written.
+    slices; a crash costs no more than for tasks. Dead letters are written before processing
+    continues, so no position is ahead of a dead letter, and a fatal error is raised only after the
+    letters are written.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class GlobalTables(Actor[GlobalMessage]):
         if isinstance(signal, Started):
             self._task.start()
             for partition, position in self._positions.items():
-                # Treat each topic as known to be empty, so that no topic holds another one up.
+                # Treat each topic as known to be empty, so that no topic delays another topic.
                 self._task.add(partition, Batch([], [], []), position, position)
             self._fetcher.assign(self._positions)
             self.ctx.timers.every("ends", _ENDS_S, FindEnds())
@@ -176,7 +177,7 @@ class GlobalTables(Actor[GlobalMessage]):
     def receive(self, message: GlobalMessage) -> None:
         """Apply a message.
 
-        An error before all stores are filled fails the start; a later one ends the actor.
+        An error before all stores are filled fails the start; a later error ends the actor.
         """
         try:
             self._deal_with(message)
@@ -212,7 +213,7 @@ class GlobalTables(Actor[GlobalMessage]):
             case Ends():
                 if self._broken:
                     return
-                # Topics may have lost records since the start: then no record reaches the old end.
+                # If a topic has lost records since the start, no record reaches the old end.
                 for partition in self._ends.keys() & message.ends.keys():
                     self._ends[partition] = min(self._ends[partition], message.ends[partition])
             case ApplyBuffered():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def consumer_lag(metrics: Metrics, log: Log, config: StreamsConfig) -> int:
     """Return the number of offsets that tasks have not processed.
 
-    At least 1 while some work is processed but not committed.
+    The number is at least 1 while some work is processed but not committed.
     """
     positions: dict[TopicPartition, int] = {}
     unfinished = int(metrics.committing)

@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from ks_actors.runtime.watch import PartitionStates, Wait, Watch
     from ks_actors.snapshots import SnapshotManifest
 
-# If it was sent before a worker failed, it must be handled first: the start has ended by then.
+# A TasksChanged sent before a worker failed must be handled first: the start has ended by then.
 INSTANCE_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system", urgent=(m.TasksChanged,))
-# Restores of damaged state without a commit in between. One damage may be met twice.
+# The most restores of damaged state without a commit in between. The same damage may be found
+# twice.
 _RESTORES = 4
 _FINAL = (LogClosed, FencedInstanceId, TopologyError)
 _log = component_log(__name__)
@@ -90,8 +91,8 @@ class Instance(Actor[InstanceMessage]):
         """The watchdog; None until it is started."""
         # The errors of dead workers about which the handler has not decided yet.
         self._undecided: list[Exception] = []
-        # The number of commits at the last restore of damaged state, and the restores that are left
-        # until the next one.
+        # The number of commits at the last restore of damaged state, and the restores that are
+        # still allowed before the next commit.
         self._restored_at: int = -1
         self._restores_left: int = 0
 
@@ -234,7 +235,7 @@ class Instance(Actor[InstanceMessage]):
             self._on_state(state, old)
 
     def gone(self) -> None:
-        """Enter an end state if the actor ended without one: its close was cancelled twice."""
+        """If the actor ended in no end state, enter an end state: its close was cancelled twice."""
         if self.state is InstanceState.PENDING_ERROR:
             self._to(InstanceState.ERROR)
         elif self.state not in {InstanceState.NOT_RUNNING, InstanceState.ERROR}:
@@ -323,7 +324,7 @@ class Instance(Actor[InstanceMessage]):
         self.error = error
         _log.error("%s ends: %s", self._config.client_id, error)
         self._workers.shut_down()
-        # Set first, so that failures during the close do not end in this method again.
+        # Set the state first, so that failures during the close do not lead to this method again.
         self._to(InstanceState.PENDING_ERROR)
         try:
             # Leave the group, so that another instance takes the tasks over at once.
@@ -418,7 +419,7 @@ class Instance(Actor[InstanceMessage]):
             self._workers.ended(removed)
         _log.error("worker %s died: %s", name or removed, cause)
         self._workers_changed()
-        # Before the rollback: the manager must know which tasks nobody holds any more.
+        # Tell the manager before the rollback: it must know which tasks no worker holds any more.
         self._wiring.manager.tell(m.WorkerLost(ref))
         reply = self._removing.pop(removed or "", None)
         if reply is not None:
@@ -449,7 +450,7 @@ class Instance(Actor[InstanceMessage]):
     def _restores(self, error: Exception) -> bool:
         """Return whether to open tasks again, which restores their damaged state.
 
-        A handler decides only when nothing was committed between several restores: the disk may be
+        A handler decides only if nothing was committed between several restores, as the disk may be
         at fault.
         """
         if not (self._running() and isinstance(error, TaskCorrupted) and self._wiring.restorable):
@@ -477,7 +478,7 @@ class Instance(Actor[InstanceMessage]):
     def _note_late(self, error: Exception) -> None:
         """Keep the error of a worker that died while the app closed, for the caller of close.
 
-        Other errors are the log's, and it may well be away by now.
+        Other errors come from the log, which may well be unavailable by now.
         """
         if self._closed and (self.error is None or isinstance(self.error, TasksBroken)):
             self.error = error

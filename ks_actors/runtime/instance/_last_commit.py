@@ -55,8 +55,8 @@ class LastCommit:
         """
         failed, rolled_back = list[Exception](), self._metrics.rolled_back
         uncommitted = self._uncommitted()
-        # Suspend first: a later slice would write output that no commit covers. The commit itself
-        # reports functions that do not return.
+        # Suspend tasks first: a later slice would write output that no commit covers. The commit
+        # itself reports functions that do not return.
         failures = list[Exception]()
         await try_step(
             self.in_time(
@@ -97,7 +97,7 @@ class LastCommit:
             await answer
 
     def _uncommitted(self) -> Sequence[TaskId]:
-        """Return the tasks with uncommitted work, and those in a running commit."""
+        """Return the tasks with uncommitted work, and the tasks in a running commit."""
         metrics = self._metrics
         return sorted(
             task

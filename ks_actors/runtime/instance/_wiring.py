@@ -85,7 +85,7 @@ _log = component_log(__name__)
 class Wiring:
     """The actors of an instance, spawned as its children.
 
-    Each starts after the actors that it needs. They end in an order that loses no records.
+    Each actor starts after the actors that it uses. The order in which they end loses no records.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Wiring:
         self._serdes = AwaitedSerdes(self._topics)
         self._directory = StateDirectory(config.state_dir / config.application_id)
         self._lease: Lease | None = None if self._transactional else Lease()
-        # It tells the age of heartbeats; a transactional producer writes without one.
+        # The lease tells the age of heartbeats; a transactional producer writes without a lease.
         self.member_lease: Lease = Lease() if self._lease is None else self._lease
         self._shared: SharedResources | None = None
         specs = parts.stores.by_subtopology
@@ -143,7 +143,8 @@ class Wiring:
         self._membership: Membership
         self._poller: Ref[m.PollerMessage]
         self._member: Ref[m.MemberMessage] | None = None
-        # In seconds. A commit waits for several steps in turn, and for some twice when it fails.
+        # In seconds. A commit waits for several steps one after the other, and for some steps twice
+        # if it fails.
         self.timeout_s: float = 4 * max(1, config.task_timeout_ms) / 1000
         self.blocking: bool = any(map(needs_thread, topics.topology.nodes.values()))
 
@@ -156,7 +157,7 @@ class Wiring:
         """
         self._context = context
         cluster = self._log.cluster_id
-        # Before anything is made in a cluster that is not the state's.
+        # Check this before anything is created in a cluster that the state does not belong to.
         await shielded(context.blocking(partial(check_cluster, self._directory.path, cluster)))
         await self._serdes.prepare()
         async with topics_prepared(self._log, self._topics) as counts:
@@ -376,7 +377,8 @@ class Wiring:
 
     async def _start_poller(self, context: Context[Any]) -> Poller:
         topics, log = self._topics, self._log
-        # Without retries: a wait for windows itself warns that the log does not answer.
+        # Use the log without retries: the wait for windows itself warns that the log does not
+        # answer.
         bare = self.bare_log
         poller = Poller(
             log,
@@ -517,7 +519,7 @@ class Wiring:
         return stores, current
 
     def watch(self, runs: Callable[[], bool]) -> Watch:
-        """Return the watchdog of the actors, which looks while the instance `runs`."""
+        """Return the watchdog of the actors, which checks the tasks while the instance `runs`."""
         assert self.partition_states is not None
         parts, topics, answers = self.partition_states, self._topics, self._parts.telemetry.answers
         return Watch(
@@ -576,7 +578,7 @@ class Wiring:
             for ref in (*context.children,):
                 if ref not in self._started:
                     context.kill(ref)
-            # In reverse: each actor may still use those that started before it.
+            # In reverse: each actor may still use the actors that started before it.
             for ref in reversed(self._started):
                 context.stop(ref)
         if errors:
@@ -625,7 +627,7 @@ class Wiring:
         assert context is not None
         assert parts is not None
         context.kill(self.committer)
-        # With dead workers that the task manager does not know of yet.
+        # This includes dead workers that the task manager does not know of yet.
         for ref in dict.fromkeys((*context.children, *parts.manager.status().leased.values())):
             if ref not in self._started:
                 context.kill(ref)

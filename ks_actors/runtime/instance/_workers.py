@@ -94,7 +94,7 @@ class Workers:
         self._share()
 
     def follow(self, stage: WorkerState) -> None:
-        """Take all living workers to a state of a rebalance, or to RUNNING after it."""
+        """Take all living workers to a state of a rebalance, or to RUNNING after the rebalance."""
         self._stage = stage
         for entry in self._workers.values():
             entry.life.to(stage)

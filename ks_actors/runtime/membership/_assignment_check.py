@@ -26,10 +26,10 @@ _log = component_log(__name__)
 class AssignmentCheck:
     """Find assigned tasks that do not fit the topology.
 
-    Such a task has partitions that the topology does not read, or lacks some that it reads. That
-    happens when the leader does not know the topology. A static member that returns with a new
-    version gets the old version's tasks. Leaders before this version know only their own topology.
-    Asking for another assignment fixes the first case.
+    Such a task has partitions that the topology does not read, or lacks partitions that it reads.
+    This happens in two cases, in which the leader does not know the topology. A static member that
+    returns with a new version gets the old version's tasks: asking for another assignment fixes
+    this. And leaders before this version know only their own topology.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class AssignmentCheck:
         self._first: dict[str, int | None] = {
             topic: sizes(topic) for topics in topology().topics.values() for topic in topics
         }
-        # The mismatches for which the group was asked to assign again. They are partitions of a
-        # task that does not read them, and partitions that no member reads.
+        # The mismatches for which the group was asked to assign again: partitions of a task that
+        # does not read them, and partitions that no member reads.
         self._asked: tuple[frozenset[_Reading], frozenset[_Reading]] = frozenset(), frozenset()
 
     @classmethod
@@ -163,8 +163,8 @@ def moved(
 ) -> tuple[frozenset[TaskId], dict[TaskId, tuple[TopicPartition, ...]]]:
     """Return the tasks of `owned` to close and of `assigned` to begin, except `parting` ones.
 
-    A task is in both when its partitions have changed. So is a `lacking` task, which does not read
-    one of its partitions. It is committed, closed and begun again.
+    A task is in both results if its partitions have changed, or if it is `lacking`: it does not
+    read one of its partitions. Such a task is committed, closed and begun again.
     """
     gone = frozenset(
         task

@@ -25,8 +25,9 @@ class DepartingTasks:
     """Give each task up when it is at rest, without waiting for the calls of other tasks.
 
     The group is told that the tasks in `tasks` are here, so it assigns them to no other member.
-    Each time some have gone, the group is asked for an assignment. To limit these requests, a task
-    at rest waits for others: for a quarter of the time that calls have taken so far.
+    After some tasks have been given up, the group is asked for an assignment. To limit these
+    requests, a task at rest waits for other tasks, for a quarter of the time that calls have taken
+    so far.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class DepartingTasks:
         here: Callable[[], Iterable[TaskId]],
     ) -> None:
         self.tasks: frozenset[TaskId] = frozenset()
-        # Whether the group is between two generations. Nothing is given up then: commits may be
-        # refused.
+        # Whether the group is between two generations. Then no tasks are given up, as commits may
+        # be refused.
         self.between: bool = False
         self._due: bool = False
         self._watched: frozenset[TaskId] = frozenset()
@@ -59,11 +60,12 @@ class DepartingTasks:
     ) -> bool:
         """Give up the tasks of `gone` that are at rest, and keep the others in `tasks`.
 
-        Return whether any were given up. See Handover.give_up.
+        Return whether any tasks were given up. See Handover.give_up.
         """
         if not self.tasks:
             self._since = asyncio.get_running_loop().time()
-        # Before the wait: a rebalance in between must still report these tasks as being here.
+        # Add the tasks before the wait: a rebalance in between must still report them as being
+        # here.
         self.tasks |= gone
         left = await self._handover.give_up(gone, standbys, number)
         self.tasks -= gone - left
@@ -93,12 +95,12 @@ class DepartingTasks:
         Does nothing when all tasks are watched already.
         """
         if not self.tasks <= self._watched:
-            # One watch at a time: each asks the committer for a commit.
+            # Replace the watch, as each watch asks the committer for a commit.
             self._watched = self.tasks
             member.pipe(self._rest(), _at_rest, _at_rest)
 
     def note_at_rest(self) -> None:
-        """Note that some tasks may go."""
+        """Note that some tasks are at rest and may be given up."""
         self._watched, self._due = frozenset(), True
 
     async def _rest(self) -> None:

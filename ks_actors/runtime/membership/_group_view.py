@@ -63,7 +63,8 @@ class GroupView:
     def take_departed(self, assignment: MemberAssignment) -> frozenset[str]:
         """Return the ids of processes that have left the group since the last assignment.
 
-        Only one process gets them: the one with the smallest id of those that stayed.
+        Only the process with the smallest id of the remaining processes gets the ids; others get
+        none.
         """
         before, self._processes = self._processes, decode_processes(assignment)
         stayed = before & self._processes
@@ -74,13 +75,14 @@ class GroupView:
     def forget(self) -> None:
         """Forget all processes: this instance was out of the group.
 
-        Other members may be out of it too and return later; they do not count as gone.
+        Other members may be out of the group too and return later: such members do not count as
+        departed.
         """
         self._processes = frozenset()
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics to report to the group; None: those reported when the member joined."""
+        """The topics to report to the group; None for the topics reported on joining."""
         return (
             None
             if self._assignment_check is None
@@ -94,7 +96,7 @@ class GroupView:
     def matched(self, partitions: Iterable[TopicPartition]) -> frozenset[str]:
         """Return the topics that a pattern matches, or has matched since the start.
 
-        They may be deleted at any time, and may be gone already.
+        These topics may be deleted at any time, or may be deleted already.
         """
         return (
             frozenset()
@@ -108,9 +110,9 @@ class GroupView:
         generation: int = -1,
         offsets: Mapping[TaskId, int] | None = None,
     ) -> bytes:
-        """Return the user data for the leader: the tasks here, and the offsets of the others."""
+        """Return the user data for the leader: the tasks here, and offsets of other tasks."""
         self._counter += 1
-        # Kept to compare with the next assignment, which may have lost some of them.
+        # Keep the tasks to compare them with the next assignment: some may be lost by then.
         self.claimed = frozenset(owned)
         return encode_member(
             self.claimed,
@@ -126,8 +128,8 @@ class OffsetCommits:
     """Commit offsets for the group, outside of transactions.
 
     During a rebalance, the group moves on before its members know the next generation. A commit in
-    that moment is for tasks that the member still has, with all output written. It is committed in
-    the next generation instead of being redone.
+    that moment is for tasks that the member still has, with all output written. Repeat such a
+    commit in the next generation instead of redoing the work.
     """
 
     def __init__(self, membership: Membership) -> None:
@@ -135,7 +137,7 @@ class OffsetCommits:
         self._moving: bool = False
         self._waits_for_generation: bool = True
         self._late: list[tuple[CommitOffsets, Exception]] = []
-        # One commit at a time: an older position must not follow a newer one.
+        # One commit at a time: an older position must not follow a newer position.
         self._turn = asyncio.Lock()
         self._call: asyncio.Future[None] | None = None
         # Count the generations that this member has seen, and the losses of its membership.
@@ -203,16 +205,18 @@ class OffsetCommits:
 
         Cancel the call to the group that is under way.
         """
-        # Counted before the cancellation, which `_try` tells apart from one from outside by this.
+        # Count before the cancellation: the count lets `_try` recognize that it was not cancelled
+        # from outside.
         self._losses += 1
         self._fail_late()
         if self._call is not None:
             self._call.cancel()
 
     def stop_waiting(self) -> None:
-        """Wait for no generation any more, and fail the waiting commits.
+        """Stop waiting for the next generation, and fail the waiting commits.
 
-        The group may be waiting for dead members, one session timeout after the other.
+        That generation may take long: the group may wait for dead members, one session timeout
+        after the other.
         """
         self._waits_for_generation = False
         self._fail_late()

@@ -42,9 +42,10 @@ class Handover:
         self._seconds = seconds
         # The state offsets of the tasks that are not processed here, as of the last step.
         self.offsets: Mapping[TaskId, int] = {}
-        # The number of assignments followed so far. The group may have sent a newer one that has
-        # not begun yet. Generations do not distinguish them: a static member that returns in time
-        # gets the same one again. A recreated group counts from 1.
+        # The number of assignments followed so far. The group may have sent a newer assignment that
+        # this member has not begun. The generation cannot tell assignments apart: a static member
+        # that returns in time gets the same generation again, and a recreated group counts
+        # generations from 1.
         self.assignments: int = 0
 
     async def before_rebalance(self) -> None:
@@ -64,20 +65,21 @@ class Handover:
     async def give_up(
         self, tasks: frozenset[TaskId], standbys: frozenset[TaskId], number: int
     ) -> frozenset[TaskId]:
-        """Commit tasks and give back those that are at rest.
+        """Commit tasks and give back the tasks that are at rest.
 
-        Return the others, which take no new work until they are at rest. The stores of tasks in
-        `standbys` stay open. Assignments up to `number` are void. When the commit fails, all tasks
-        are given back.
+        Return the other tasks, which take no new work until they are at rest. The stores of tasks
+        in `standbys` stay open. Assignments up to `number` are void. When the commit fails, all
+        tasks are given back.
         """
         who = "the handover of " + ", ".join(map(str, sorted(tasks)))
-        # First of all: a restarted task must not get records that were fetched for it before.
+        # Stop fetching first: a restarted task must not get records that were fetched for it
+        # before.
         await self._wait(who, "fetching to stop", self._poller.ask(m.ForgetTasks, tasks))
         # From here on the tasks write nothing more: a later commit would not include them.
         await self._wait(
             who, "workers to return the tasks", self._manager.ask(m.SuspendTasks, tasks, number)
         )
-        # If the commit fails none of them is busy: their work is rolled back.
+        # If the commit fails, no task is busy, because the work of the tasks is rolled back.
         busy: frozenset[TaskId] = frozenset()
         try:
             await self._wait(
@@ -91,11 +93,12 @@ class Handover:
             )
         except Exception as error:  # noqa: BLE001 - rolled back: the next owner starts there
             _log.warning("the commit before tasks move to another member failed: %s", error)
-        # Busy tasks stay suspended and come with a later call, so that one slow call does not hold
-        # up the others.
+        # Busy tasks stay suspended and are given up later, so that one slow call does not delay
+        # other tasks.
         tasks -= busy
         try:
-            # Processors close before their stores: a user's `close` may still use these.
+            # Processors close before their stores, because a user's `close` may still use the
+            # stores.
             await self._wait(who, "workers to return the tasks", self._manager.ask(m.Close, tasks))
             if tasks & standbys:
                 await self._wait(
@@ -103,14 +106,14 @@ class Handover:
                 )
             await self.close(tasks - standbys)
         finally:
-            # Even after an error: the remaining tasks must go on committing.
+            # Allow commits even after an error: the remaining tasks must continue to commit.
             self._committer.tell(m.AllowCommits())
         return busy
 
     async def until_one_rests(self, tasks: frozenset[TaskId]) -> frozenset[TaskId] | None:
         """Wait until one of the tasks is at rest and committed.
 
-        Return the tasks that are not, or None when the commit fails.
+        Return the tasks that are still busy, or None when the commit fails.
         """
         try:
             asked = self._committer.ask(
@@ -138,8 +141,8 @@ class Handover:
     async def lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are; return whether a commit has succeeded since the last time.
 
-        Standbys stay: they conflict with no other member. Raises TaskTimeout when a processor does
-        not return in time.
+        Standbys stay, because they conflict with no other member. Raises TaskTimeout when a
+        processor does not return in time.
         """
         who = "an instance that has lost its tasks"
         await self._wait(who, "fetching to stop", self._poller.ask(m.ForgetTasks, None))
@@ -159,7 +162,8 @@ class Handover:
             "uncommitted changes to be dropped",
             self._committer.ask(m.Rollback, None, cause, give_up=True),
         )
-        # Only after the rollback: it needs the tasks to discard their uncommitted state.
+        # Close the tasks only after the rollback, which needs them to discard their uncommitted
+        # state.
         await self._wait(who, "workers to return the tasks", self._manager.ask(m.Close, None))
         await self._wait(
             who,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.membership._group_view import GroupView
 
 MEMBER_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
-# Seconds that a closing app gives the group to name its next generation, mostly immediate.
+# Seconds that a closing app waits for the group's next generation, which mostly comes at once.
 _PATIENCE = 1.0
 # Seconds in which new tasks are gathered, and until the group is asked again for missing topics.
 _TOGETHER_S = 0.01
@@ -80,9 +80,9 @@ class RebalanceFigures:
 class Member(Actor[m.MemberMessage]):
     """Hold the group membership, and tell the poller for which tasks to fetch.
 
-    Revoked: commit, then let the group go on; keep the tasks until the new assignment shows which
-    of them have moved. Assigned: commit and give up the tasks that are gone, then begin those that
-    are new. Lost: drop everything without a commit, and rejoin the group.
+    Revoked: commit, then let the group continue; keep the tasks until the new assignment shows
+    which of them have moved. Assigned: commit and give up the tasks that have moved, then begin new
+    tasks. Lost: drop everything without a commit, and rejoin the group.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Member(Actor[m.MemberMessage]):
         self._state = state
         self._committer = committer
         self.figures: RebalanceFigures = RebalanceFigures() if figures is None else figures
-        # Replaced at each change, as statuses have it.
+        # Replace this mapping at each change, as statuses refer to it.
         self._tasks: Mapping[TaskId, tuple[TopicPartition, ...]] = {}
         self._standbys: frozenset[TaskId] = frozenset()
         self._pending: set[TaskId] = set()
         self._stage: WorkerState = WorkerState.STARTING
-        # The pending tasks that are ready, until the poller is told of them together.
+        # The pending tasks that are ready, kept until the poller is told of all of them together.
         self._ready: dict[TaskId, m.TaskReady] = {}
         # Tasks that continue without a partition, as its topic is gone. The next assignment
         # restarts them, though it may name the same partitions: the topic may exist again.
@@ -165,7 +165,8 @@ class Member(Actor[m.MemberMessage]):
             case m.TaskReady():
                 self._task_ready(message)
             case m.SeekAll():
-                # New tasks first: their partitions belong to the positions that the rollback names.
+                # Tell the poller of new tasks first: the rollback's positions include their
+                # partitions.
                 self._fetch_new()
                 self._poller.tell(message)
             case m.PartitionsGone():
@@ -195,7 +196,7 @@ class Member(Actor[m.MemberMessage]):
         match message:
             case m.MembershipChanged():
                 self._waiting = False
-                # Queued: a handover under way must end before the next event is handled.
+                # Queue the event: a handover under way must end before the next event is handled.
                 self._events.append(message.event)
                 self._go_on()
             case m.MembershipFailed():
@@ -220,10 +221,10 @@ class Member(Actor[m.MemberMessage]):
                 assert_never(message)
 
     def _task_ready(self, ready: m.TaskReady) -> None:
-        """Begin to fetch for a task, at once if it is the first or last of those that begin.
+        """Begin to fetch for a task, at once if it is the first or the last of the beginning tasks.
 
-        Others are gathered: each assignment of a fetcher goes through all partitions, and drops
-        fetches in flight.
+        Gather the tasks in between: each assignment of a fetcher goes through all partitions, and
+        drops fetches in flight.
         """
         # A task that is about to be closed and started again is not ready yet.
         if ready.task not in self._tasks or ready.task in self._departing.tasks:
@@ -245,11 +246,12 @@ class Member(Actor[m.MemberMessage]):
     # --- the group's events -----------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Handle the next event once the last one is settled."""
+        """Handle the next event once the previous event is settled."""
         if self._following or self._closing or self._fenced is not None:
             return
         if self._rejoin is not None:
-            # Ahead of group events, which assume that the current tasks can still be committed.
+            # Handle the rejoin before group events, which assume that the current tasks can still
+            # be committed.
             cause, self._rejoin = self._rejoin, None
             self._do(self._lose_all(cause), m.TasksGivenUp)
         elif self._events:
@@ -274,9 +276,9 @@ class Member(Actor[m.MemberMessage]):
         self.ctx.pipe(self._work, then, partial(m.MembershipFailed, waiting=False))
 
     def _rest(self, given_up: m.TasksGivenUp) -> None:
-        """Rejoin the group, after a rest when nothing was committed since the last time.
+        """Rejoin the group, after a pause if nothing was committed since the last rejoin.
 
-        Group events that arrive during the rest are handled.
+        Group events that arrive during the pause are handled.
         """
         if given_up.made_progress:
             self._backoff.succeeded()
@@ -329,7 +331,7 @@ class Member(Actor[m.MemberMessage]):
             self._tell_stage(WorkerState.PARTITIONS_REVOKED)
             _log.info("the group rebalances; tasks %s go on meanwhile", named(self._tasks))
         await self._handover.before_rebalance()
-        # Only now may the group name the next generation, so only now can a commit come too late.
+        # From here on the group may begin the next generation, so that a commit may come too late.
         self._commits.let_go()
         self._membership.revoked(self._departing.user_data(), self._group.topics)
 
@@ -344,7 +346,8 @@ class Member(Actor[m.MemberMessage]):
         self._partial = set()
         standbys = self._group.standbys(event.assignment)
         migrated = self._standbys - standbys - frozenset(assigned) - self._departing.tasks
-        # These tasks were lost after they were reported: ask again, or no member gets them.
+        # These tasks were lost after they were reported: ask for another assignment, or no member
+        # gets them.
         self._ask_again = self._group.asks_again or bool(
             self._group.claimed - {*self._tasks, *self._departing.tasks, *assigned}
         )
@@ -371,14 +374,15 @@ class Member(Actor[m.MemberMessage]):
         event: Assigned,
         number: int,
     ) -> None:
-        """Give up departed tasks, then begin the new ones: tasks first, then standbys."""
+        """Give up departed tasks, then begin new tasks, and then standbys."""
         await warn_if_slow(
             "an assignment",
             "transactions of members that have left",
             self._end_transactions(self._group.take_departed(event.assignment)),
         )
         if gone:
-            # New tasks first: the poller must not hear of them after it has forgotten them.
+            # Tell the poller of new tasks first: it must not get them after it was told to forget
+            # them.
             self._fetch_new()
             self._ask_again |= await self._departing.give_up(gone, self._standbys, number - 1)
         if migrated:
@@ -416,7 +420,8 @@ class Member(Actor[m.MemberMessage]):
     async def _lose_all(self, cause: Exception) -> bool:
         """Drop all tasks as they are: another member has them, or will get them."""
         _log.warning("all tasks are closed without a commit: %s", cause)
-        # First of all: the committer cannot roll back while it waits for the answer to this commit.
+        # Fail the commits first: the committer cannot roll back while it waits for the answer to a
+        # commit.
         self._commits.give_up()
         self._group.forget()
         self._tasks, self._pending = {}, set()

@@ -114,7 +114,7 @@ class PatternWatch(Actor[PatternWatchMessage]):
     async def _look(self) -> frozenset[str]:
         """Return the names of all topics.
 
-        Topics that were matched are asked for by name if the listing lacks them: the metadata of
+        If the listing lacks topics that were matched before, ask for them by name: the metadata of
         the broker that has answered may lag behind.
         """
         listed = frozenset(await self._log.describe_topics(configs=False))

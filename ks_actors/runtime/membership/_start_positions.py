@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.fetching import StartPolicy
     from ks_actors.runtime.membership._group_view import GroupView
 
-# Brokers learn of a deleted topic at different times: seconds to look for, and between two looks.
+# Brokers learn of a deleted topic at different times: seconds to keep checking, and between checks.
 _LOOK_S = 5.0
 _LOOK_AGAIN_S = 0.1
 
@@ -32,10 +32,10 @@ async def begin_positions(
 ) -> dict[TopicPartition, Position]:
     """Return the start offsets and partition times of tasks.
 
-    A start offset is the committed one, or else follows the topic's policy. A partition
-    added while the app runs begins at its first record, as no member could have read it. Looks up
-    the sizes of topics of `standbys` as well. Deleted topics that matched a pattern are left out:
-    the group will assign without them.
+    A start offset is the committed offset, or else follows the topic's policy. A partition added
+    while the app runs begins at its first record, as no member could have read it. Looks up the
+    sizes of topics of `standbys` as well. Deleted topics that matched a pattern are left out: the
+    group will assign without them.
     """
     await group.refresh_sizes(standbys, log)
     wanted = [partition for partitions in tasks.values() for partition in partitions]

@@ -1,7 +1,7 @@
 """The messages of an instance's actors: one closed union per actor.
 
-A control message carries an epoch where a stale one must not count. A record batch travels as one
-message.
+A control message carries an epoch if a stale message must have no effect. A record batch travels as
+one message.
 """
 
 from ks_actors.runtime.messages._collector import (

@@ -28,7 +28,7 @@ class Output(Message, frozen=True):
 class SendEnded(Message, frozen=True):
     """A send has ended (internal).
 
-    Without batches, a transaction has ended.
+    If it had no batches, it was the end of a transaction.
     """
 
     batches: Sequence[Outgoing]
@@ -92,7 +92,7 @@ class Abandon(Message, frozen=True):
 
 
 class Abort(Message, frozen=True):
-    """Discard all uncommitted output, of the current epoch and of all later ones."""
+    """Discard all uncommitted output, of the current epoch and of all later epochs."""
 
     reply: Reply[None]
     epoch: int

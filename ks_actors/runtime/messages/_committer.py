@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Commit(Message, frozen=True):
     """Commit all tasks that are at rest.
 
-    Requests that arrive during a commit are served by the next one.
+    Requests that arrive during a commit are served by the next commit.
 
     `hold`: defer all later commits until AllowCommits. `rebalancing`: until AllowCommits, the group
     may move on to its next generation at any moment. `closing`: the app shuts down and does not
@@ -44,7 +44,7 @@ class CommitTimer(Message, frozen=True):
 
 
 class WorkBegins(Message, frozen=True):
-    """A task is leased, moved or given back, the first one since there was nothing to commit."""
+    """A task is leased, moved or given back, the first since there was nothing to commit."""
 
 
 class WorkersChanged(Message, frozen=True):

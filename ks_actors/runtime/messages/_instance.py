@@ -29,7 +29,7 @@ class StopInstance(Message, frozen=True):
 class InstanceStopped(Message, frozen=True):
     """Everything is closed.
 
-    Answer callers behind all messages that were still on their way (internal).
+    Answer callers after all messages that were still on their way (internal).
     """
 
     reply: Reply[None]

@@ -34,7 +34,7 @@ class PartitionsGone(Message, frozen=True):
 
 
 class ReenterGroup(Message, frozen=True):
-    """Ask the group for an assignment: topics have changed, or the rest after a loss is over."""
+    """Ask the group for an assignment: topics have changed, or the pause after a loss is over."""
 
 
 class Rejoin(Message, frozen=True):
@@ -46,7 +46,8 @@ class Rejoin(Message, frozen=True):
 class AppCloses(Message, frozen=True):
     """The app is about to commit for the last time.
 
-    A commit that the group accepts only in its next generation must not wait long for it.
+    A commit that the group accepts only in its next generation must not wait long for that
+    generation.
     """
 
 
@@ -76,7 +77,7 @@ class MembershipChanged(Message, frozen=True):
 
 
 class MembershipFailed(Message, frozen=True):
-    """Waiting for a group event failed (`waiting`), or handling one did."""
+    """Waiting for a group event failed (`waiting`), or handling a group event failed."""
 
     error: Exception
     waiting: bool
@@ -110,7 +111,7 @@ class ClosingTimedOut(Message, frozen=True):
 class GroupRequestEnded(Message, frozen=True):
     """A commit of offsets or the departure from the group has ended (internal).
 
-    `error`: the request of it could not be answered.
+    `error`: the reason why its request could not be answered.
     """
 
     error: Exception | None

@@ -28,7 +28,7 @@ class FetchTasks(Message, frozen=True):
 
 
 class ForgetTasks(Message, frozen=True):
-    """Fetch no longer for these tasks; None: for all.
+    """Stop fetching for these tasks (None: for all tasks).
 
     No records of their partitions are handed on after the answer.
     """
@@ -38,7 +38,7 @@ class ForgetTasks(Message, frozen=True):
 
 
 class SeekAll(Message, frozen=True):
-    """Rewind fetching to these offsets after a rollback, and rest for `rest` seconds.
+    """Rewind fetching to these offsets after a rollback, and pause it for `rest` seconds.
 
     Records carry `epoch` from now on. The offsets are from before the resets after number `resets`.
     """
@@ -76,7 +76,7 @@ class RefetchStalled(Message, frozen=True):
 
 
 class StopFetching(Message, frozen=True):
-    """Begin no fetch and no lookup, and ignore failures of those under way: the app closes."""
+    """The app closes: begin no fetch or lookup, and ignore failures of those under way."""
 
 
 class FetchSucceeded(Message, frozen=True):
@@ -124,7 +124,7 @@ class TopicsGone(Message, frozen=True):
 
 
 class FetchRestOver(Message, frozen=True):
-    """The rest before the next fetch is over (internal)."""
+    """The pause before the next fetch is over (internal)."""
 
 
 FetchRequest: TypeAlias = (

@@ -26,7 +26,7 @@ class Restore(Message, frozen=True):
 
 
 class Follow(Message, frozen=True):
-    """Read these changelogs of a standby from these offsets on, until stopped.
+    """Follow these changelogs of a standby from these offsets, until stopped.
 
     A position of None begins at the log's first record. Reads already under way continue from where
     they are. The answer carries the `order_id`.
@@ -65,7 +65,7 @@ class LookAtProgress(Message, frozen=True):
 
 
 class EndsNow(Message, frozen=True):
-    """The present end offsets of changelogs whose restore stands still (internal)."""
+    """The present end offsets of changelogs whose restore makes no progress (internal)."""
 
     ends: Mapping[TopicPartition, int]
 
@@ -87,11 +87,11 @@ class EndsUnknown(Message, frozen=True):
 
 
 class RecordsApplied(Message, frozen=True):
-    """The stores have applied one RestoredRecords: there is room for more."""
+    """The stores have applied one RestoredRecords: there is room for more records."""
 
 
 class FollowAgain(Message, frozen=True):
-    """The rest after a failure is over (internal)."""
+    """The pause after a failure is over (internal)."""
 
 
 RestorerMessage: TypeAlias = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Checkpoint(msgspec.Struct, frozen=True):
     """The committed state of a task at one moment.
 
-    `stores` are the task's stores; read them only through `rows`, which has those in memory.
+    `stores` are the task's stores; read them only through `rows`, which has the stores in memory.
     `directory` holds the database of that moment, if there is one. `next_offsets` say where
     changelogs continue, and `positions` where input does. `metadata` was committed with these
     positions. `facts` are, for each store in `rows`, the latest time put and the last sequence
@@ -59,7 +59,7 @@ class CheckpointStep(Message, frozen=True):
 
 
 class TakeSnapshot(Message, frozen=True):
-    """Take a snapshot now; one that is under way serves as well."""
+    """Take a snapshot now, or wait for the snapshot under way."""
 
     reply: Reply[SnapshotManifest]
 

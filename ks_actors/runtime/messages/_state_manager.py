@@ -45,7 +45,8 @@ class Recycle(Message, frozen=True):
 class AskOffsets(Message, frozen=True):
     """Ask for the state offsets of all tasks not processed here.
 
-    These are standbys and tasks on disk; an offset is the sum of the changelog offsets.
+    These tasks are standbys and tasks on disk. The offset of a task is the sum of its changelog
+    offsets.
     """
 
     reply: Reply[Mapping[TaskId, int]]
@@ -74,7 +75,7 @@ class RestoredRecords(Message, frozen=True):
 
 
 class TaskRestored(Message, frozen=True):
-    """The changelogs of a task are read to their end, for the order with this `order_id`."""
+    """The changelogs of a task are read to their end, as ordered with this `order_id`."""
 
     task: TaskId
     order_id: int

@@ -60,7 +60,7 @@ class NextTask(Message, frozen=True):
 class TaskDone(Message, frozen=True):
     """A lease has ended, after `records` records of `tasks`.
 
-    Tasks that are `untouched` come back as they were. A worker that `dies` keeps the task that
+    Tasks that are `untouched` come back unprocessed. A worker that `dies` keeps the task that
     killed it.
     """
 
@@ -78,7 +78,7 @@ class Wake(Message, frozen=True):
 
 
 class SuspendTasks(Message, frozen=True):
-    """Stop processing these tasks (None: all) and accept none of assignments up to `assignment`.
+    """Stop these tasks (None: all), and begin no task of assignments up to number `assignment`.
 
     Answered when no worker has any of them.
     """
@@ -106,11 +106,11 @@ class AskBusy(Message, frozen=True):
 
 
 class Drain(Message, frozen=True):
-    """Let the records in flight finish, and feed no new ones to asynchronous processors.
+    """Let the records in flight finish, and feed no new records to asynchronous processors.
 
-    Answered when none is left, or only those of longer calls. The tasks of longer calls keep
-    draining, outside of the commit. `due_only`: skip tasks with calls that have not been fed long
-    enough. `calm`: from now on, tasks begin no long calls.
+    Answered when no records are left in flight, or only records of longer calls. The tasks of
+    longer calls keep draining, outside of the commit. `due_only`: skip tasks with calls that have
+    not been fed long enough. `calm`: from now on, tasks begin no long calls.
     """
 
     reply: Reply[None]
@@ -148,8 +148,8 @@ class Rewound(NamedTuple):
 class Rewind(Message, frozen=True):
     """Discard the uncommitted work of these tasks (None: all); answered with the fetch positions.
 
-    All workers are paused. Records fetched before `epoch` are stale for these tasks. The task that
-    has `failed` (None: all) is not processed for `rest` seconds.
+    All workers are paused. Records fetched before `epoch` are stale for these tasks. The `failed`
+    task (None: all tasks) is not processed for `rest` seconds.
     """
 
     reply: Reply[Rewound]
@@ -160,7 +160,7 @@ class Rewind(Message, frozen=True):
 
 
 class TaskRestOver(Message, frozen=True):
-    """The rest of a failed task is over (internal)."""
+    """The pause of a failed task is over (internal)."""
 
     task: TaskId
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Lease(Message, frozen=True):
     """Process these tasks, one after the other, for one slice in all.
 
-    The worker owns them until TaskDone. Their output belongs to `epoch`, or to a later one that
+    The worker owns them until TaskDone. Their output belongs to `epoch`, or to a later epoch that
     the worker knows of.
     """
 

@@ -59,7 +59,7 @@ def _nodes(task: Task, tags: dict[str, str]) -> Iterator[Readings]:
         again = consumed.get(node)
         consumed[node] = (again or 0) + queue.consumed
         source = tags | {"processor-node-id": node}
-        # A source that reads several topics has one age, that of the first.
+        # A source that reads several topics has one age, the age of the first topic's records.
         if again is None:
             yield source, [(f.E2E_LATENCY, queue.ages.spread())]
         yield (

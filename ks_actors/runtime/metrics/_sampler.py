@@ -45,7 +45,7 @@ SamplerMessage: TypeAlias = Note | Beat | DatabasesRead | DatabasesNotRead
 
 
 class Sampler(Actor[SamplerMessage]):
-    """Note all totals each 10 s, so that rates are those of the last minute.
+    """Note all totals each 10 s, so that rates are rates of the last minute.
 
     Databases are read equally often, in a thread, while somebody reads the metrics. A timer
     measures each second how late the event loop is.

@@ -40,7 +40,7 @@ _NS_PER_MS: Final = 1e6
 
 
 def _suppressing(topology: Topology) -> frozenset[str]:
-    """Return the stores of `suppress`, which have a tag of their own."""
+    """Return the stores of `suppress`, which have their own tag."""
     if not is_loaded(tables):
         return frozenset()
     return frozenset(

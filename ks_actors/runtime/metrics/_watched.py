@@ -36,5 +36,5 @@ class Watched(NamedTuple):
 
     @property
     def pool(self) -> str:
-        """The `thread-id` of tasks: workers share them, so they belong to none."""
+        """The `thread-id` of tasks: workers share the tasks, so tasks belong to no worker."""
         return f"{self.config.client_id}-TaskManager"

@@ -25,11 +25,11 @@ async def aborted(
     time: Callable[[], float],
     deadline: float,
 ) -> TransactionalProducer:
-    """Abort, as often as it takes until `deadline` (seconds of `time`).
+    """Abort the transaction, with retries until `deadline` (seconds of `time`).
 
-    Return the producer to continue with. Output that is sent next must not get into the failed
-    transaction. Attempts are 0.1 to 1 s apart; warnings become ever rarer. Raises the log's error
-    of the last attempt.
+    Return the producer to continue with. Retries are needed because the next output must not get
+    into the failed transaction. Attempts are 0.1 to 1 s apart; warnings come at growing intervals.
+    Raises the log's error of the last attempt.
     """
     pause, began = _RETRY_S, time()
     tell_at = began
@@ -37,8 +37,8 @@ async def aborted(
         try:
             await producer.abort()
         except Fenced:
-            # Another process has used the transactional id meanwhile. Taking it back also ends the
-            # transaction.
+            # Another process has used the transactional id meanwhile. Taking the id back also ends
+            # the transaction.
             await producer.close()
             return await renew()
         except (LogClosed, NoAnswer):
@@ -47,7 +47,7 @@ async def aborted(
             if (now := time()) >= deadline:
                 raise
             if now >= tell_at:
-                # Doubles the interval each time, so that a long outage does not fill the log.
+                # Double the interval each time, so that a long outage does not fill the log.
                 tell_at = now + max(_TELL_AGAIN_S, now - began)
                 _log.warning(
                     "could not abort a transaction; retrying for up to %.0f s more: %s",

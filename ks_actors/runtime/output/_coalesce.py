@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LARGEST: Final = 1_000
-"""Records per batch, for logs that take a turn for each batch."""
+"""Records per batch, for logs that take a turn of the event loop for each batch."""
 
 LARGEST_OF_BYTES: Final = 10_000
-"""Records per batch, for logs that write all batches of a send in one turn.
+"""Records per batch, for logs that write all batches of a send in one turn of the event loop.
 
-They split a batch that is too large for one record batch.
+Such logs split a batch that is too large for one record batch.
 """
 
 
 def merged(batches: Sequence[Outgoing], largest: int = LARGEST) -> list[Outgoing]:
-    """Merge small batches into one per partition, in order, of up to `largest` records."""
+    """Merge small batches of a partition into batches of up to `largest` records, in order."""
     if len(batches) == 1:
         return list(batches)
     by_partition: dict[TopicPartition, list[Batch]] = {}
@@ -40,8 +40,8 @@ def _joined(parts: list[Batch], largest: int) -> list[Batch]:
     joined: list[Batch] = []
     last: Batch | None = None
     for part in parts:
-        # Already encoded as columns: appending to it would decode it. Later records start a new
-        # batch, to keep the order.
+        # Appending to a batch that is already encoded as columns would decode it. Later records
+        # start a new batch, to keep the order.
         if isinstance(part, LazyBatch) and len(part) >= WORTHWHILE:
             last = None
             joined.append(part)

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from ks_actors.task import TopicSizes
 
 COLLECTOR_MAILBOX = Mailbox(capacity=100_000, overflow="fail_system")
-# Bytes of pending records. A commit emits all new table updates at once: with room for much less
-# than two commits, no task could work during one.
+# Bytes of pending records. A commit emits all new table updates at once: with much less room than
+# for the updates of two commits, no task could work during a commit.
 _HIGH = 16 << 20
 _LOW = 8 << 20
 # The number of records that justifies opening a transaction.
 _ENOUGH = 5_000
-# Bytes per send: each send takes a few turns of the event loop from all others.
+# Bytes per send. The limit matters because each send blocks the event loop for a few turns.
 _MOST = 8 << 20
 # The share of the caller's timeout: the caller then sees the reason, not a timeout.
 _SHARE = 0.95
@@ -163,8 +163,9 @@ class Collector(Actor[CollectorMessage]):
 
     def _take(self, message: m.Output) -> None:
         if message.epoch < self._since:
-            # The output of an aborted epoch is void: its records are processed again. That of a
-            # committed one comes from a thread, whose task the commit has left out.
+            # Output of an aborted epoch is void: its records are processed again. Late output of a
+            # committed epoch counts: its task was in a thread, and the commit has left the task
+            # out.
             self._metrics.stale += 1
             return
         batches = message.batches
@@ -187,7 +188,7 @@ class Collector(Actor[CollectorMessage]):
         self._queue(batches)
 
     def _queue(self, batches: Sequence[Outgoing], missing: Collection[str] = ()) -> None:
-        # Batches that have waited for the size of a topic, now known, go before the others.
+        # Batches that waited for the size of a topic go before the others once the size is known.
         waiting, self._unsized = self._unsized, []
         for outgoing in (*waiting, *batches):
             topic, number = outgoing.partition
@@ -204,7 +205,7 @@ class Collector(Actor[CollectorMessage]):
     def _find_sizes(self) -> None:
         """Look up the partition counts of topics unknown at the start."""
         if self._unsized and not self._sizing:
-            # One lookup for all topics that wait, or each batch would ask again.
+            # Use one lookup for all topics of unknown size: otherwise each batch would ask again.
             self._sizing = True
             names = {outgoing.partition.topic for outgoing in self._unsized}
             self.ctx.pipe(
@@ -270,8 +271,8 @@ class Collector(Actor[CollectorMessage]):
             )
             self._pending.change(-records)
             self._write_letters(letters)
-            # All of them may have been dropped records of the last attempt; then go on to the next
-            # portion.
+            # All records of a portion may be records dropped in the last attempt: then go on to the
+            # next portion.
             if batches:
                 self._sending = True
                 self._pace.sent(self.ctx.time())
@@ -329,8 +330,8 @@ class Collector(Actor[CollectorMessage]):
             return
         void = next((why for why in error.errors.values() if isinstance(why, _REPEATED)), None)
         if void is not None:
-            # The error is not about records: all of it is repeated, when the log answers. One such
-            # partition is enough: under at-least-once all is repeated anyway, and under
+            # The error is not about records: all output is repeated when the log answers. A single
+            # such partition is enough: at-least-once repeats all output anyway, and under
             # exactly-once the transaction cannot be kept.
             self._fail(void)
             return
@@ -357,14 +358,14 @@ class Collector(Actor[CollectorMessage]):
             return
         rest = [outgoing for refused in going_on for outgoing in refused.rest]
         self._pending.come_again(rest)
-        # At the front, to keep the order within the partition.
+        # Insert at the front, to keep the order within the partition.
         self._ready[:0] = rest
         self._write_letters(
             [letter for refused in going_on for _, letters in refused.dropped for letter in letters]
         )
 
     def _repeat_without(self, going_on: list[Refused], error: ProduceFailed) -> None:
-        """Have the void transaction repeated without the dropped records."""
+        """Let the failed transaction be repeated without the dropped records."""
         if self._left_out.is_stuck():
             partition, why = next(iter(error.errors.items()))
             failure = ProductionFailed(
@@ -399,7 +400,7 @@ class Collector(Actor[CollectorMessage]):
             self._failure = error
             # A flush or an abort under way reports the error itself.
             if self._flush is None and self._abort is None:
-                # This error fails the commit, which rolls back to the last one.
+                # This error fails the commit, which then rolls back to the previous commit.
                 self._committer().tell(m.Commit(None, f"output failed: {error}"))
 
     def _update_pressure(self) -> None:
@@ -410,7 +411,7 @@ class Collector(Actor[CollectorMessage]):
         elif self._pressed and waiting <= _LOW:
             self._pressed = False
             self._manager().tell(m.OutputPressure(high=False))
-        # Output kept apart leaves only with a commit: ask for one to relieve the pressure.
+        # Output kept apart is sent only with a commit: ask for a commit to relieve the pressure.
         if self._pressed and self._kept_apart and not self._relief_asked:
             self._relief_asked = True
             self._committer().tell(
@@ -420,7 +421,7 @@ class Collector(Actor[CollectorMessage]):
     # --- transactions -----------------------------------------------------------------------------
 
     def _commit(self, message: m.CommitTransaction) -> None:
-        """End the transaction in the background: output of the next one arrives meanwhile.
+        """End the transaction in the background: output of the next transaction arrives meanwhile.
 
         That output must be counted.
         """
@@ -432,7 +433,7 @@ class Collector(Actor[CollectorMessage]):
         )
 
     def _abandon(self) -> None:
-        """Stop writing, so that nothing lands behind the records of a task's next owner.
+        """Stop writing, so that no records are written after records of a task's next owner.
 
         Transactions ensure this by themselves.
         """
@@ -440,7 +441,7 @@ class Collector(Actor[CollectorMessage]):
             cast("Producer", self._producer).abandon()
 
     def _start_abort(self, abort: m.Abort) -> None:
-        # The committer asks one thing at a time, so it does not wait for a flush any more.
+        # The committer sends one request at a time, so it does not wait for a flush any more.
         self._abort = self._flush = None
         self._ready.clear()
         self._gathered = 0

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class DeadLetterWriter:
     """Write dead letters with a dedicated producer, made for the first letter.
 
-    These letters are in no transaction, and no rollback takes them back. They come from global
-    tables, as records read there are final at once, and from records that end their task. A log
-    that does not answer is retried for `task_timeout_ms`. The production handler decides about
-    letters that the log rejects.
+    These letters are in no transaction, and no rollback discards them. They come from global
+    tables, where records are final once read, and from records that end their task. A log that does
+    not answer is retried for `task_timeout_ms`. The production handler decides about letters that
+    the log rejects.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class DeadLetterWriter:
     async def write(self, letters: Sequence[Outgoing]) -> None:
         """Write all letters; return when the log has them.
 
-        Raises ProductionFailed, and the log's errors. Letters of a call that is cancelled or fails
-        may have been written or not.
+        Raises ProductionFailed, and the log's errors. If the call is cancelled or fails, its
+        letters may or may not have been written.
         """
         waiting = await self._placed(letters)
         if self._producer is None:
@@ -75,7 +75,7 @@ class DeadLetterWriter:
             await self._producer.close()
 
     async def _send(self, producer: Producer, waiting: list[Outgoing]) -> list[Outgoing]:
-        """Send letters; return the replacements for the rejected ones.
+        """Send letters; return the replacements for rejected letters.
 
         Raises LogTimeout when the call must be repeated.
         """
@@ -86,7 +86,8 @@ class DeadLetterWriter:
             refused.update(error.errors)
         written = [outgoing for outgoing in waiting if outgoing.partition not in refused]
         self._metrics.produced += sum(len(outgoing.batch) for outgoing in written)
-        # In place: a repeated call after LogTimeout must not send the written ones again.
+        # Change the list in place: a repeated call after LogTimeout must not send written letters
+        # again.
         waiting[:] = [outgoing for outgoing in waiting if outgoing.partition in refused]
         late = next((why for why in refused.values() if isinstance(why, LogTimeout)), None)
         if late is not None:

@@ -16,9 +16,10 @@ _MUCH: Final = 256 << 10
 class Linger:
     """Gather output that trickles until half of `linger` seconds after the last send.
 
-    A `linger` of 0 turns this off. Fetches are paced by the whole of `linger`. Half of it gathers
-    the output for fetches from several brokers, and adds little where there is one broker. Output
-    after a quiet moment waits for 1 ms: all output of one fetch leaves together.
+    A `linger` of 0 turns this off. Fetches are paced by the whole of `linger`. Half of `linger` is
+    enough to gather the output for fetches from several brokers, and adds little delay with one
+    broker. Output after a quiet moment waits for 1 ms, so that all output of one fetch is sent
+    together.
     """
 
     def __init__(self, linger: float) -> None:
@@ -31,7 +32,7 @@ class Linger:
         return self._rested or size >= _MUCH
 
     def rest(self, now: float) -> float:
-        """Return the seconds that new output must wait; call `rested` after them."""
+        """Return the seconds that new output must wait; call `rested` after the wait."""
         return max(self._sent_at + self._rest - now, min(_BURST_S, self._rest))
 
     def rested(self) -> None:

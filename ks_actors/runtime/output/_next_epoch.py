@@ -34,7 +34,7 @@ class NextEpochOutput:
         for output_id in output_ids & self._kept.keys():
             parts = self._kept.pop(output_id)
             taken += [outgoing for of, batches in parts if of <= epoch for outgoing in batches]
-            # Worked on after the freeze: its offsets are in the next commit.
+            # The task was processed after the freeze: its offsets are in the next commit.
             if later := [part for part in parts if part[0] > epoch]:
                 self._kept[output_id] = later
         return taken

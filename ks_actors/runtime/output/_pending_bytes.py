@@ -20,7 +20,8 @@ class PendingBytes:
     """The approximate memory, in bytes, of records that wait to be written or are being sent.
 
     Records that are already encoded are counted exactly. The others are counted by number, times
-    the size of recent records. A batch that lies in a store takes no memory until its turn.
+    the size of recent records. A batch that is still in a store takes no memory until it is about
+    to be sent.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class PendingBytes:
         return _own_bytes(batch) or len(batch) * self._typical
 
     def come(self, batches: Iterable[Outgoing]) -> None:
-        """Note new batches; the last one updates the estimated size of a record."""
+        """Note new batches; the last batch updates the estimated size of a record."""
         batch: Batch | None = None
         for outgoing in batches:
             batch = outgoing.batch
@@ -48,12 +49,12 @@ class PendingBytes:
             self._typical += (last - self._typical) // 8
 
     def come_again(self, batches: Iterable[Outgoing]) -> None:
-        """Note batches that had left and are back."""
+        """Note batches that were removed and are pending again."""
         for outgoing in batches:
             self._add(outgoing.batch, 1)
 
     def set_out(self, batch: Batch) -> None:
-        """Note that a batch is about to be sent: one that lies in a store is copied now."""
+        """Note that a batch is about to be sent: if it is still in a store, it is copied now."""
         if isinstance(batch, LazyBatch) and not batch.own_bytes:
             self._records += len(batch)
 

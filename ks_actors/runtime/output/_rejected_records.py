@@ -35,8 +35,8 @@ _Record: TypeAlias = "tuple[bytes | None, bytes | None]"
 class Refused:
     """Records of a partition that the handler drops.
 
-    `rest` has the other records of their batches, in order, without the `written` ones in front;
-    `dropped` has the dropped ones with their dead letters.
+    `rest` has the other records of the same batches, in order, without the first `written` records;
+    `dropped` has the dropped records with their dead letters.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Refused:
         first = 0
         for batch in self._batches:
             numbers = range(first, first + len(batch))
-            # The records behind the refused one are written again. In another order a reader would
-            # take an older value of a key for the latest.
+            # The records after the refused record are written again, in order. In another order a
+            # reader would take an older value of a key for the latest.
             keep = [number >= self._written and number not in letters for number in numbers]
             self.dropped += [
                 ((batch.keys[n - first], batch.values[n - first]), its_letters)
@@ -70,7 +70,7 @@ class Refused:
 class RejectedRecords:
     """Ask the production handler about each rejected record.
 
-    The handler is asked only about errors that are about records, or about their missing topic.
+    The handler is asked only if the error concerns the records, or their missing topic.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RejectedRecords:
         error: Exception,
         written: int = 0,
     ) -> Refused | None:
-        """Return the dropped records and the rest; the first `written` records are in the log.
+        """Return the dropped and the other records; the first `written` records are in the log.
 
         Return None for a failure: the handler says FAIL, or the error is not about records. Raises
         ProductionFailed when the handler itself raises, or gives no answer.
@@ -154,15 +154,15 @@ class RejectedRecords:
 
 
 class RecordsLeftOut(TransactionAborted):
-    """A transaction is repeated without records that it had: the next attempt gets further."""
+    """A transaction is repeated without some of its records, which makes progress."""
 
 
 class LeftOut:
-    """Records that voided a transaction, left out when the transaction is repeated.
+    """Records that made a transaction fail and are left out when the transaction is repeated.
 
-    They are identified by partition, key and value. Each is left out once per attempt, until an
-    attempt is committed. A record whose bytes differ in each attempt is not recognized, and refused
-    again. Then an attempt leaves out no more records than the attempts before it.
+    They are identified by partition, key and value. Each record is left out once per attempt, until
+    an attempt is committed. A record whose bytes differ in each attempt is not recognized, and
+    refused again. Then an attempt leaves out no more records than the attempts before it.
     """
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class LeftOut:
         self._used: list[tuple[TopicPartition, _Record, Letters]] = []
 
     def is_stuck(self) -> bool:
-        """Note that an attempt is void; return whether too many in a row have got no further."""
+        """Note a failed attempt; return whether too many in a row have made no progress."""
         self._barren = 0 if len(self._used) > self._most else self._barren + 1
         self._most = max(self._most, len(self._used))
         return self._barren >= BARREN_ATTEMPTS
@@ -187,7 +187,7 @@ class LeftOut:
         self._known.setdefault(partition, {}).setdefault(record, []).append(letters)
 
     def without(self, batches: list[Outgoing]) -> tuple[list[Outgoing], list[DeadLetter], int]:
-        """Split batches into accepted ones and dead letters; return both and the number dropped."""
+        """Drop known records; return the other batches, dead letters, and the number dropped."""
         if not self._known:
             return batches, [], 0
         before = len(self._used)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 _SAMPLE: Final = 8
 _RECORD_OVERHEAD: Final = 120
 _HEADER_OVERHEAD: Final = 140
-# Partitions paused for the total are fetched again at this share of it, so that they do not stop
-# and go with each slice.
+# Partitions paused for the total are fetched again when the total falls to this share of its limit.
+# Otherwise they would be paused and resumed with each slice.
 _LOW: Final = 0.75
 
 
@@ -23,8 +23,8 @@ class InputBudget:
 
     `records` is the limit per partition. `size` is the limit of all partitions together in bytes
     (-1: none), estimated from a sample of each batch (KIP-770). A partition without buffered
-    records is fetched whatever the total is: its task may need its records before it can process
-    the others'. So the total may exceed `size` by one fetch of each partition.
+    records is fetched whatever the total is: its task may need these records before it can process
+    records of other partitions. So the total may exceed `size` by one fetch of each partition.
     """
 
     def __init__(self, records: int, size: int) -> None:
@@ -32,7 +32,8 @@ class InputBudget:
         self._size: float = float("inf") if size < 0 else float(size)
         self._counts: dict[TopicPartition, int] = {}
         self._record_bytes: dict[TopicPartition, float] = {}
-        # Partitions at their own limit, and partitions paused for the total.
+        # Partitions at their own limit, and partitions paused because of the limit for all
+        # partitions.
         self._full: set[TopicPartition] = set()
         self._squeezed: set[TopicPartition] = set()
         self.buffered: int = 0

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Inputs:
     """Pass fetched records to the tasks, count them, and track committed positions.
 
-    While a thread has a task in `leased`, its queues are not touched. New records are deferred, and
-    count as buffered.
+    While a thread has a task in `leased`, the queues of that task are not touched. New records for
+    the task are deferred, and count as buffered.
     """
 
     def __init__(self, records: int, size: int, leased: Container[TaskId]) -> None:
@@ -91,7 +91,7 @@ class Inputs:
         return changed, high, stale
 
     def move(self, reset: PositionReset) -> Task | None:
-        """Move a partition to a new position, as the old one is not in the log.
+        """Move a partition to a new position, as its old position is not in the log.
 
         Return the task that reads it, if it is here.
         """
@@ -106,14 +106,14 @@ class Inputs:
     def begin_commit(self) -> None:
         """Note that the positions to commit are taken: from now on partitions move ahead of them.
 
-        So do those whose move is deferred.
+        So do partitions whose move is deferred.
         """
         self._moved = {one: by for one, by in self._moved.items() if one in self._moving}
 
     def note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
         """Note committed positions; return whether one of them is not in the log any more.
 
-        Its partition has moved meanwhile, and stays where it is.
+        The partition of such a position has moved meanwhile, and keeps its new position.
         """
         left = False
         for partition, committed in positions.items():
@@ -131,7 +131,7 @@ class Inputs:
         for partition, end in message.ends.items():
             if (task := self._owner(partition, message.epoch)) is not None:
                 changed[task.id] = None
-                # Deferred in order: a deferred `move` comes first.
+                # Defer the work in order: a deferred `move` comes first.
                 self._do(task, partial(task.note_end, partition, end, asked=message.asked))
         return changed
 
@@ -161,9 +161,9 @@ class Inputs:
 
 
 def _moved(committed: Position, reset: PositionReset) -> Position:
-    """Return the position for a rewind, after a reset behind the commit.
+    """Return the position for a rewind after a reset that the commit did not include.
 
-    No rewind can go to offsets before the log's first record. Behind the new position the log has,
+    No rewind can go to offsets before the log's first record. After the new position the log has,
     or will have, other records than those of the commit.
     """
     within = reset.begin <= committed.offset <= reset.position

@@ -44,9 +44,9 @@ class Purger:
     ) -> dict[TopicPartition, int]:
         """Return the offsets to delete up to, for `delete`; none when it is not time yet.
 
-        `positions` are the committed ones, of the partitions that are here. Only these count. A
-        partition may have lost its log since a commit; then unprocessed records of the new log lie
-        below the old offset.
+        Only the committed `positions` of the partitions that are here count. A partition may have
+        lost its log since a commit; then unprocessed records of the new log are below the old
+        offset.
         """
         if (
             not self._committed
@@ -57,7 +57,8 @@ class Purger:
         first, self._last = self._last is None, now
         if first:
             return {}
-        # A failed deletion needs no copy of these: offsets grow, so the next one covers them.
+        # A failed deletion needs no copy of these offsets: offsets grow, so the next deletion
+        # covers them.
         wanted = {
             partition: position.offset
             for partition in self._committed

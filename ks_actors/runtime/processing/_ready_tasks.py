@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ks_actors.task import Clocks, Task
 
 
-# A wall clock that was set is noticed within this time.
+# A change of the wall clock is noticed within this time.
 _LOOK_MS: Final = 5_000
 _SPARE: Final = 64
 
@@ -26,9 +26,10 @@ _SPARE: Final = 64
 class ReadyTasks:
     """Track the tasks that are ready, and those that become ready by time alone.
 
-    No scan of all tasks is needed. Every change of a task must be followed by an `update`: records,
-    results, the end of a lease or of a rest. `wants` returns the work that a task may get: None for
-    none, False for any. True stands for its work in hand alone: it drains for a commit.
+    No scan of all tasks is needed. Call `update` after every change of a task: records, results,
+    the end of a lease or of a pause. `wants` returns the work that a task may get: None for no
+    work, False for any work, and True if the task may only finish its work in hand, because it
+    drains for a commit.
     """
 
     def __init__(
@@ -73,15 +74,16 @@ class ReadyTasks:
             fit = task.can_drain
         else:
             due = task.next_punctuation
-            # One time for both: a deadline that passes in between would be in neither.
+            # Use one time for both checks: neither would notice a deadline that passes between two
+            # times.
             now = self._clocks.steady_time()
             fit = (due is not None and due <= self._clocks.wall_time()) or task.ready(now)
             deadline = None if fit else task.wakes_at(now)
         if drains or not fit:
             since = self._working.leave(task.id)
             if drains and since is not None:
-                # A commit in between is no turn. With a commit after each slice, a task with little
-                # to do would otherwise never get its turn.
+                # Keep the waiting time over a commit. Otherwise, with a commit after each slice, a
+                # task with little to do would never be picked.
                 self._passed_over[task.id] = since
         if not (drains and fit):
             self._draining.leave(task.id)
@@ -105,9 +107,9 @@ class ReadyTasks:
     def stand(self, *, still: bool, full: bool) -> None:
         """Note whether tasks get no new work for now.
 
-        Either all is paused (`still`), or the uncommitted bytes are `full`. Time does not count
-        during a pause. It counts while a commit makes room. With a commit after each slice, a task
-        would otherwise wait far longer than its second.
+        Either all processing is paused (`still`), or the uncommitted bytes are `full`. Waiting time
+        does not count during a pause, but counts while a commit makes room. Otherwise, with a
+        commit after each slice, a task would wait far longer than STARVED_S.
         """
         self._gives_out = not (still or full)
         now = self._clocks.steady_time() / 1000
@@ -118,7 +120,7 @@ class ReadyTasks:
             self._stands_since = None
 
     def _waited(self) -> float:
-        """Return the time in seconds that passes only while tasks are given out."""
+        """Return the time in seconds, without pauses."""
         return (
             self._clocks.steady_time() / 1000 if self._stands_since is None else self._stands_since
         ) - self._stood
@@ -130,7 +132,7 @@ class ReadyTasks:
         set_back = ahead < self._ahead - BACK_MS
         if set_back or ahead > self._ahead:
             self._ahead = ahead
-        # On a clock that was set back punctuators are due at other times.
+        # If the clock was set back, punctuators are due at other times.
         called = self._punctuations.tasks if set_back else self._punctuations.due(now)
         return [*called, *self._deadlines.due(steady)]
 
@@ -138,8 +140,8 @@ class ReadyTasks:
         """Return the next tasks and whether to only drain them; None when there is none.
 
         Picked tasks are not ready any more. Draining tasks come first, each alone: a commit waits
-        for them. Otherwise one pick has as many tasks as fill a slice together. It has at most
-        `most` tasks, and at most an equal share for each of the free `workers`. A task that needs a
+        for them. Otherwise a pick has as many tasks as fill a slice together, but at most `most`
+        tasks, and at most an equal share for each of the free `workers`. A task that needs a
         thread, or a whole slice, comes alone.
         """
         now = self._waited()
@@ -162,7 +164,7 @@ class ReadyTasks:
         return tuple(tasks), False
 
     def had_turn(self, tasks: Iterable[TaskId]) -> None:
-        """Note that picked tasks were processed: they have waited for nothing."""
+        """Note that picked tasks were processed: their waiting time ends."""
         for task in tasks:
             self._passed_over.pop(task, None)
 
@@ -171,7 +173,7 @@ class ReadyTasks:
         if not self._gives_out:
             return None
         due, deadline = self._punctuations.next, self._deadlines.next
-        # The wall clock may be set at any time, and no timer tells of it.
+        # The wall clock may be set at any time, and no timer reports such a change.
         waits = [] if due is None else [min(due - self._clocks.wall_time(), _LOOK_MS)]
         if deadline is not None:
             waits.append(deadline - self._clocks.steady_time())

@@ -17,8 +17,9 @@ class ScheduleStatus(NamedTuple):
     """The schedule of an instance at one moment.
 
     `pressed`: the log is slow to take output. `full`: stores have reached the limit of uncommitted
-    bytes. `free` counts the workers without a task. `leased` has the worker of each task in hand;
-    it may be dead. `suspended` tasks are handed over, and `broken` ones rest after a failure.
+    bytes. `free` counts the workers without a task. `leased` has the worker of each leased task;
+    the worker may be dead. `suspended` tasks are being handed over, and `broken` tasks pause after
+    a failure.
     """
 
     pressed: bool

@@ -32,7 +32,7 @@ class _Order:
         if self._numbers.get(task) == number:
             return
         self._numbers[task] = number
-        # The counter keeps equal numbers in their order of arrival.
+        # The counter keeps tasks with equal numbers in their order of arrival.
         heappush(self._heap, (number, next(self._order), task))
         if len(self._heap) > 2 * len(self._numbers) + _SPARE:
             # A sorted list is a heap. Outdated entries are dropped in bulk, which is cheaper than
@@ -86,9 +86,9 @@ class Schedule:
 
     The task with the most buffered records makes the largest batches. But a task with few must not
     wait until all others have none. Among equal priorities, the task that has waited longest comes
-    first after PATIENCE_S or more. A task of lower priority comes after STARVED_S, in every second
-    turn at most. So after that time and two turns for each task that waits longer, it is picked
-    regardless of the others.
+    first once it has waited PATIENCE_S. A task of lower priority comes first after STARVED_S, in
+    every second turn at most. So each task is picked after STARVED_S and two turns for each task
+    that has waited longer.
 
     Times are in seconds, of a clock that never goes back. The priority is read when a task becomes
     ready.
@@ -108,7 +108,7 @@ class Schedule:
         return iter(self._waiting)
 
     def enter(self, task: Task, since: float) -> None:
-        """Add a task that has been ready since then, or update its buffered records."""
+        """Add a task that has been ready since `since`, or update its buffered records."""
         level = self._waiting.get(task.id)
         if level is None:
             level = self._waiting[task.id] = (
@@ -121,7 +121,7 @@ class Schedule:
     def leave(self, task: TaskId) -> float | None:
         """Remove a task that is not ready any more.
 
-        Return the time since it was ready, or None when it was not in the schedule.
+        Return the time since when it was ready, or None when it was not in the schedule.
         """
         level = self._waiting.pop(task, None)
         if level is None:
@@ -137,9 +137,9 @@ class Schedule:
     def pick(
         self, now: float, fits: Callable[[Task], bool] | None = None
     ) -> tuple[Task, float] | None:
-        """Remove and return the next task, with the time since it was ready.
+        """Remove and return the next task, with the time since when it was ready.
 
-        Return None when no task is ready, or the next one does not fit.
+        Return None when no task is ready, or the next task does not fit.
         """
         if not self._waiting:
             return None

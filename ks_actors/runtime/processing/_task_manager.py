@@ -32,7 +32,7 @@ _log = component_log(__name__)
 TASK_MANAGER_MAILBOX = Mailbox(
     capacity=100_000,
     overflow="fail_system",
-    # CommittedTasks with Freeze: the next one must not come first.
+    # CommittedTasks is as urgent as Freeze: the next Freeze must not come before it.
     urgent=(m.Drain, m.Freeze, m.CommittedTasks, m.ResumeFeeding, m.PauseProcessing),
 )
 _CLOSE_S = 0.0005
@@ -41,10 +41,10 @@ _CLOSE_S = 0.0005
 class TaskManager(Actor[TaskManagerMessage]):
     """Own the running tasks, their buffers and the schedule.
 
-    A free worker gets the task of the highest `priority` (higher first). Among equal ones, it gets
-    the task with the most buffered records, or one that has waited too long. While tasks have
-    little to do, it gets those behind it as well. A leased task belongs to its worker alone. Every
-    change of a task ends in a `_look`.
+    A free worker gets the task of the highest `priority` (higher first). Among tasks of equal
+    priority, it gets the task with the most buffered records, or a task that has waited too long.
+    While tasks have little to do, it gets the next tasks as well. A leased task belongs to its
+    worker alone. Every change of a task ends in a `_look`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._ready = ReadyTasks(
             parts.clocks, self._wants, priority, slice_ms=config.worker_slice_ms
         )
-        # Tasks leased or moved since the last commit: no other has work to commit or in hand.
+        # Tasks leased or moved since the last commit: no other task has work to commit or in hand.
         self._touched: dict[TaskId, Task] = {}
         self._inputs = Inputs(
             config.buffered_records_per_partition,
@@ -132,14 +132,15 @@ class TaskManager(Actor[TaskManagerMessage]):
         )
 
     def signal(self, signal: Signal) -> Handled | None:
-        """Close the tasks that are still open after a failure; give up those of a dead worker.
+        """Close the tasks still open after a failure; give up the tasks of a dead worker.
 
-        The instance tells of dead workers as well, but not while it closes the app.
+        The instance reports dead workers as well, but not while it closes the app.
         """
         if isinstance(signal, Terminated):
             self._workers.discard(signal.ref)
             if signal.cause is not None:
-                # Behind the messages that the worker has sent before: signals come first.
+                # Signals come first, so send a message that comes after the worker's earlier
+                # messages.
                 self.ctx.self_ref.tell(m.WorkerLost(signal.ref))
             return HANDLED
         if isinstance(signal, Stopping):
@@ -166,7 +167,8 @@ class TaskManager(Actor[TaskManagerMessage]):
                 self._watch(message.worker)
                 self._idle.append(message.worker)
             case m.Wake():
-                # Before the look: a call that ends during it must be able to send the next Wake.
+                # Do this before the check: a call that ends during the check must be able to send
+                # the next Wake.
                 self._woken.discard(message.task)
                 if message.task is None:
                     self._drains.tick(self.ctx.time())
@@ -224,7 +226,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         if self._rewinding is not None:
             self._rewind_when_quiet(self._rewinding)
         self._ready.stand(still=self._pressed or self.paused, full=self._uncommitted.full)
-        # A worker that has come back from a thread has not paused for the commit.
+        # Lease nothing during a commit: a worker back from its thread has not paused for the
+        # commit.
         if not self._idle or self._drains.held:
             return
         self._update_ready(self._ready.due())
@@ -240,7 +243,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task in tasks:
             self._leased[task.id] = worker
             self._touch(task)
-        # Noted before it is sent: a rollback must not miss a task that is on its way to a worker.
+        # Note the lease before it is sent: a rollback must not miss a task on its way to a worker.
         worker.tell(m.Lease(tasks, draining, self._epoch))
 
     def _wants(self, task: Task) -> bool | None:
@@ -268,13 +271,13 @@ class TaskManager(Actor[TaskManagerMessage]):
         if (seconds := self._ready.wakes_in()) is None:
             return
         at = self.ctx.time() + seconds
-        # Keep an earlier timer: it costs one check, while setting it again would cost each slice.
+        # Keep an earlier timer: it costs one check, while a new timer would be set for each slice.
         if self._wakes is None or at < self._wakes - _CLOSE_S or "wake" not in self.ctx.timers:
             self._wakes = at
             self.ctx.timers.once("wake", seconds + 0.0005, m.Wake())
 
     def _wake(self, task: TaskId) -> None:
-        """Request a look at a task; callable from its thread.
+        """Request a check of a task; callable from its thread.
 
         Calls that end after the last message wake no actor.
         """
@@ -288,8 +291,8 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._ready.had_turn(done.tasks)
         if not done.dies:
             self._idle.append(done.worker)
-            # Asked to end while it was at work: it leaves between two leases, so no task is lost
-            # with it.
+            # A worker that was asked to end during its work ends between two leases, so that no
+            # task is lost.
             if done.worker in self._retiring:
                 self._retire(done.worker)
         tasks = [self._tasks[task_id] for task_id in done.tasks]
@@ -345,7 +348,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             task.start()
         except BaseException as error:  # noqa: BLE001 - a user's init; the handler decides
             _end_unstored(message)
-            # No actor fails here, so nobody else logs the traceback.
+            # No actor fails here, so no other code logs the traceback.
             _log.error("could not start task %s: %s", task.id, error, exc_info=error)
             self._instance.tell(m.Fatal(as_exception(error), rolled_back=False))
             return
@@ -455,7 +458,8 @@ class TaskManager(Actor[TaskManagerMessage]):
 
     def _note_committed(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self._inputs.note_committed(positions):
-            # Until then the group has an offset of a log that is gone, and a start would go there.
+            # Commit again: until then the group has an offset of a log that is gone, and a new
+            # start would use it.
             self._committer().tell(m.Commit(None, "a partition was moved meanwhile"))
         self._purger.committed(positions)
         if wanted := self._purger.due(self._inputs.committed, self.ctx.time()):
@@ -468,7 +472,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         rewind.
         """
         for task in self._to_rewind(message):
-            # Cancel all of them first, to await their ends together.
+            # Cancel the calls of all tasks first, to await their ends together.
             task.give_up()
         self._rewinding = message
         self._update_ready(task.id for task in self._to_rewind(message))
@@ -517,12 +521,12 @@ class TaskManager(Actor[TaskManagerMessage]):
                     task.stores.drop()
                 task.rewind(positions)
             except BaseException as error:  # noqa: BLE001 - user code or a store; the asker is told
-                # Half rewound: only a new assignment gives it a clean state.
+                # The task is half rewound: only a new assignment gives it a clean state.
                 task.broken = True
                 errors.append(as_exception(error))
             else:
                 self._untouch(task)
-            # If one task has failed, only that task waits: the others go on at once.
+            # If a single task has failed, only that task waits: other tasks continue at once.
             if message.rest and message.failed in {None, task.id}:
                 self._broken.add(task.id)
                 self.ctx.timers.once(f"rest {task.id}", message.rest, m.TaskRestOver(task.id))
@@ -580,7 +584,7 @@ class TaskManager(Actor[TaskManagerMessage]):
 def _end_unstored(message: m.Assign) -> None:
     """End the life of a task that does not begin.
 
-    The state manager ends that of a task with stores, which may be a standby by now.
+    The state manager ends the life of a task with stores, which may be a standby by now.
     """
     if message.stores is None:
         end_life(message.life)

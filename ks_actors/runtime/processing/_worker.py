@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.output import DeadLetterWriter
     from ks_actors.task import Clocks, Task
 
-# One lane, so that neither overtakes the other.
+# Both are urgent, so that neither overtakes the other.
 WORKER_MAILBOX = Mailbox(capacity=64, overflow="fail_system", urgent=(PauseForCommit, Resume))
 _log = component_log(__name__)
 
@@ -78,12 +78,12 @@ class Worker(Actor[WorkerMessage]):
 
     A task with blocking functions is processed in the worker's own thread. The output of a slice
     goes to the collector in one message, except output kept apart by task. The message carries the
-    epoch of its commit, which the committer sends. Until then, a new worker is paused.
+    epoch of its commit. The committer sends the epoch; until then, a new worker is paused.
 
     An error out of a task ends the worker after it has given back the other tasks of the lease. The
-    supervisor does the rest. Under at-least-once, the dead letters of the failed record are written
-    first. Under exactly-once, they are void. A task asks for a commit when its stores exceed the
-    worker's share of uncommitted bytes.
+    supervisor handles that end. Under at-least-once, the worker first writes the dead letters of
+    the failed record. Under exactly-once, these letters are void. A task asks for a commit when its
+    stores exceed the worker's share of uncommitted bytes.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Worker(Actor[WorkerMessage]):
         self.figures: WorkerFigures = WorkerFigures(
             window, clocks.wall_time(), detailed=config.metrics_recording_level != "INFO"
         )
-        # The epoch is unknown at first, and output without one could get into the wrong
+        # The epoch is unknown at first, and output without an epoch could get into the wrong
         # transaction.
         self._paused: bool = True
 
@@ -128,11 +128,12 @@ class Worker(Actor[WorkerMessage]):
                 if self._paused:
                     self.ctx.stash(message)
                 else:
-                    # A thread may have kept it from the pauses of commits.
+                    # The worker may have missed pauses of commits while it was in its thread.
                     self._epoch = max(self._epoch, message.epoch)
                     await self._work(message)
             case PauseForCommit():
-                # Always between two slices: a worker handles one message after the other.
+                # This is always between two slices, as a worker handles one message after the
+                # other.
                 self._paused = True
                 message.reply.tell(self.name)
             case Resume():
@@ -154,7 +155,7 @@ class Worker(Actor[WorkerMessage]):
             # The first task always gets a turn, so every lease makes progress.
             if done and now >= until:
                 break
-            # A task that broke while the lease waited could not be rolled back. Its handover waits
+            # A task that broke while the lease waited could not be rolled back: its handover waits
             # for this lease.
             if not task.broken:
                 called = task.punctuator_times
@@ -185,7 +186,8 @@ class Worker(Actor[WorkerMessage]):
         work = partial(self._drain if draining else self._slice, task, seconds)
         if not task.blocking:
             return work()
-        # From here on no one else may touch the task: calls that come in wait for the guard's end.
+        # From here on no other code may touch the task: calls that come in wait until the guard
+        # ends.
         task.thread_guard.begin()
         try:
             records = await self.ctx.blocking(work)
@@ -218,17 +220,18 @@ class Worker(Actor[WorkerMessage]):
         output: list[Outgoing],
         failed: Task | None = None,
     ) -> None:
-        """Send the output of finished tasks, and give all tasks back, except a failed one.
+        """Send the output of finished tasks, and give all tasks back, except a failed task.
 
         The rollback handles the failed task.
         """
         if output:
             self._collector.tell(Output(output, self._epoch))
-        # Without this, healthy tasks of the lease would count as lost with this worker.
+        # Return the other tasks: otherwise healthy tasks of the lease would count as lost with this
+        # worker.
         untouched = tuple(task.id for task in lease.tasks[len(done) :] if task is not failed)
         if failed is None:
             self.at = None
-        # Alone in its lease, a failed task goes back by the rollback, and the worker ends.
+        # If a failed task is alone in its lease, the rollback takes it back, and the worker ends.
         elif not (done or untouched):
             return
         self._manager.tell(

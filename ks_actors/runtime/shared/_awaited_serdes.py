@@ -1,4 +1,4 @@
-"""Await the needs of serdes, such as schemas of a registry, before the start and before records."""
+"""Await what serdes require, such as schemas of a registry, before the start and before records."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ else:
 
 @final
 class AwaitedSerdes:
-    """Await the needs of serdes, so that they never wait in the middle of records.
+    """Await async jobs that serdes require, so that serdes never wait in the middle of records.
 
     `prepare` makes the functions of all serdes of the topology once, for their topics, and awaits
-    the needs that they note. `learn` does so for records before they are decoded: they may have new
-    ids of schemas.
+    the jobs that these functions request. `learn` awaits jobs for records before they are decoded,
+    because records may have new schema ids.
     """
 
     def __init__(self, topics: AppTopics) -> None:
@@ -47,7 +47,7 @@ class AwaitedSerdes:
         self._any = False
 
     async def prepare(self) -> None:
-        """Await the needs of all serdes before the start. Raises RegistryError."""
+        """Await the jobs that all serdes require before the start. Raises RegistryError."""
         self._any = any(map(_waits, (*self._uses(), *self._patterns())))
         if not self._any:
             return
@@ -59,7 +59,7 @@ class AwaitedSerdes:
         await self._needs.meet()
 
     async def learn(self, fetched: Iterable[Fetched]) -> None:
-        """Await the needs of serdes for these records. Raises RegistryError."""
+        """Await the jobs that serdes require for these records. Raises RegistryError."""
         for one in fetched:
             self._needs_of(one.partition.topic).note(one.batch)
         await self._needs.meet()
@@ -114,7 +114,7 @@ class AwaitedSerdes:
                 yield _Use(known, topic, is_key=is_key, writes=writes)
 
     def _known(self, serde: Any, *, is_key: bool) -> Serde[Any] | None:
-        """Return a serde with the app's default in it; None if a part is missing."""
+        """Return a serde completed by the app's default serdes; None if a part is missing."""
         config = self._topics.config
         of_key = is_key or wraps_key(serde)
         found = with_default(
@@ -133,7 +133,7 @@ class _Use(NamedTuple):
 
 
 def _waits(use: _Use) -> bool:
-    """Return whether a serde, or one within it, may have to wait."""
+    """Return whether a serde, or a serde within it, may have to wait."""
     needs = Needs()
     with collecting(needs):
         use.serde.deserializer(use.topic, is_key=use.is_key)
@@ -147,7 +147,7 @@ class _LearningFetcher:
     def __init__(self, inner: Fetcher, serdes: AwaitedSerdes) -> None:
         self._inner = inner
         self._serdes = serdes
-        # Partitions with fetched records that wait, and the next offset after these.
+        # Partitions with fetched records that wait, and the next offset after these records.
         self._waiting: dict[TopicPartition, int] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int], /) -> None:

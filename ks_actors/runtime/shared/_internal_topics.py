@@ -36,7 +36,7 @@ _log = component_log(__name__)
 
 
 async def prepare_topics(log: Log, topics: AppTopics) -> dict[str, int]:
-    """Check source and sink topics, create internal ones, and return all partition counts.
+    """Check source and sink topics, create internal topics, and return all partition counts.
 
     Raises MissingSourceTopics or MissingSinkTopics, which name all missing topics, NotAuthorized,
     and TopologyError for existing internal topics that do not fit.
@@ -57,7 +57,8 @@ async def topics_prepared(log: Log, topics: AppTopics) -> AsyncIterator[dict[str
     await _create(log, topics, new, counts)
     created = await log.describe_topics([one.name for one in new], configs=False) if new else {}
     ids = {name: topic.id for name, topic in {**existing, **created}.items() if topic.id}
-    # The ids at the start count: state made from a topic does not belong to its later namesake.
+    # The ids at the start count: state made from a topic does not belong to a later topic of that
+    # name.
     topics.topic_ids = {**ids, **topics.topic_ids}
     async with in_background(
         _check_configs(log, [topic for topic in wanted if topic.name in existing]),
@@ -71,16 +72,16 @@ async def plan_topics(
 ) -> tuple[dict[str, int], list[NewTopic], Mapping[str, TopicDescription]]:
     """Return partition counts, the required internal topics and all existing topics.
 
-    The counts include the topics to create. The topics of `also`, with these numbers of partitions,
-    count as existing. Changes nothing. Raises MissingSourceTopics, NotAuthorized, and TopologyError
-    for wrong sizes.
+    The counts include the topics to create. The topics of `also` count as existing, with the
+    numbers of partitions given there. Changes nothing. Raises MissingSourceTopics, NotAuthorized,
+    and TopologyError for wrong sizes.
     """
     planned = {name: TopicDescription(name, count, {}) for name, count in also.items()}
     subtopologies = topics.topology.subtopologies()
     existing = {**planned, **await log.describe_topics(configs=False)}
     if any(subtopology.source_patterns for subtopology in subtopologies):
-        # A broker may not know the newest topics. A changelog would be too small for good without
-        # the largest one that a pattern matches, so a second broker lists them, too.
+        # A broker may not know the newest topics. Without the largest topic that a pattern matches,
+        # a changelog would always stay too small, so a second broker lists the topics, too.
         existing = {**await log.describe_topics(configs=False), **existing}
         existing |= await unlisted_topics(log, topics.matched, existing)
     existing |= await _check_sources(log, topics, subtopologies, existing)
@@ -94,10 +95,10 @@ async def plan_topics(
 async def unlisted_topics(
     log: Log, topics: Iterable[str], listed: Collection[str]
 ) -> Mapping[str, TopicDescription]:
-    """Return those of some topics that exist though a broker's listing lacks them.
+    """Return the existing topics among `topics` that a broker's listing lacks.
 
-    It may not have heard of them yet. Topics that the app must not describe any more are left out,
-    as in a listing.
+    The broker may not know them yet. Topics that the app may no longer describe are left out, as in
+    a listing.
     """
     lacking = sorted(set(topics) - set(listed))
     if not lacking:
@@ -115,7 +116,7 @@ async def unlisted_topics(
 async def _create(
     log: Log, topics: AppTopics, new: Sequence[NewTopic], counts: Mapping[str, int]
 ) -> None:
-    """Create topics. Another instance may create some first; raise if these do not fit."""
+    """Create topics. Another instance may create some first; raise if such topics do not fit."""
     try:
         await log.create_topics(new)
         for topic in new:
@@ -149,7 +150,7 @@ def _without_bound(topics: Iterable[NewTopic]) -> list[NewTopic]:
 
 
 async def check_new_topics(log: Log, topics: Sequence[NewTopic]) -> None:
-    """Raise the error that the creation of internal topics would, if the log can tell it."""
+    """Raise the error that creating internal topics would raise, if the log can tell in advance."""
     if not isinstance(log, BaseLog):
         return
     try:
@@ -169,7 +170,8 @@ async def _check_sources(
     """Return the source topics that exist though the listing lacks them.
 
     The broker that has listed the others may not know a new topic yet. It also omits topics that
-    the app must not describe. Raises MissingSourceTopics, and NotAuthorized for such a topic.
+    the app is not allowed to describe. Raises MissingSourceTopics, and NotAuthorized for such a
+    topic.
     """
     internal = topics.topology.internal_topics
     needed = {
@@ -194,7 +196,7 @@ async def _check_sources(
 def fixed_sinks(topics: AppTopics) -> dict[str, list[str]]:
     """Return the topics that the app writes to, with their writers: sinks and dead letters.
 
-    Internal topics, and those chosen by a function, are left out.
+    Internal topics, and topics chosen by a function, are left out.
     """
     writers: dict[str, list[str]] = {}
     for node in topics.topology.nodes.values():
@@ -219,7 +221,7 @@ async def _check_sinks(
     """
     writers = fixed_sinks(topics)
     unlisted = sorted(writers.keys() - existing.keys())
-    # As for sources.
+    # As for source topics, ask for missing topics by name.
     found = await log.describe_topics(unlisted, configs=False) if unlisted else {}
     missing = [topic for topic in unlisted if topic not in found]
     if missing:
@@ -281,10 +283,10 @@ def _size_around(
     found: dict[str, int],
     counts: Mapping[str, int],
 ) -> bool:
-    """Find sizes of topics that are upstream of each other, as those of a foreign-key join are.
+    """Find sizes of topics that are upstream of each other, as in a foreign-key join.
 
-    They follow the users' topics that they are copartitioned with, or else the known ones upstream.
-    Returns whether a size was found.
+    The sizes follow the users' topics that these topics are copartitioned with, or else the known
+    topics upstream. Returns whether a size was found.
     """
     groups = [group for each in subtopologies for group in each.copartition_groups]
     sizes = {
@@ -354,7 +356,8 @@ def _align_copartitioned(
 ) -> None:
     """Give internal topics the size of their copartitioned topics.
 
-    Raises TopologyError when the users' own topics differ, or the sizes that users gave.
+    Raises TopologyError if the users' own topics differ in size, or the sizes that users gave
+    differ.
     """
     for subtopology in subtopologies:
         for group in subtopology.copartition_groups:
@@ -390,7 +393,7 @@ def _align_with_patterns(
 ) -> None:
     """Give internal topics the size of the topics that a copartitioned pattern matches.
 
-    Raises TopologyError when these, and the topics that they are joined with, differ.
+    Raises TopologyError if these topics differ in size from the topics that they are joined with.
     """
     internal = topics.topology.internal_topics
     matched = topics.matching(counts)

@@ -92,7 +92,7 @@ class StandbyUpdateListener:
         current_end: int,
         reason: SuspendReason,
     ) -> None:
-        """Handle the end of a standby store's updates, at `offset`, the next one to read.
+        """Handle the end of a standby store's updates; `offset` is the next offset to read.
 
         The changelog's end was `current_end` when last seen. Comes before
         `RestoreListener.on_restore_start` for a promoted task, and after the stores are closed for

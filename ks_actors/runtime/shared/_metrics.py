@@ -59,7 +59,7 @@ class Metrics:
         self.snapshot_rows: int = 0
         self.snapshot_seconds: float = 0.0
         self.committing: bool = False
-        # There was nothing to commit: the committer rests until it hears of work.
+        # There was nothing to commit: the committer is idle until work is reported.
         self.commits_rest: bool = False
         # Workers pause for a commit: other work should wait.
         self.pausing: bool = False
@@ -80,7 +80,7 @@ class Metrics:
         self.processed_total += records
 
     def paused(self, pause: float, wait: float) -> None:
-        """Record how long workers paused for a commit, and the wait until all did, in seconds."""
+        """Record the pause (s) of workers for a commit, and the wait (s) until all had paused."""
         self.pause_seconds.append(pause)
         self.wait_seconds.append(wait)
 

@@ -68,15 +68,15 @@ class StateDirectory:
         try:
             return str(json.loads((self.path / PROCESS_FILE).read_text())["processId"])
         except (OSError, ValueError, KeyError, TypeError):
-            # The file is missing or cut off by a crash. With a new id the group only forgets which
-            # tasks are warm here.
+            # The file is missing or cut off by a crash. With a new id, the group only loses the
+            # information which tasks have state here.
             found = str(uuid.uuid4())
         _write_process_id(self.path, found)
         return found
 
     def forget_process_id(self) -> None:
-        """Remove the process id, so that the next start makes another one."""
-        with suppress(OSError):  # the next start meets the same id, and the same error
+        """Remove the process id, so that the next start makes another id."""
+        with suppress(OSError):  # the next start has the same id, and the same error
             (self.path / PROCESS_FILE).unlink(missing_ok=True)
 
     def close(self) -> None:

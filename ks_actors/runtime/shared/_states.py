@@ -17,8 +17,7 @@ class InstanceState(Enum):
                        └──────────failed───────────┴──▶ PENDING_ERROR ──▶ ERROR
 
     RUNNING changes to REBALANCING as soon as one worker waits for its tasks, and back when all
-    workers run. It may follow itself. PENDING_SHUTDOWN and PENDING_ERROR close all resources; a
-    closed app does not start again.
+    workers run. x and PENDING_ERROR close all resources; a closed app does not start again.
     """
 
     CREATED = "CREATED"

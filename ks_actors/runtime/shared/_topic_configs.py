@@ -1,4 +1,4 @@
-"""The settings of internal topics: those for creation, and checks of existing topics."""
+"""The settings of internal topics: settings for creation, and checks of existing topics."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def repartition_configs(config: StreamsConfig, topic: InternalTopic) -> dict[str
 def changelog_configs(config: StreamsConfig, spec: StoreSpec) -> dict[str, str]:
     """Return the settings for a store's new changelog.
 
-    As in Kafka Streams, `topic_configs` override its defaults, but not the times that a store
-    needs.
+    As in Kafka Streams, `topic_configs` override the defaults, but not the times that a store
+    requires.
     """
     configs = {"cleanup.policy": "compact", **_ANY_TIME}
     if spec.kind in _WINDOWED:
@@ -68,13 +68,13 @@ def changelog_configs(config: StreamsConfig, spec: StoreSpec) -> dict[str, str]:
 
 
 def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
-    """Return settings by which a topic loses required records, each with the needed value.
+    """Return settings by which a topic loses required records, each with the required value.
 
     Unknown settings count as right. The topic must not delete where the last record of each key
-    must stay, nor compact where every record counts. Neither may happen earlier than the app's own
-    setting permits. Kafka Streams has such rules (InternalTopicManager.validate) but does not check
-    its topics by them at the start. Two rules are milder here: users' own settings count as wanted,
-    and a size limit that brokers set for all topics is ignored.
+    must stay, nor compact where every record counts. Deletion and compaction may not happen earlier
+    than the app's own setting permits. Kafka Streams has such rules (InternalTopicManager.validate)
+    but does not check its topics by them at the start. Two rules are milder here: users' own
+    settings count as wanted, and a size limit that brokers set for all topics is ignored.
     """
     problems: list[str] = []
 
@@ -83,7 +83,7 @@ def misfits(wanted: NewTopic, found: Mapping[str, str]) -> list[str]:
 
     policies = _policies(wanted.configs.get("cleanup.policy", "delete"))
     there = _policies(found["cleanup.policy"]) if "cleanup.policy" in found else policies
-    # Kafka Streams has created changelogs of joins both ways.
+    # Kafka Streams has created changelogs of joins both with and without compaction.
     excused = {"compact"} if wanted.name.endswith("-changelog") else set[str]()
     if there - policies - excused:
         note("cleanup.policy", ",".join(sorted(policies)))
@@ -103,9 +103,9 @@ def _policies(text: str) -> frozenset[str]:
 
 
 def _less(found: str | None, needed: str, *, most: int | None = None) -> bool:
-    """Return whether a number is below another one; `most` is above all.
+    """Return whether a number is below another number; `most` is above all numbers.
 
-    Return False for text that is no number: the log itself reports that.
+    Return False for text that is no number: the log itself reports such text.
     """
     try:
         at, least = int(needed if found is None else found), int(needed)

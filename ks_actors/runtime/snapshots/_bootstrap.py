@@ -53,9 +53,9 @@ class Bootstrap:
 
     The log receives a single transaction, under either guarantee. It has the rows of every store as
     changelog records, deletions of changelog keys that the snapshot lacks, and the positions as the
-    group's offsets. So a crash at any time leaves all or nothing, and a repetition gives the same
-    result. The group must be empty: the bootstrap is its only member, and a new member makes the
-    transaction fail. A user's topic that serves as a changelog receives no records: up to the
+    group's offsets. So a crash at any time leaves all records or none, and a repetition gives the
+    same result. The group must be empty: the bootstrap is its only member, and a new member makes
+    the transaction fail. A user's topic that serves as a changelog receives no records: up to the
     group's offset, it already defines the table.
 
     Stores on disk are built here from the same rows, beside the existing ones, and replace them
@@ -106,7 +106,8 @@ class Bootstrap:
         process_id = await run_in_thread(partial(directory.open, cluster))
         stack.callback(directory.close)
         membership = await self._join(process_id, stack)
-        # Only after the join: from here on no other member can change the offsets unnoticed.
+        # Read the offsets only after the join: from then on no other member can change them
+        # unnoticed.
         committed = await membership.committed(plan.sources)
         if committed and if_seeded == "skip":
             return None
@@ -205,7 +206,7 @@ class _Transfer:
         self.rows: int = 0
 
     async def load(self, task: TaskId) -> None:
-        """Send the rows of a task's stores, and write those of stores on disk."""
+        """Send the rows of a task's stores, and write the rows of stores on disk."""
         specs = self._plan.specs(task)
         ingest: Ingest | None = None
         if any(_on_disk(spec) for spec in specs):
@@ -247,7 +248,8 @@ class _Transfer:
     ) -> tuple[int, int]:
         """Read the rows of a store that restores from a user's topic, without sending them.
 
-        The topic has all of them up to the group's offset. Return their number and that offset.
+        The topic has all these rows up to the group's offset. Return the number of rows and that
+        offset.
         """
         return await _counted(_written(read(), on_disk)), self._offsets[topic].offset
 
@@ -273,7 +275,7 @@ class _Transfer:
     ) -> tuple[int, int]:
         """Send versions to the changelog in time order; return their number and its end.
 
-        The database gets them in the snapshot's order.
+        The database gets the versions in the snapshot's order.
         """
         _, end, empty = await self._keys_in(changelog)
         if not empty:
@@ -295,7 +297,7 @@ class _Transfer:
         return end
 
     async def _keys_in(self, changelog: TopicPartition) -> tuple[set[bytes], int, bool]:
-        """Return the changelog's keys with values (mostly none), its end, and if it is empty."""
+        """Return a changelog's keys with values (mostly none), its end, and whether it is empty."""
         begins = await self._log.begin_offsets([changelog])
         ends = await self._log.end_offsets([changelog], IsolationLevel.READ_COMMITTED)
         at, end = begins[changelog], ends[changelog]
@@ -335,7 +337,7 @@ class _Transfer:
 def _on_disk(spec: StoreSpec) -> bool:
     """Return whether a store's rows belong in its task's database.
 
-    Custom stores and those with an engine of their own restore from their changelogs.
+    Custom stores and stores with their own engine restore from their changelogs.
     """
     return spec.place is StorePlace.DATABASE
 

@@ -28,7 +28,7 @@ _LACKING = {
 
 
 def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
-    """Return the snapshot at a place, or the application's newest one below it. Blocks.
+    """Return the snapshot at a place, or the application's newest snapshot below it. Blocks.
 
     Raises SnapshotRefused if there is none.
     """
@@ -48,7 +48,7 @@ def choose_snapshot(uri: str, application_id: str) -> SnapshotReader:
 class BootstrapPlan:
     """The tasks, stores and offsets of a bootstrap.
 
-    Raises SnapshotRefused when the snapshot lacks a part that the topology needs, or has more.
+    Raises SnapshotRefused when the snapshot lacks a part of the topology, or has another part.
     """
 
     def __init__(self, topics: AppTopics, stores: StoreSpecs, snapshot: SnapshotReader) -> None:
@@ -121,7 +121,7 @@ class BootstrapPlan:
     def offsets(
         self, ranges: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets for the group to commit: the next one of each partition read.
+        """Return the offsets for the group to commit: the next offset of each partition read.
 
         `ranges` has the first and the end offset of each of these partitions. Records that wait in
         repartition topics belong to no snapshot and are skipped. Raises SnapshotRefused when

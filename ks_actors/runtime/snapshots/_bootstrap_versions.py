@@ -24,8 +24,8 @@ def by_time(rows: Callable[[], Iterator[Batch]], at_once: int = AT_ONCE) -> Iter
 
     `rows` returns a new iterator over all rows at each call. Restoring takes the latest time read
     as the stream time and drops rows older than the retained history, so key order would lose rows.
-    Memory is bounded by `at_once` rows and one number per row. All rows are read once, and once
-    more for each `at_once` of them.
+    Memory is bounded by `at_once` rows and one number per row. All rows are read once, and then
+    once more for every `at_once` rows.
     """
     times = array("q")
     for batch in rows():
@@ -48,5 +48,5 @@ def by_time(rows: Callable[[], Iterator[Batch]], at_once: int = AT_ONCE) -> Iter
 
 
 def _since(stamp: int) -> int:
-    """Return the start of a version's validity; timestamps below 0 encode it for a deletion."""
+    """Return the start of a version's validity; for a deletion, a timestamp below 0 encodes it."""
     return stamp if stamp >= 0 else -1 - stamp

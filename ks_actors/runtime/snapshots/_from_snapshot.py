@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     class Blocking(Protocol):
-        """A function that runs another one in a thread."""
+        """A function that runs another function in a thread."""
 
         def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]:
             """Return the function's result."""
@@ -69,9 +69,9 @@ class _GivenUp(Exception):
 class SnapshotSource:
     """A source of initial state: the newest fitting snapshot that is ahead of the disk.
 
-    Each refusal of a snapshot is logged and counted, and the next older one is tried. Without any,
-    the task restores from its changelogs. Stores on disk are built beside the existing ones and
-    replace them when complete. Stores in memory are filled after they are open.
+    Each refusal of a snapshot is logged and counted, and the next older snapshot is tried. If no
+    snapshot fits, the task restores from its changelogs. Stores on disk are built beside the
+    existing ones and replace them when complete. Stores in memory are filled after they are open.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class SnapshotSource:
         self._found: list[SnapshotReader] = []
 
     async def open(self, entry: StoreEntry, blocking: Blocking) -> None:
-        """Open the stores of a task. Raises errors of the stores, but not those of snapshots."""
+        """Open the stores of a task. Raises errors of the stores, but no errors of snapshots."""
         specs = [spec for spec in self._stores.of_task(entry.task) if has_rows(spec)]
         snapshot: SnapshotReader | None = None
         try:
@@ -247,8 +247,8 @@ class SnapshotSource:
                     f"{where} does not match this changelog, which ends at {end}: it holds records "
                     f"up to offset {stored.next_offset}"
                 )
-            # A transaction's last record is followed by its marker. A newer transaction would add
-            # at least one record and a marker.
+            # The last record of a transaction is followed by its marker. A newer transaction would
+            # add at least a record and a marker.
             if stored.next_offset + self._markers < end and age > self._config.snapshot_max_age_ms:
                 raise SnapshotRefused(
                     f"{where} is too old: it was taken {age:,} ms ago (snapshot_max_age_ms), so "
@@ -269,11 +269,12 @@ class SnapshotSource:
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
         kept = await blocking(partial(has_database, self._directory / str(entry.task)))
         if kept and without_copy(self._stores.by_subtopology[entry.task.subtopology]):
-            # Keep a local database that has state without a changelog. It may even be older than
-            # the first changelog record. A table beyond its topic's partitions has no state.
+            # Keep a local database that has state without a changelog. The database may even be
+            # older than the first changelog record. A task beyond the partitions of a table's topic
+            # has no state of that table.
             return
-        # A task has one database for all its stores. Keep it when one of them is ahead of the
-        # snapshot, or missing there.
+        # A task has one database for all its stores. Keep the database when one of these stores is
+        # ahead of the snapshot, or missing there.
         if any(local.get(name, -1) > offset for name, offset in offsets.items()) or any(
             name not in offsets for name in local
         ):
@@ -323,7 +324,8 @@ class SnapshotSource:
                     stored.next_offset or 0, observed=stored.observed, sequence=stored.sequence
                 )
                 rows[spec.name] = store.rows
-            # Replaces the database in one step; a crash before this leaves the old one.
+            # Replaces the database in one step; after a crash before this, the old database is
+            # still there.
             ingest.finish(f"snapshot {snapshot.place} has newer state of it")
         return rows
 
@@ -376,7 +378,7 @@ class SnapshotSource:
 def _before_changelogs(content: TaskSnapshot, specs: list[StoreSpec]) -> bool:
     """Return whether a snapshot was made for a bootstrap, before there were changelogs.
 
-    Once there are changelogs, it has been loaded or is useless.
+    Once there are changelogs, such a snapshot has been loaded already or is useless.
     """
     return any(
         stored.next_offset is None

@@ -114,6 +114,6 @@ def positions_of(
 def checkpoint_directory(state_directory: Path) -> Path:
     """Return the directory for the database copies that snapshots are written from.
 
-    Each start empties it, so its name is one that nobody chooses for files of their own.
+    Each start empties this directory, so its name is unlikely to be used for other files.
     """
     return state_directory / ".snapshot-copies"

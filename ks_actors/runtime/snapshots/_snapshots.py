@@ -57,13 +57,13 @@ class _Gone(Exception):
 
 
 class Snapshots(Actor[SnapshotsMessage]):
-    """The actor that takes snapshots of all tasks processed here, and deletes old ones.
+    """The actor that takes snapshots of all tasks processed here, and deletes old snapshots.
 
-    It takes one every `snapshot_interval_ms` and on request, one at a time. The state manager makes
-    a checkpoint of each task: its committed state at one moment, linked into a directory. A thread
-    writes its rows from there while the task goes on. A failure is logged and counted, and the
-    unfinished snapshot is deleted; nothing else is affected. Copies live below `directory`. The
-    start empties that place: leftovers come from killed processes.
+    It takes a snapshot every `snapshot_interval_ms` and on request, never two at once. The state
+    manager makes a checkpoint of each task: its committed state at one moment, linked into a
+    directory. A thread writes the task's rows from there while the task goes on. A failure is
+    logged and counted, and the unfinished snapshot is deleted; nothing else is affected. Copies are
+    made below `directory`, which the start empties: any files there come from killed processes.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             self._stop.set()
 
     def receive(self, message: SnapshotsMessage) -> None:
-        """Take a snapshot unless one is being taken."""
+        """Take a snapshot unless another is under way."""
         match message:
             case m.TakeSnapshot():
                 if message.reply.wanted():
@@ -148,7 +148,7 @@ class Snapshots(Actor[SnapshotsMessage]):
             async with asyncio.timeout(seconds):
                 writer = await self._in_thread(self._writer)
                 manifest = await self._write(writer, lambda: stop.is_set() or self._stop.is_set())
-                # Last, so that a failure never deletes the only good snapshot.
+                # Delete old snapshots last, so that a failure never deletes the only good snapshot.
                 await self._delete_old(manifest)
         except Exception as error:
             # A thread cannot be cancelled: it checks this between two blocks.
@@ -171,7 +171,7 @@ class Snapshots(Actor[SnapshotsMessage]):
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a shared thread.
 
-        Raises SnapshotFailed while an abandoned one has not returned: others need the threads too.
+        Raises SnapshotFailed while an abandoned function still runs, as the threads are shared.
         """
         if self._running:
             raise SnapshotFailed(f"work for an earlier snapshot is still running: {self._running}")
@@ -262,7 +262,8 @@ class Snapshots(Actor[SnapshotsMessage]):
                 await asyncio.sleep(0)
             while found := list(itertools.islice(rows, _ROWS)):
                 batch = log_batch(store, found)
-                # Other kinds iterate in time order: collect their rows and sort them at the end.
+                # Other kinds of stores iterate in time order: collect their rows and sort them at
+                # the end.
                 if spec.kind not in IN_ORDER:
                     batches.append(batch)
                 else:
@@ -275,7 +276,7 @@ class Snapshots(Actor[SnapshotsMessage]):
                 f"{closed}"
             ) from closed
         if batches:
-            # They were in memory before, so a copy there is affordable.
+            # The rows are in memory anyway, so a copy in memory is affordable.
             await self._in_thread(out.write_unsorted, batches)
         offset, (observed, sequence) = (
             checkpoint.next_offsets[spec.name],

@@ -31,10 +31,10 @@ _REST_SECONDS = 0.001
 class Checkpoints:
     """The part of the state manager that takes checkpoints of tasks, one after the other.
 
-    Committed state is written to the database in two rounds. Commits go on during the first, so at
-    its end the database has part of the newer commits. The second, short round writes the rest
-    while no commit is published. At its end the database has exactly the committed state, with
-    known positions and offsets. Then its files are linked into another directory.
+    Committed state is written to the database in two rounds. Commits go on during the first round,
+    so at its end the database has part of the newer commits. The second, short round writes the
+    other commits while no commit is published. At its end the database has exactly the committed
+    state, with known positions and offsets. Then its files are linked into another directory.
 
     Stores in memory are read as of that moment, by a reader that commits do not disturb. That
     excludes stores of tasks that are processed in threads.
@@ -107,7 +107,7 @@ class Checkpoints:
             while self._pausing():  # noqa: ASYNC110 - some ms at each commit
                 await asyncio.sleep(_REST_SECONDS)
             began = await self._turn(began)
-            # Again after every await: a thread may have taken the task meanwhile.
+            # Check again after every await: a thread may have taken the task meanwhile.
             await self._store_registry.quiet(order.task)
         # From here on, do not await until all is noted: no other task may run.
         rows = {name: state.committed_rows(reader) for name, reader in readers.items()}

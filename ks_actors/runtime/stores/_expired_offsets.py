@@ -28,10 +28,10 @@ def continued(
 
     This concerns partitions without a committed offset, where `begun` follows `auto_offset_reset`.
     The task must not process records again that its stores already contain. With exactly-once
-    writes (`exact`), it resumes after the last record that the stores know of the partition. With
-    at-least-once, stores may be ahead of the output: records are processed twice rather than left
-    out. The stores' positions in a former topic of the same name mean nothing. A warning describes
-    the finding and the decision.
+    writes (`exact`), the task resumes after the last record of the partition that the stores
+    include. With at-least-once, stores may be ahead of the output, so that records are processed
+    twice rather than left out. The stores' positions in a former topic of the same name mean
+    nothing. A warning describes the finding and the decision.
     """
     fresh = [partition for partition, position in begun.items() if position.fresh]
     stores = entry.stores

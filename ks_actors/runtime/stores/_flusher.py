@@ -39,15 +39,15 @@ class Flusher:
     def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> bool:
         """Choose a task to write, unless one is under way; return whether there is a first step.
 
-        Considers only tasks that have `changed`, by this call or an earlier one; None, or a
-        shortage of memory, means all. Tasks take turns: frequent small writes do not delay a large
-        one.
+        Consider only tasks that are `changed` in this call or were in earlier calls. For None, or
+        if memory is short, consider all tasks. Tasks take turns: frequent small writes do not delay
+        a large write.
         """
         now = dict.fromkeys(self._stores if changed is None else changed)
         self._changed.update(now)
         self._backlogged.update(task for task in now if self._is_backlogged(task))
-        # One at a time: RocksDB and the loop share the cores, and two would only slow each other
-        # down.
+        # Write one task at a time: RocksDB and the loop share the cores, and two flushes would only
+        # slow each other down.
         if self._steps is not None:
             return False
         if changed is not None and self._memory_is_short():
@@ -72,15 +72,15 @@ class Flusher:
         return False
 
     def turn(self, clock: Callable[[], float]) -> bool:
-        """Do one step, or while the flush is behind, as many as exceed a worker's slice.
+        """Do one step or, while the flush is behind, steps for longer than a worker's slice.
 
-        So new writes wait for the flush.
+        New writes then wait for the flush, so that it catches up.
         """
         if self.task is not None:
             self._backlogged.add(self.task)
         self._backlogged = {task for task in self._backlogged if self._is_backlogged(task)}
-        # Longer than a worker's slice: otherwise puts would be faster than writes, and memory would
-        # grow.
+        # Write for longer than a worker's slice: otherwise puts would be faster than writes, and
+        # memory would grow.
         until = clock() + _PRESSED_SECONDS if self._backlogged else None
         more = self.step()
         while until is not None and more and clock() < until:
@@ -115,7 +115,7 @@ class Flusher:
         return stores is not None and stores.behind
 
     def _memory_is_short(self) -> bool:
-        """Return whether memory is short; only stores that have changed can have made it so."""
+        """Return whether memory is short; only stores that have changed can be the cause."""
         asked = (
             stores.memory_is_short
             for task in self._changed
@@ -157,9 +157,9 @@ class Writing:
         self._idle: bool = False
 
     def begin(self, *, idle: bool = False, changed: Iterable[TaskId] | None = None) -> None:
-        """Begin to write if enough of the `changed` tasks (None: all) is pending.
+        """Begin to write if the `changed` tasks (None: all) have enough pending state.
 
-        When `idle`, write all that is pending, until the next call.
+        When `idle`, write all pending state, until the next call.
         """
         self._idle = idle
         if self._flusher.begin(idle=idle, changed=changed):
@@ -172,7 +172,7 @@ class Writing:
         self.begin(changed=changed)
 
     def step(self) -> None:
-        """Do a turn, unless workers pause for a commit: they must not wait for this."""
+        """Write for a turn, unless workers pause for a commit, which must not wait for this."""
         flusher = self._flusher
         if not flusher.busy or (
             # A thread has the task: `step` is called when it returns, so nothing is polled.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetched, Fetcher, Log
     from ks_actors.records import TopicPartition
 
-# The longest wait for one fetcher: records of the other one do not end it.
+# The longest wait for one fetcher: records of the other fetcher do not end the wait.
 _TURN_MS: Final = 100
 
 
@@ -32,9 +32,9 @@ def restore_fetcher(
 
 @final
 class TwoFetchers:
-    """Two fetchers behind one interface: `others` reads the given topics, `first` the rest.
+    """Two fetchers behind one interface: `others` reads the given topics, `first` all other topics.
 
-    The two take turns at being asked first.
+    The fetchers are asked first alternately.
     """
 
     def __init__(self, first: Fetcher, others: Fetcher, topics: Collection[str]) -> None:
@@ -84,7 +84,7 @@ class TwoFetchers:
         return self._of(partition).describe(partition)
 
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
-        """Return records of one fetcher; if both have partitions, they take turns in waiting."""
+        """Return records of one fetcher; if both have partitions, wait for each fetcher in turn."""
         busy = self._busy or [self._first]
         if len(busy) > 1:
             busy.reverse()
@@ -95,5 +95,5 @@ class TwoFetchers:
         return await busy[-1].fetch(max_wait_ms=wait_ms, max_records=max_records)
 
     async def close(self) -> None:
-        """Close both, even if closing one of them raises."""
+        """Close both fetchers, even if closing one of them raises."""
         await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers))

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Limits:
     """The group's committed offsets for changelogs that are source topics.
 
-    Later records are still to be processed: a store that already contained them would not notice
-    the changes that they make. Without a committed offset the limit is 0, as in Kafka Streams.
-    `interval_ms` is the interval between lookups of the committed offsets.
+    Records after a limit are still to be processed. If a store already contained them, processing
+    would not see the changes that they make. Without a committed offset the limit is 0, as in Kafka
+    Streams. `interval_ms` is the interval between lookups of the committed offsets.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Limits:
         return [changelog for changelog in changelogs if changelog.topic in self._topics]
 
     async def fetch(self, changelogs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the current limits of the changelogs that have one. Raises the log's errors."""
+        """Return the current limits of the changelogs that have limits. Raises the log's errors."""
         wanted = self.among(changelogs)
         found = await self._membership().committed(wanted) if wanted else {}
         return {

@@ -22,7 +22,7 @@ _log = component_log(__name__)
 
 @final
 class Progress:
-    """Notifications to listeners about tasks' stores, by changelog. Their errors end the app."""
+    """Notifications to listeners about stores, by changelog. Errors of listeners end the app."""
 
     def __init__(
         self, restoring: RestoreListener | None = None, standby: StandbyUpdateListener | None = None
@@ -31,7 +31,7 @@ class Progress:
         self._standby: tuple[StandbyUpdateListener, ...] = () if standby is None else (standby,)
 
     def also(self, restoring: RestoreListener, standby: StandbyUpdateListener) -> None:
-        """Add listeners, called after the earlier ones. Call this before the start."""
+        """Add listeners, called after earlier listeners. Call this before the start."""
         self._restoring = (*self._restoring, restoring)
         self._standby = (*self._standby, standby)
 
@@ -44,7 +44,7 @@ class Progress:
         """Report that reading begins, with its start offsets and the loaded snapshot."""
         entry.restored = {}
         entry.restore_began = asyncio.get_running_loop().time()
-        # Reported once: a task that is recycled later starts from its open stores.
+        # Report the load once: a task that is recycled later starts from its open stores.
         loaded, entry.loaded = entry.loaded, None
         for changelog, name in names.items():
             for listener in self._restoring if loaded is not None and name in loaded.rows else ():

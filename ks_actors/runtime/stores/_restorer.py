@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ks_actors.runtime.stores._restore_limits import Limits
 
 RESTORER_MAILBOX = Mailbox(capacity=10_000, overflow="fail_system")
-# Records of a partition per fetch, and per message. Tasks are processed while only standbys are
-# read: their commits must not wait long for records to be applied.
+# Records of a partition per fetch, and per message. The number is smaller while only standbys are
+# read: tasks are then processed, and their commits must not wait long until records are applied.
 _AT_ONCE = 10_000
 _AT_ONCE_STANDBY = 1_000
 # Interval of the check that restoring makes progress.
@@ -40,9 +40,9 @@ _log = component_log(__name__)
 class ChangelogRead(NamedTuple):
     """The progress of a changelog's reading at one moment.
 
-    It began at `start`, and `position` is next. For an `active` task, which is restored, `end` is
-    where the reading ends. For a standby it is the changelog's end when the reading began: no fetch
-    returns the end of an empty changelog. None while it is unknown.
+    The reading began at `start`, and `position` is the next offset. For an `active` task, which is
+    restored, `end` is where the reading ends. For a standby it is the changelog's end when the
+    reading began: no fetch returns the end of an empty changelog. None while it is unknown.
     """
 
     task: TaskId
@@ -57,9 +57,9 @@ class Restorer(Actor[RestorerMessage]):
     """The reader of changelogs, which passes their records to the state manager.
 
     Reading begins at the stores' offsets. Changelogs of tasks to run are read to the ends found at
-    the start, or found later if they have lost records since. Changelogs of standbys are followed
-    without end, but only while no other task restores. Records of an open transaction of an earlier
-    owner are not visible: restoring waits for its commit or abort.
+    the start, or to ends found later if the changelogs have lost records since. Changelogs of
+    standbys are followed without end, but only while no other task restores. Records of an open
+    transaction of an earlier owner are not visible: restoring waits for its commit or abort.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class Restorer(Actor[RestorerMessage]):
         self._positions: dict[TopicPartition, int] = {}
         # End offsets of changelogs of tasks to run.
         self._ends: dict[TopicPartition, int] = {}
-        # As they were when the reading began.
+        # The end offsets of changelogs when the reading began.
         self._first_ends: dict[TopicPartition, int] = {}
         self._reading: dict[TopicPartition, int] = {}
         self._unknown: dict[TaskId, m.Follow] = {}
         self._unacknowledged: int = 0
         self.records: dict[TaskId, int] = {}
-        """The records read for each task, since its last order; and of all tasks and batches:"""
+        """The records read for each task since its last order; then all records and batches:"""
         self.all_records: int = 0
         self.batches: int = 0
         self._backoff = RetryBackoff()
@@ -158,12 +158,12 @@ class Restorer(Actor[RestorerMessage]):
         task = order.task
         self._orders[task] = order
         self.records[task] = 0
-        # With other changelogs, no progress since the last check means nothing.
+        # The changelogs have changed, so a comparison with the last check would mean nothing.
         self._last_positions = {}
         self._unknown.pop(task, None)
         for changelog in order.changelogs:
             self._task_of[changelog] = task
-            # A new order is a new role: the ends of the last one must not end this one.
+            # A new order is a new role: the ends of the last order must not end this order.
             self._ends.pop(changelog, None)
             self._first_ends.pop(changelog, None)
         if isinstance(order, m.Restore):
@@ -181,10 +181,12 @@ class Restorer(Actor[RestorerMessage]):
             )
 
     async def _offsets_of(self, order: m.Restore | m.Follow) -> m.ChangelogEnds:
-        # Before the ends: a cleanup in between then shows as an offset that is out of range.
+        # Look up begin offsets first: a cleanup in between then shows as an offset that is out of
+        # range.
         begins = await self._log.begin_offsets(order.changelogs)
         # Include open transactions. The transaction behind the committed offsets may lack its
-        # commit marker in some partitions. There the read-committed end is still before it.
+        # commit marker in some partitions. In these partitions the read-committed end is still
+        # before the transaction.
         ends = await self._log.end_offsets(order.changelogs, IsolationLevel.READ_UNCOMMITTED)
         return m.ChangelogEnds(order, begins, ends, await self._limits.fetch(order.changelogs))
 
@@ -201,8 +203,8 @@ class Restorer(Actor[RestorerMessage]):
         beyond = {
             one: _misfit(one, at, found.begins[one], found.ends[one])
             for one, at in starts.items()
-            # Running reads have moved on since the request; their fetches detect bad offsets.
-            # A store without an offset has nothing to check: it reads from the first record.
+            # Reads under way have moved on since the request; their fetches detect bad offsets. A
+            # store without an offset has nothing to check: it reads from the first record.
             if at is not None
             and one not in self._reading
             and not found.begins[one] <= at <= found.ends[one]
@@ -210,14 +212,16 @@ class Restorer(Actor[RestorerMessage]):
         if beyond:
             self._start_over(order.task, beyond)
             return
-        # Before the first fetch: a record beyond its limit must never reach a store.
+        # Note the limits before the first fetch: a record beyond its limit must never reach a
+        # store.
         self._limits.note(found.limits)
         for changelog, at in starts.items():
             start = self._positions[changelog] = found.begins[changelog] if at is None else at
             self._first_ends[changelog] = found.ends[changelog]
             if isinstance(order, m.Restore):
                 end = self._limits.end(changelog, found.ends[changelog])
-                # Nothing to read: a changelog without new records must not wait for a fetch.
+                # There is nothing to read: a changelog without new records must not wait for a
+                # fetch.
                 if start >= end:
                     self._reached(changelog)
                 else:
@@ -239,7 +243,8 @@ class Restorer(Actor[RestorerMessage]):
     def _after_marker(self, at: int | None, begin: int) -> int | None:
         """Return the offset to continue from.
 
-        With exactly-once, a commit marker follows a store's last record: its deletion is no loss.
+        With exactly-once, a commit marker follows a store's last record: deletion of the marker is
+        no loss.
         """
         return begin if self._exact and at == begin - 1 else at
 
@@ -248,7 +253,8 @@ class Restorer(Actor[RestorerMessage]):
         # The order is void from here on: fetches under way must not reach its stores.
         self._forget(task)
         self._assign()
-        # Not repaired here: only the state manager may touch files, and it knows who uses them.
+        # The repair is not done here: only the state manager may touch files, and it knows their
+        # users.
         self._state.tell(m.StoresCorrupted(task, "; ".join(beyond.values()), beyond))
 
     def _forget(self, task: TaskId) -> None:
@@ -327,9 +333,9 @@ class Restorer(Actor[RestorerMessage]):
         self._last_positions = here
 
     def _lower_ends(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Restore no further than changelogs reach: one may have lost records since the start.
+        """Restore no further than changelogs reach: some may have lost records since the start.
 
-        A store that is beyond the end has records that the changelog lacks: its fetch fails.
+        If a store is beyond the end, it has records that the changelog lacks: the next fetch fails.
         """
         for changelog, end in ends.items():
             if (
@@ -348,11 +354,12 @@ class Restorer(Actor[RestorerMessage]):
     def _pass_on(self, fetched: Sequence[Fetched]) -> None:
         # A fetch may return partitions that were taken out of the assignment meanwhile.
         known = [self._limits.within(one) for one in fetched if one.partition in self._reading]
-        # Also without records: the log answers again, so the next failure starts with a short
-        # pause.
+        # Do this even without records: the log answers again, so the next failure starts with a
+        # short pause.
         if known:
             self._backoff.succeeded()
-            # Before TaskRestored below: messages keep their order, so records are applied by then.
+            # Send records before TaskRestored below: messages keep their order, so records are
+            # applied by then.
             self._give(known)
         reached: list[TaskId] = []
         for one in known:
@@ -378,8 +385,8 @@ class Restorer(Actor[RestorerMessage]):
             self.all_records += count
             self.batches += 1
             if records >= most or one is fetched[-1]:
-                # Counted per message: RecordsApplied acknowledges one when its records are in the
-                # stores, which bounds the memory of records on their way.
+                # Count messages: RecordsApplied acknowledges a message when its records are in the
+                # stores. This bounds the memory of records on their way.
                 self._unacknowledged += 1
                 self._state.tell(m.RestoredRecords(part))
                 part, records = [], 0
@@ -398,7 +405,7 @@ class Restorer(Actor[RestorerMessage]):
             self._state.tell(m.TaskRestored(task, order.order_id))
 
     def _assign(self) -> None:
-        """Read the changelogs of tasks to run, if there are any; else those of standbys."""
+        """Read the changelogs of tasks to run; if there are none, the changelogs of standbys."""
         wanted: Iterable[TopicPartition] = self._ends or [
             changelog
             for changelog, at in self._positions.items()
@@ -417,7 +424,7 @@ class Restorer(Actor[RestorerMessage]):
         if (
             self._reading
             and not self._fetching
-            # One message ahead keeps the stores busy; more would only fill memory.
+            # A single message ahead keeps the stores busy; more messages would only fill memory.
             and self._unacknowledged <= _AHEAD
             and (self._ends or "rest" not in self.ctx.timers)
         ):
@@ -434,10 +441,10 @@ class Restorer(Actor[RestorerMessage]):
         return m.FetchSucceeded(fetched, self._epoch)
 
     def _fetch_failed(self, error: Exception) -> bool:
-        """Return whether to go on reading."""
+        """Return whether to continue reading."""
         if isinstance(error, OffsetOutOfRange) and error.partition in self._reading:
-            # Retention may have deleted the marker alone. Any other gap means that records are
-            # lost.
+            # Retention may have deleted only the transaction marker. Any other gap means that
+            # records are lost.
             at = self._reading[error.partition]
             lost = isinstance(error, LogTruncated)
             if not lost and error.position == at and self._after_marker(at, error.begin) != at:
@@ -458,7 +465,7 @@ class Restorer(Actor[RestorerMessage]):
         return True
 
     def _rest(self, error: Exception) -> None:
-        """Delay standbys: they are not urgent while other members run the tasks."""
+        """Delay reading for standbys, which are not urgent while other members run the tasks."""
         if "rest" not in self.ctx.timers:
             rest = self._backoff.next(self.ctx.time())
             _log.warning("standbys are not updated; retrying in %g s: %s", rest, error)

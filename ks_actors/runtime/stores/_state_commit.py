@@ -24,9 +24,9 @@ _TOGETHER: Final = 500
 class StateCommit:
     """The stores' steps in a commit: write changelogs, persist other stores, publish.
 
-    `stores` are the open ones. `turn` starts a turn, or continues the one that began at the given
-    time; a long turn yields to others. The log writes at most `batch_bytes` of records in one
-    batch; 0: it takes columns.
+    `stores` are the open stores. `turn` starts a turn, or continues the turn that began at the
+    given time; a long turn yields to other tasks. The log writes at most `batch_bytes` of records
+    in one batch; with 0 it takes columns.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class StateCommit:
         return known
 
     def _ends(self, task: TaskId, stores: TaskStores, message: m.CommitSucceeded) -> dict[str, int]:
-        """Return the changelogs' next offsets; for a source topic, the task's own position."""
+        """Return the next offsets of changelogs; for source topics, the task's own positions."""
         found: dict[str, int] = {}
         for name in stores.logged:
             changelog = TopicPartition(self._changelog(name), task.partition)
             end = (
-                # No record was written there for this store: its changelog is the topic that the
-                # task reads.
+                # For this store no changelog record was written: its changelog is the topic that
+                # the task reads.
                 message.frozen.positions[changelog].offset
                 if name in stores.sources
                 else message.ends.get(changelog)
@@ -111,8 +111,8 @@ class StateCommit:
             self._store_registry.committed(task, message.frozen)
         for task, token in message.frozen.tokens.items():
             stores = self._stores.get(task)
-            # Closed since the freeze. The commit holds anyway: the next opening finds it in the
-            # changelog.
+            # The stores were closed after the freeze. The commit is valid anyway: the next opening
+            # reads it from the changelog.
             if stores is None:
                 continue
             stores.publish(token, self._ends(task, stores, message))

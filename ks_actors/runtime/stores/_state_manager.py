@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from ks_actors.task import RecordContextHolder, StoreRegistry, TaskLife
 
 _IDLE_SECONDS = 10.0
-# The restorer never blocks: only a stalled loop delays its answer.
+# The restorer never blocks, so only a stalled event loop delays its answer.
 _STOP_SECONDS = 60.0
 _TURN_SECONDS = 0.002
-# Pause between two flush steps, in which messages of a commit get their turn.
+# Pause between two flush steps, in which messages of a commit are handled.
 _REST_SECONDS = 0.001
 _NONE: Mapping[str, str] = {}
 _log = component_log(__name__)
@@ -92,7 +92,7 @@ class StateManager(Actor[StateManagerMessage]):
         self._pausing = pausing
         self._source = source
         self._entries: dict[TaskId, StoreEntry] = {}
-        # The open ones.
+        # The stores that are open.
         self._stores: dict[TaskId, TaskStores] = {}
         self._by_changelog: dict[TopicPartition, tuple[TaskId, str]] = {}
         self._writing = Writing(
@@ -141,7 +141,7 @@ class StateManager(Actor[StateManagerMessage]):
 
     @property
     def damaged(self) -> bool:
-        """Whether data on disk of an open task's stores cannot be read any more."""
+        """Whether an open task has stores whose data on disk cannot be read any more."""
         return any(stores.damaged for stores in self._stores.values())
 
     async def let_go(self, blocking: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
@@ -172,7 +172,7 @@ class StateManager(Actor[StateManagerMessage]):
                 self._report_offsets(message)
             case m.StoresOpened():
                 entry = self._entries.get(message.task)
-                # It may be closed meanwhile, and opened again.
+                # The task may have been closed meanwhile, and opened again.
                 if entry is not None and entry.opened.is_set() and not entry.is_open:
                     self._read_on(entry)
             case m.OpenFailed():
@@ -186,8 +186,8 @@ class StateManager(Actor[StateManagerMessage]):
                 )
             case m.TaskRestored():
                 entry = self._entries.get(message.task)
-                # A task that was closed and opened again has a newer order: this answer is about
-                # the old one.
+                # If the task was closed and opened again, it has a newer order, and this answer is
+                # about the old order.
                 if entry is not None and entry.restoring and entry.order_id == message.order_id:
                     self._hand_over(entry)
             case m.RestoreFailed():
@@ -195,7 +195,7 @@ class StateManager(Actor[StateManagerMessage]):
             case m.EncodeChangelog() | m.PersistUnlogged() | m.CommitSucceeded():
                 await self._commit.take_part(message)
                 if isinstance(message, m.CommitSucceeded):
-                    # Idle flushes are for apps that commit nothing for a while: the others flush at
+                    # Idle flushes are for apps that commit nothing for a while: other apps flush at
                     # commits.
                     self._commits += 1
                     self._writing.begin(changed=message.frozen.tokens)
@@ -226,10 +226,10 @@ class StateManager(Actor[StateManagerMessage]):
         if not entry.standing_by:
             return  # a failed task is given up with all others
         if entry.is_open:
-            # Before `order` is set: the entry must still count as a standby.
+            # Report this before `order` is set: the entry must still count as a standby.
             self._progress.promoted(entry, self._changelogs(entry))
         entry.order = order
-        # The record context still has the state of the time when the task last ran here.
+        # Reset the record context: it still has the state from when the task last ran here.
         entry.current.begin_anew()
         if entry.is_open:
             begin_anew(entry.life)
@@ -249,7 +249,7 @@ class StateManager(Actor[StateManagerMessage]):
         wiped: bool = False,
         unfit: Mapping[str, str] = _NONE,
     ) -> None:
-        """Open the stores of a task; `life` is that of one that begins again."""
+        """Open the stores of a task; `life` is the life of a task that begins again."""
         stores, current = self._make(task)
         life = new_life(task) if life is None else begin_anew(life)
         if stores is None:
@@ -274,7 +274,7 @@ class StateManager(Actor[StateManagerMessage]):
                 else self._source.open(entry, self.ctx.blocking)
             )
         finally:
-            # Also after a failure: closing waits for this event.
+            # Set this event even after a failure, because closing waits for it.
             entry.opened.set()
 
     async def _open_failed(self, failed: m.OpenFailed) -> None:
@@ -340,8 +340,8 @@ class StateManager(Actor[StateManagerMessage]):
             entry.life.to(TaskState.RUNNING)
         self._stores[task] = entry.stores
         entry.is_open = True
-        # Queries may read a standby's stores. In the stores of a restoring task they would read the
-        # past.
+        # Queries may read a standby's stores. In the stores of a restoring task, queries would find
+        # old values.
         entry.stores.restoring = entry.order is not None
         # Answers of the restorer to earlier orders become stale.
         entry.order_id += 1
@@ -349,7 +349,7 @@ class StateManager(Actor[StateManagerMessage]):
             task, entry.stores
         )
         names = self._changelogs(entry)
-        # Before the order to read: its records may arrive with the next message.
+        # Do this before the order to read: records may arrive with the next message.
         self._by_changelog.update((changelog, (task, name)) for changelog, name in names.items())
         starts = {changelog: entry.stores.next_offset(name) for changelog, name in names.items()}
         self._progress.started(entry, names, starts)
@@ -365,7 +365,8 @@ class StateManager(Actor[StateManagerMessage]):
         for one in fetched:
             found = self._by_changelog.get(one.partition)
             entry = None if found is None else self._entries.get(found[0])
-            # Records on their way when their store was closed, handed over or given up.
+            # Skip records that were on their way when their store was closed, handed over or given
+            # up.
             if found is None or entry is None or entry.lent or entry.failed:
                 continue
             while entry.standing_by and self._pausing():  # noqa: ASYNC110 - some ms at each commit
@@ -432,11 +433,11 @@ class StateManager(Actor[StateManagerMessage]):
                 # lacks them.
                 entry.stores.drop()
             except TaskCorrupted as spoiled:
-                # Handled later like any corruption: `_recycle` must answer, or the handover stands
-                # still.
+                # Handle this error later, like any corruption: `_recycle` must answer, or the
+                # handover hangs.
                 self.ctx.self_ref.tell(m.StoresCorrupted(entry.task, str(spoiled)))
             began = await self._turn(None)
-            # The changelog's records must come behind all that the active task has committed.
+            # The changelog's records must follow all changes that the active task has committed.
             for _ in entry.stores.compact_steps():
                 began = await self._turn(began)
             begin_anew(entry.life)
@@ -461,7 +462,8 @@ class StateManager(Actor[StateManagerMessage]):
             self._instance.tell(m.Fatal(error, rolled_back=False))
 
     def _step_soon(self) -> None:
-        # Not at once: a commit takes a few messages, and workers must not wait for a step at each.
+        # Pause before the step: a commit takes a few messages, and workers must not wait for a step
+        # at each of them.
         self.ctx.timers.once("flush", _REST_SECONDS, m.FlushStep())
 
     def _checkpoint_in(self, seconds: float) -> None:
@@ -482,7 +484,8 @@ class StateManager(Actor[StateManagerMessage]):
     async def _delete_old(self) -> None:
         """Delete the directories that nobody has used for long."""
         directories, seconds = self._task_directories, self._cleanup_seconds
-        # `look` takes some ms per directory; the rename on the loop is safe from returning tasks.
+        # `look` takes some ms per directory, so it runs in a thread; tasks that return cannot
+        # interfere with the rename, which runs on the loop.
         found = await self.ctx.blocking(partial(directories.look, directories.old(seconds * 1000)))
         aside = directories.set_old_aside(seconds, found)
         await self.ctx.blocking(partial(directories.delete, aside))
@@ -505,7 +508,7 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _forget(self, tasks: frozenset[TaskId]) -> None:
         """Stop reading and writing for these tasks."""
-        # First of all: records that arrive after this would go into closed stores.
+        # Stop reading first: records that arrive later would go into closed stores.
         with suppress(ActorStopped):  # then it restores nothing any more
             await self._restorer().ask(m.StopRestoring, tasks).within(_STOP_SECONDS)
         self._writing.leave(tasks)
@@ -525,7 +528,7 @@ class StateManager(Actor[StateManagerMessage]):
         errors: list[Exception] = []
         for task in sorted(tasks):
             entry = self._entries.pop(task)
-            # Ends a running open early, for example the load of a large snapshot.
+            # This ends a running open early, for example the load of a large snapshot.
             entry.stop.set()
             self._stores.pop(task, None)
             self._store_registry.leave(task)
@@ -535,7 +538,8 @@ class StateManager(Actor[StateManagerMessage]):
             except Exception as error:  # noqa: BLE001 - the others are closed all the same
                 errors.append(error)
             end_life(entry.life)
-            # Even after a failed close: the offset on disk decides where the task goes next.
+            # Report the offset on disk even after a failed close: it decides which member gets the
+            # task next.
             self._task_directories.released(task, entry.stores.stored_offset_sum)
             if entry.is_open:
                 self._progress.closed(entry, self._changelogs(entry))

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class StoresStatus(NamedTuple):
     """The stores of a task at one moment.
 
-    `positions` are those to process the task from; None of a standby. `ends` are the last known
-    ends of changelogs.
+    `positions` are the positions to process the task from; None for a standby. `ends` are the last
+    known ends of changelogs.
     """
 
     state: TaskState
@@ -59,7 +59,7 @@ class StoreEntry:
         self.lent: bool = False
         # A restored record could not be applied.
         self.failed: bool = False
-        # Number of the last order to the restorer; its answers to earlier ones are stale.
+        # Number of the last order to the restorer; answers to earlier orders are stale.
         self.order_id: int = 0
         # The offset sum on disk, known before the stores are open.
         self.offsets: int | None = None

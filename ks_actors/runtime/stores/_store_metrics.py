@@ -20,13 +20,13 @@ class TaskMetrics(NamedTuple):
     """Metrics of the database that all stores of the task share.
 
     Sizes in bytes (KIP-607); the block cache counts for all tasks together. From the recording
-    level DEBUG on, also counts since it was opened (KIP-471), times in ms. Empty without state on
-    disk, or while the database is being closed.
+    level DEBUG on, also counts since the database was opened (KIP-471), times in ms. Empty without
+    state on disk, or while the database is being closed.
     """
     record_caches: Mapping[str, Mapping[str, float]]
     """`hit-ratio-avg`, `-min` and `-max` of each store's cache.
 
-    The ratio of updates that replaced one that was still cached.
+    The ratio of updates that replaced a cached update.
     """
     commits: Mapping[str, Mapping[str, float]]
     """`commit-rate`, `commit-latency-avg` and `-max` of each store over the last 30 s (KIP-892).

@@ -33,8 +33,8 @@ class TaskDirectories:
     """The task directories below the state directory, their offsets and when each was last used.
 
     `offsets` has the sum of changelog offsets that a task's state has reached, for tasks with
-    closed stores. `stores` returns the stores of a task, None if the topology lacks it.
-    `remember`, `look`, `set_aside` and `delete` block.
+    closed stores. `stores` returns the stores of a task, or None if the topology does not have the
+    task. `remember`, `look`, `set_aside` and `delete` block.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TaskDirectories:
     def remember(self, shared: SharedResources, max_age_ms: int) -> None:
         """Read the readable directories of earlier runs.
 
-        Delete those older than `max_age_ms` (-1: none).
+        Delete directories older than `max_age_ms` (-1: none).
         """
         now, self._shared = self._wall_time(), shared
         # Left over from a crash between the rename and the deletion.
@@ -104,7 +104,7 @@ class TaskDirectories:
         return [task for task, since in self._unused_since.items() if now - since >= age_ms]
 
     def look(self, tasks: Iterable[TaskId]) -> dict[TaskId, list[str] | StateError]:
-        """Return which stores the directories have the only copies of, or why they are unreadable.
+        """Return the stores whose only copies are in the directories, or why these are unreadable.
 
         Blocks.
         """
@@ -130,7 +130,7 @@ class TaskDirectories:
             ):
                 gone.append(task)
             else:
-                del self._unused_since[task]  # it stays, so warn only once
+                del self._unused_since[task]  # the directory stays, so warn only once
         aside = [*self.left(), *self.set_aside(gone)]
         self._deleting.update(aside)
         return aside
@@ -144,13 +144,14 @@ class TaskDirectories:
     ) -> bool:
         """Log the loss of a directory and return whether to delete it.
 
-        Keep it when it has the `only` copy of a store, even of one that the topology does not have.
+        Keep it when it has the `only` copy of a store, even of a store that the topology does not
+        have.
         """
         if not directory.exists():
             return True
         stores = self._stores(task)
         if isinstance(only, StateError):
-            # Of a task of the topology the stores are known, and are in changelogs.
+            # If the topology has the task, its stores are known, and are in changelogs.
             if stores is None:
                 _log.warning(
                     "%s, the local state of task %s, which the topology does not have, is kept, "
@@ -190,7 +191,7 @@ class TaskDirectories:
         return True
 
     def _only_copies(self, task: TaskId) -> list[str] | StateError:
-        """Return the stores that a directory has the only copy of, or why it cannot be read."""
+        """Return the stores whose only copy is in a directory, or why it cannot be read."""
         known, directory = list(self._stores(task) or ()), self._path / str(task)
         if not directory.exists():
             return []
@@ -221,7 +222,7 @@ class TaskDirectories:
         return next(path for name in names if not (path := self._path / name).exists())
 
     def delete(self, directories: Iterable[Path]) -> None:
-        """Delete renamed directories; cleanups and the next start retry those that stay."""
+        """Delete renamed directories; cleanups and the next start retry failed deletions."""
         for directory in directories:
             try:
                 shutil.rmtree(directory)

@@ -33,7 +33,8 @@ class ReadElsewhere(NamedTuple):
     def behind(self) -> int:
         """The number of uncommitted offsets.
 
-        At least 1 for each unassigned partition, and 1 more while the group reassigns tasks.
+        The number is at least 1 for each unassigned partition, and 1 more while the group reassigns
+        tasks.
         """
         return (
             sum(self.others.values())
@@ -75,7 +76,7 @@ class Coverage:
     def missing(self) -> frozenset[TopicPartition]:
         """Return the partitions that the topology reads but this instance does not.
 
-        Uses the known sizes of topics.
+        The known sizes of topics determine these partitions.
         """
         sizes = {topic: self._topics.partitions(topic) or 0 for topic in self._topics.source_topics}
         return _partitions(sizes).difference(self._own())
@@ -149,10 +150,10 @@ class Coverage:
         *,
         each: bool,
     ) -> dict[TopicPartition, int]:
-        """Return the number of offsets behind the committed ones, 0 where no record follows.
+        """Return the number of offsets after the committed offsets, 0 where no record follows.
 
-        Count up to `ends`, or to the present ends. Unless `each` partition matters, the check stops
-        once one is known to have a record. Raises LogError.
+        Count up to `ends`, or to the present ends. Unless `each` partition matters, stop as soon as
+        a partition is known to have a record. Raises LogError.
         """
         wanted = sorted(partitions)
         committed = await groups.group_offsets(self._topics.config.application_id)
@@ -185,9 +186,9 @@ class Coverage:
         *,
         each: bool,
     ) -> set[TopicPartition]:
-        """Return the partitions with no records behind the positions.
+        """Return the partitions with no records after the positions.
 
-        They have only transaction markers and aborted records there.
+        After these positions, such partitions have only transaction markers and aborted records.
         """
         left, empty = dict(positions), set[TopicPartition]()
         if not left:

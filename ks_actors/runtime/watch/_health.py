@@ -33,7 +33,7 @@ class HealthReason(Enum):
     ENDED = "ended"
     """Not live: the app has ended, and starts no more."""
     EVENT_LOOP = "event loop"
-    """Not live: the event loop has not turned for `loop_ms`. Some call blocks it."""
+    """Not live: a call has blocked the event loop for `loop_ms`."""
     WORKER = "worker"
     """Not live: a `blocking` function has not returned for `stuck_ms`."""
     STATE = "state"
@@ -67,11 +67,11 @@ class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """The reason in words, with names and numbers."""
     task: TaskId | None = None
-    """The task that it concerns; None for the whole app."""
+    """The task that the problem concerns; None for the whole app."""
     partition: TopicPartition | None = None
-    """The partition that it concerns, if it is about one."""
+    """The partition that the problem concerns; None if it concerns no single partition."""
     waited_ms: int = 0
-    """How long it has lasted, in ms, where that is known."""
+    """How long the problem has lasted, in ms, if that is known."""
 
 
 class HealthBounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +87,9 @@ class HealthBounds(msgspec.Struct, frozen=True, kw_only=True):
     outage_ms: int | timedelta = 2_000
     """The longest time without an answer of a broker, in ms."""
     stuck_ms: int | timedelta | None = None
-    """The longest time of a `blocking` function, in ms; None: `max_poll_interval_ms`."""
+    """The longest time of a call of a `blocking` function, in ms; None: `max_poll_interval_ms`."""
     loop_ms: int | timedelta = 10_000
-    """The longest time without a turn of the event loop, in ms; it turns each second at least."""
+    """The longest time that the event loop may be blocked, in ms; it runs each second at least."""
 
     def __post_init__(self) -> None:
         for role in ("outage_ms", "stuck_ms", "loop_ms"):
@@ -104,7 +104,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     state: InstanceState
     """The state of the app."""
     problems: tuple[HealthProblem, ...]
-    """All reasons why the app is not live or not ready, the fatal ones first."""
+    """All reasons why the app is not live or not ready, fatal reasons first."""
 
     @property
     def live(self) -> bool:
@@ -145,7 +145,7 @@ class HealthCheck:
         self._now_ms = now_ms
 
     def problems(self, state: InstanceState, *, stuck_ms: int) -> tuple[HealthProblem, ...]:
-        """Return all problems of an instance that has not ended, the fatal ones first."""
+        """Return all problems of an instance that has not ended, fatal problems first."""
         return (*self._loop(), *self._workers(stuck_ms), *self._state(state))
 
     def _loop(self) -> Iterator[HealthProblem]:

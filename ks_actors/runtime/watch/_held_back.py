@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
 
 _log = component_log(__name__)
-# The most partitions to log in a line each, and the most to name besides.
+# The most partitions to log with their own line, and the most to name in a summary line.
 _LINES = 10
 
 
@@ -44,10 +44,10 @@ class HeldBack(NamedTuple):
 
 @final
 class OpenTransactions:
-    """Track the partitions whose last stable offset stands still before the end of the log.
+    """Track partitions whose last stable offset stays before the end of the log.
 
     Warns after `bound` seconds, twice that, four times that, and so on. The app's `own` topics, to
-    which it writes, are left out: it has transactions there itself, which end by its commits.
+    which it writes, are left out: the app has its own transactions there, which end by its commits.
     """
 
     def __init__(self, bound: float, own: Iterable[str]) -> None:
@@ -66,7 +66,8 @@ class OpenTransactions:
     ) -> None:
         """Note last stable offsets, and the ends of the same logs looked up after them.
 
-        Log the partitions that go on after a warning. Partitions without an end were not looked up.
+        Log the partitions that move again after a warning. Partitions without an end were not
+        looked up.
         """
         before, self._found = self._found, {}
         for partition, end in ends.items():

@@ -23,9 +23,9 @@ class PartitionState(NamedTuple):
     """The state of a partition.
 
     `position` is the offset to process next, None while unknown. `buffered` counts records in
-    memory, `lag` the offsets in the log behind them, and `end` is the end of the log. `task` is
-    the running task; None while its stores are being opened or restored. `absent` is the time since
-    when a thread has had the task.
+    memory, `lag` the offsets in the log behind them, and `end` is the end of the log. `task` is the
+    running task; None while its stores are being opened or restored. `absent` is the time when a
+    thread took the task.
     """
 
     task_id: TaskId
@@ -89,7 +89,8 @@ class PartitionStates(NamedTuple):
         """Iterate over tasks and partitions, with the number of offsets to process.
 
         An unknown lag counts as none: a partition that was never fetched would keep an app unready.
-        Callable from any thread: it reads numbers alone, as records move on the loop meanwhile.
+        Callable from any thread: the method reads only numbers, because records move on the loop
+        meanwhile.
         """
         for task in tuple(self.metrics.tasks.values()):
             for partition, queue in task.group.queues.items():

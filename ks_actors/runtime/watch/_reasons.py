@@ -59,7 +59,7 @@ class Reasons:
         return reads
 
     def of(self, place: PartitionState, call: str) -> Reason:
-        """Return the reason, from causes that stop all tasks to those of one partition.
+        """Return the reason: causes that stop all tasks first, causes of one partition last.
 
         `call` describes a long-running call, if there is one.
         """

@@ -1,4 +1,4 @@
-"""The times since when partitions stand still."""
+"""The times since when partitions make no progress."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def warnings_due(waited: float, bound: float) -> int:
 class StandstillSince:
     """A partition as it was last seen.
 
-    `still` is when its position last moved. `since` is when its records began to wait, None while
-    none do.
+    `still` is when its position last moved. `since` is when its records began to wait; None while
+    no records wait.
     """
 
     __slots__ = ("absent", "furthest", "last", "moves", "since", "still", "warnings")
@@ -47,8 +47,7 @@ class StandstillSince:
         self.absent: float | None = place.absent
         self.still: float = now
         self.since: float | None = None
-        # Whether it has moved between the last two checks, even back to a position before a
-        # failure.
+        # Whether the position has moved between the last two checks, even back after a failure.
         self.moves: bool = False
         self.warnings: int = 0
 
@@ -73,10 +72,10 @@ class _UnderWay(NamedTuple):
 
 @final
 class StandstillTimes:
-    """Compare the position of each partition with the last look.
+    """Compare the position of each partition with its position at the last check.
 
-    Only a position beyond all earlier ones counts as progress. After a failure, records are
-    processed again, perhaps up to the one that fails. A position that goes back without a failure
+    Only a position beyond all earlier positions counts as progress. After a failure, records are
+    processed again, perhaps up to the failing record. A position that goes back without a failure
     was reset.
     """
 
@@ -95,8 +94,8 @@ class StandstillTimes:
     def update(self, ends: Mapping[TopicPartition, int], now: float, *, look: bool) -> list[Found]:
         """Return all partitions with their standstills.
 
-        Log those that have resumed after a warning. The next call is compared with the last `look`
-        of the watchdog only: other calls may come at any moment.
+        Log partitions that have resumed after a warning. The next call is compared with the last
+        `look` of the watchdog only: other calls may come at any moment.
         """
         metrics = self._partition_states.metrics
         if metrics.commits != self._commits:
@@ -133,7 +132,7 @@ class StandstillTimes:
         return found
 
     def _look_at_calls(self, now: float) -> dict[TaskId, _UnderWay]:
-        """Return, by task, the longest-running call, if it is long."""
+        """Return the longest-running call of each task, if that call takes long."""
         before, self._calls = self._calls, {}
         slowest: dict[TaskId, _UnderWay] = {}
         for task in self._partition_states.metrics.tasks.values():
@@ -199,7 +198,7 @@ class StandstillTimes:
     def _unknown(self, still: StandstillSince, place: PartitionState, now: float) -> bool:
         """Return whether records count as waiting although it is unknown whether there are any.
 
-        The log should have answered by now.
+        Such records count as waiting once the log should have answered.
         """
         return place.task is None or now - still.still >= self._slow * 2
 

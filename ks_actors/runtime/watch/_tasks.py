@@ -51,7 +51,7 @@ class RestoreProgress(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """The part that is read, from 0 to 1; None without an end."""
+        """The part that has been read, from 0 to 1; None without an end."""
         if self.end is None:
             return None
         way = self.end - self.start
@@ -65,14 +65,14 @@ class CallProgress(msgspec.Struct, frozen=True):
     in_flight: int
     """The number of records in flight."""
     room: int
-    """How many more may be in flight; 0 holds the task up."""
+    """The number of records that may be added; with 0 the task waits."""
 
 
 class TaskMetadata(msgspec.Struct, frozen=True):
     """A snapshot of one task of an instance (as TaskMetadata of Kafka Streams, with the state).
 
-    `partitions` are those of its source topics, in order. A `standby` reads none of them, only its
-    changelogs.
+    `partitions` are the partitions of its source topics, in order. A `standby` reads none of them,
+    only its changelogs.
     """
 
     task: TaskId

@@ -71,7 +71,7 @@ class UnreadPartitions:
     ) -> dict[TopicPartition, NotAssigned]:
         """Return the partitions that no member reads.
 
-        Leaves out those that this instance reads by now, which are not in `still`.
+        Partitions that are not in `still` are left out: this instance reads them by now.
         """
         if not self._found:
             return {}

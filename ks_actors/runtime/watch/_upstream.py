@@ -26,9 +26,9 @@ _log = component_log(__name__)
 class Upstream:
     """Wait until the app has committed all records that its upstream tasks had at a moment.
 
-    Tasks of other instances count too, since the group's committed offsets tell of all. A commit
-    includes calls and cached updates, and its output is in the topics that the next tasks read. If
-    the log cannot describe groups, no records count as on their way.
+    Tasks of other instances count too, since the committed offsets of the group include theirs. A
+    commit includes calls and cached updates, and the output of the commit is in the topics that the
+    next tasks read. If the log cannot describe groups, no records count as on their way.
     """
 
     def __init__(self, log: Log, topics: AppTopics, coverage: Coverage) -> None:
@@ -37,9 +37,9 @@ class Upstream:
         self._coverage = coverage
 
     def levels(self, topics: Collection[str]) -> list[frozenset[str]]:
-        """Return the topics of the tasks upstream of these, those farthest upstream first.
+        """Return the topics of the tasks upstream of these tasks, the farthest upstream first.
 
-        Each set leads to the next one. A subtopology within a circle counts once.
+        Tasks that read a set write to the next set. A subtopology within a circle counts once.
         """
         app_topics, found = self._topics, list[frozenset[str]]()
         parts = {part.id: part for part in app_topics.topology.subtopologies()}
@@ -64,8 +64,8 @@ class Upstream:
     async def passed(self, levels: Iterable[frozenset[str]]) -> None:
         """Wait until records have passed all levels, one after the other.
 
-        Do not wait for later records. As long as the log does not answer, no records count as
-        passed; a warning gives the reason once.
+        Do not wait for records that come later. As long as the log does not answer, no records
+        count as passed; a warning gives the reason once.
         """
         if not isinstance(self._log, TellsGroups):
             return

@@ -15,9 +15,9 @@ class WaitReason(Enum):
     """The reason why records of a task are not processed at this moment."""
 
     RECORDS = "records"
-    """There are none: all known records of the log are processed."""
+    """There are no records: all known records of the log are processed."""
     PROCESSING = "processing"
-    """They are being processed: the position has moved since the last look."""
+    """The records are being processed: the position has moved since the last check."""
     PAUSED = "paused"
     """The user has paused the app: `App.resume` resumes it."""
     PARTITION = "partition"
@@ -31,7 +31,7 @@ class WaitReason(Enum):
     WORKER = "worker"
     """All workers are busy with other tasks."""
     NO_WORKER = "no worker"
-    """There is no worker: `App.add_worker` starts one."""
+    """There is no worker: `App.add_worker` starts a worker."""
     INPUT_BUFFER = "input buffer"
     """Fetching of the partition has stopped.
 
@@ -44,7 +44,7 @@ class WaitReason(Enum):
     RESTORING = "restoring"
     """The stores of the task are being opened or restored."""
     RESTING = "resting"
-    """The task, or all tasks, rest before they retry after a failure."""
+    """The task, or every task, pauses before it retries after a failure."""
     REBALANCING = "rebalancing"
     """The group is assigning tasks, or the task is being handed over."""
     LOG = "log"
@@ -52,7 +52,7 @@ class WaitReason(Enum):
     NOT_FETCHED = "not fetched"
     """The log has records that no fetch has brought."""
     TRANSACTION = "transaction"
-    """Exactly-once: the records are in an open transaction of another producer, or behind it."""
+    """Exactly-once: the records are in, or after, an open transaction of another producer."""
     UNREAD = "unread"
     """The topology reads the partition, but no member of the group does."""
     SCHEDULE = "schedule"
@@ -65,8 +65,8 @@ class WaitReason(Enum):
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """The wait of one partition of a task.
 
-    Without a `partition`, the wait of the whole task; without a `task` too, of the whole instance.
-    A partition that no member of the group reads has no task.
+    Without a `partition`, it is the wait of the whole task; without a `task` too, of the whole
+    instance. A partition that no member of the group reads has no task.
     """
 
     task: TaskId | None
@@ -74,14 +74,14 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     partition: TopicPartition | None
     """The partition with the waiting records."""
     reason: WaitReason
-    """The reason why they wait."""
+    """The reason why the records wait."""
     text: str
     """The reason in words, with names and numbers."""
     since_ms: int
-    """When the wait was noticed, by the wall clock in ms; at most a second late."""
+    """The time when the wait was noticed, by the wall clock in ms; at most a second late."""
     waited_ms: int
     """The length of the wait so far, in ms."""
     buffered: int
     """The number of records of the partition that wait in memory."""
     lag: int | None
-    """The number of offsets in the log behind these; None while it is unknown."""
+    """The number of offsets in the log after the buffered records; None while it is unknown."""

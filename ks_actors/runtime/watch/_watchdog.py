@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 WATCH_MAILBOX = Mailbox(capacity=1_000, overflow="fail_system")
 _LOOK_S = 1.0
 _COUNTED_S = 60.0
-# The most partitions to log in a line each at each check, and the most to name besides.
+# The most partitions to log with their own line at each check, and the most to name in a summary
+# line.
 _LINES = 10
 _NAMES = 50
 # A short wait for one of these reasons is no standstill: the records are on their way.
@@ -85,13 +86,13 @@ WatchMessage: TypeAlias = Look | EndsFound | EndsNotFound | UnreadFound | Unread
 class Watch(Actor[WatchMessage]):
     """Check each second for waiting records that no user has paused, and log a warning.
 
-    Warns after `stall_warning_ms`, twice that, four times that, and so on. A check costs one look
-    at each partition, and nothing for each record. For quiet partitions, one request per half of
+    Warns after `stall_warning_ms`, twice that, four times that, and so on. A check reads the state
+    of each partition, and costs nothing per record. For quiet partitions, one request per half of
     `stall_warning_ms` asks the log for end offsets, and a second one where only committed records
-    are read. For new partitions the first check asks, even with the watchdog turned off, as nothing
-    else tells the lag of an empty partition. The group is asked as often if the topology reads
-    partitions that no task here has: perhaps no member has them. Errors of the watchdog are logged
-    and harm nothing else.
+    are read. For new partitions the first check asks the log, even with the watchdog turned off, as
+    nothing else tells the lag of an empty partition. If the topology reads partitions that no task
+    here has, the group is asked as often, because perhaps no member has these partitions. Errors of
+    the watchdog are logged and harm nothing else.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Watch(Actor[WatchMessage]):
         self._runs = runs
         self._wall_time = clocks.wall_time
         self._new_reasons = partial(Reasons, partition_states, topics, partial(outages_text, log))
-        self._reasons = self._new_reasons()  # those of the last look, by the actors' statuses then
+        self._reasons = self._new_reasons()  # the reasons as of the last look
         self.coverage: Coverage = Coverage(
             log, topics, clocks.wall_time, isolation, lambda: partition_states.assigned
         )
@@ -120,7 +121,7 @@ class Watch(Actor[WatchMessage]):
         internal = map(topics.topic, topics.topology.internal_topics)
         self._transactions = OpenTransactions(self._bound, [*internal, *fixed_sinks(topics)])
         self._ends: Mapping[TopicPartition, int] = {}
-        # The time of the next request to the log, and whether one is under way.
+        # The time of the next request to the log, and whether a request is under way.
         self._ask_at: float = 0.0
         self._asking: bool = False
         # The partitions without a known end that were looked up, so that each is looked up once.
@@ -131,10 +132,10 @@ class Watch(Actor[WatchMessage]):
         self.looked_ms: float | None = None
         """The steady time of the last look, in ms; None before the first one."""
         self._answers = answers
-        # Of each look of the last minute: the time, and the records dropped and processed so far.
+        # For each check of the last minute: the time, and the records dropped and processed so far.
         self._counts: deque[tuple[float, int, int]] = deque()
         self.last_minute: tuple[int, int] = 0, 0
-        """The records that handlers dropped in the last minute, and those that were processed."""
+        """The records that handlers dropped in the last minute, and the records processed in it."""
         self.stalled: tuple[Wait, ...] = ()
         """The first partitions that had waited for `stall_warning_ms` at the last look."""
 
@@ -205,7 +206,7 @@ class Watch(Actor[WatchMessage]):
         self._reasons = self._new_reasons()
         paused = self._partition_states.manager.paused or not self._runs()
         if paused or self._was_paused:
-            # Do not report a time in which processing was paused.
+            # Do not report waits from a time in which processing was paused.
             self._stills.forget()
             self._unread.forget()
             self._transactions.forget()
@@ -238,7 +239,8 @@ class Watch(Actor[WatchMessage]):
         self.stalled = tuple(waits[:_LINES])
         due = []
         for one in stalled:
-            # Records may have waited for long when that is first known: one warning covers it.
+            # Records may have waited for long when the wait is first noticed: a single warning
+            # covers that time.
             warnings = warnings_due(one.waited(now), self._bound)
             if warnings > one.still.warnings:
                 one.still.warnings = warnings
@@ -273,8 +275,8 @@ class Watch(Actor[WatchMessage]):
     def _mend(self, stalled: Sequence[Found]) -> None:
         """Restart fetches that return nothing, though the log answers that it has more.
 
-        This happens as rarely as warnings: a fetch on a slow network may take as long, and its
-        records would be dropped.
+        Do this as rarely as warnings: a fetch on a slow network may take long, and a restart would
+        drop its records.
         """
         for one in stalled:
             place = one.place
@@ -287,7 +289,7 @@ class Watch(Actor[WatchMessage]):
                     )
 
     def _tell_of_others(self, others: Sequence[Found]) -> None:
-        """Log one line for the partitions beyond those with a line each."""
+        """Log a summary line for the partitions without their own line."""
         if not others:
             return
         names = ", ".join(str(one.place.partition) for one in others[:_NAMES])
@@ -318,7 +320,7 @@ class Watch(Actor[WatchMessage]):
         self._ask(quiet)
 
     def _ask_for_new(self, places: Iterable[PartitionState]) -> None:
-        """Look up end offsets that are not known, once for each partition; keep the others."""
+        """Look up unknown end offsets, once for each partition; keep the known end offsets."""
         unknown = frozenset(
             place.partition for place in places if place.position is not None and place.end is None
         )
@@ -359,7 +361,7 @@ class Watch(Actor[WatchMessage]):
         A task that waits only for records has one entry.
         """
         now, self._reasons = self.ctx.time(), self._new_reasons()
-        # Turned off, the watchdog does not look: then only these calls are compared.
+        # A watchdog that is turned off does not check: then only calls of this method are compared.
         found = self._stills.update(self._ends, now, look=self._bound <= 0)
         waits = [self._wait(one, now) for one in found if one.still.since is not None]
         if not self._partition_states.manager.paused:
@@ -434,7 +436,7 @@ class Watch(Actor[WatchMessage]):
 
 
 def _no_fetch_has_told(place: PartitionState) -> bool:
-    """Return whether the end of a partition is known by lookups alone, if at all."""
+    """Return whether the end of a partition is known only from lookups, or not at all."""
     return place.task is None or place.task.group.queues[place.partition].end_offset is None
 
 

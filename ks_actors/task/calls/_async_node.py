@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ks_actors.task._record_context import RecordContextHolder
     from ks_actors.task.calls._call_spans import CallSpans
 
-# Equal keys are written alike, also as dicts and sets.
+# The encoder writes equal keys as equal bytes, even dicts and sets.
 _WRITTEN = msgspec.json.Encoder(order="deterministic").encode
 _UNHASHABLE = object()
 # Calls may queue for about this time (s), enough to keep a key busy.
 _QUEUED_S = 0.05
-# At least so many calls may queue for one key, as keys are unevenly distributed.
+# The number of calls that may always queue for one key, as keys are unevenly distributed.
 _DEEP = 4
 # The weight of the last call in the mean time of calls.
 _NEWEST = 0.2
@@ -42,19 +42,19 @@ class AsyncNode:
     """Run a node's coroutine for up to `max_in_flight` records at once; emit results in order.
 
     By key (the default), calls of one key run one after another. Calls of different keys, and calls
-    of records without a key, run side by side. By partition, all run side by side, and results come
-    in the order of the records. Without an order, they come when they are ready.
+    of records without a key, run side by side. By partition, all calls run side by side, and
+    results come in the order of the records. Without an order, results come when they are ready.
 
-    `emit` emits results in the task's own turns: `wake` requests a turn. A call that takes longer
+    `emit` emits results when the task is processed, which `wake` requests. A call that takes longer
     than `timeout_ms` is cancelled and fails with TimeoutError. A failed call is retried as `retry`
-    says, then the processing handler decides. Records wait if they arrive without room, from an
-    upstream node that makes many records of one. With `replayable` results are always in the order
-    of the records: `order` then only says which calls run side by side. `spans` are those of traced
-    calls.
+    says, then the processing handler decides. Records wait if they arrive without room, which
+    happens if an upstream node makes many records of one record. With `replayable` results are
+    always in the order of the records: `order` then only says which calls run side by side. `spans`
+    has the spans of traced calls.
 
-    Records that queue behind their keys take no room from calls that can run. They are never more
-    than the running calls, and few of one key, unless their calls are quick. A commit of the task
-    waits for all of them.
+    Records that queue behind their keys take no room from calls that can run. Unless calls are
+    quick, the queued records are never more than the running calls, and few have the same key. A
+    commit of the task waits for all these records.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class AsyncNode:
         self._call, self._emit, self._close = operator.bind_async(work)
         self._options = options
         self._most: int = options.max_in_flight
-        # The time of results depends on the records alone, and so must the room.
+        # When results are emitted depends only on the records, so the room must too.
         self._replayable: bool = replayable
         self._queued: int = 0
         self._deepest: deque[Call] = deque()
@@ -113,7 +113,7 @@ class AsyncNode:
         most = self._most
         if not self._by_key or self._replayable:
             return max(0, most - self.in_flight)
-        # Before the first call has ended, nobody knows how long one takes.
+        # Before the first call has ended, the duration of calls is unknown.
         soon = int(min(most, _QUEUED_S / self._mean)) if self._mean else 0
         if len(self._deepest) >= max(_DEEP, soon):
             return 0
@@ -147,7 +147,7 @@ class AsyncNode:
 
     @property
     def waits(self) -> bool:
-        """Whether `flush` would send records: never, as each starts at once."""
+        """Whether `flush` would send records: never, as no record waits for others."""
         return False
 
     def flush(self) -> None:
@@ -160,7 +160,7 @@ class AsyncNode:
         call.turn = self.turnover.enter()
         if self._in_order:
             self._order.append(call)
-        # It waits for an earlier call, so it takes no room of its own.
+        # A call that waits for an earlier call of its key takes no room of its own.
         if self._by_key and key is not None and not self._enter(call):
             return
         if len(self._running) < self._most:
@@ -211,7 +211,7 @@ class AsyncNode:
     # --- one call ---------------------------------------------------------------------------------
 
     def _enter(self, call: Call) -> bool:
-        """Return whether the call is the first of its key; else queue it after those before it."""
+        """Return whether the call is the first of its key; else queue it after earlier calls."""
         lanes, lane = self._lanes, call.key
         try:
             first = lane not in lanes
@@ -254,7 +254,8 @@ class AsyncNode:
             except asyncio.CancelledError as cancelled:
                 if call not in self._running:
                     raise  # given up
-                # Neither the timeout nor the app cancelled it: that is a failure of the record.
+                # Neither the timeout nor the app cancelled the call: that is a failure of the
+                # record.
                 if not call.late:
                     call.error = self._cancelled(call, cancelled)
                     break
@@ -283,12 +284,12 @@ class AsyncNode:
             self.retries_at = max(self.retries_at, asyncio.get_running_loop().time() + pause)
             await asyncio.sleep(pause)
             attempt += 1
-        # Otherwise it was cancelled, and its result must be dropped.
+        # If the call is not running, it was cancelled, and its result must be dropped.
         if call in self._running:
             self._over(call)
 
     def _invoke(self, call: Call) -> Awaitable[Any]:
-        """Call the user's code with the task at its record; the task may be elsewhere by now."""
+        """Call the user's code with the call's record as the task's current record."""
         current = self._current
         # The coroutine begins in a turn of the event loop, between two records of the task or
         # during one.
@@ -314,7 +315,8 @@ class AsyncNode:
         call.task = None
         if self._in_order:
             order = self._order
-            # Only from the front: a finished call waits for those of earlier records.
+            # Take calls only from the front: a finished call waits for the calls of earlier
+            # records.
             while order and order[0].over:
                 self._done.append(order.popleft())
         else:

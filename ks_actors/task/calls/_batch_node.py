@@ -38,7 +38,7 @@ class _Collected:
     def __init__(self) -> None:
         self.records: list[Record[Any, Any]] = []
         self.places: list[tuple[OriginPage | None, int]] = []
-        # The mark of the first record: the others leave with it.
+        # The mark of the first record; the other records leave with it.
         self.turn: int = 0
 
 
@@ -48,13 +48,13 @@ class BatchNode:
 
     A batch is sent when it is full, when its first record has waited for `max_wait_ms`, and when it
     is flushed, as a commit does. While the function has its maximum of batches, the node collects
-    one more; then there is no room. Calls are those of an `AsyncNode`, with its timeouts and
+    one more batch; then there is no room. Calls are made by an `AsyncNode`, with its timeouts and
     retries. A failed call is a failure of each of its records: the processing handler is asked
-    about one after the other.
+    about one record after the other.
 
-    Rows are emitted with the time of the last record of their batch. They have no single source
-    record unless the batch has only one. A `replayable` node has no clock: a batch is sent when it
-    is full or flushed.
+    Rows are emitted with the time of the last record of their batch. Rows have no single source
+    record unless the batch has only one record. A `replayable` node has no clock: a batch is sent
+    when it is full or flushed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class BatchNode:
         self._current = current
         self._max_records: int = operator.max_records
         self._max_wait: float | None = None if replayable else operator.max_wait_ms / 1000
-        # The batches in flight, and the one that is being collected.
+        # The batches in flight, and the batch that is being collected.
         self._most: int = operator.max_records * (operator.asynchronous.max_in_flight + 1)
         self._collected = _Collected()
         self._late: bool = False
@@ -104,7 +104,7 @@ class BatchNode:
 
     @property
     def retries_at(self) -> float:
-        """When the last pause before a retry ends, or has ended, on the loop's clock (s)."""
+        """The end of the last pause before a retry, past or future, on the loop's clock (s)."""
         return self._calls.retries_at
 
     @property
@@ -119,7 +119,7 @@ class BatchNode:
 
     @property
     def settled(self) -> bool:
-        """Whether the function has no batch, and none waits for it.
+        """Whether the function has no batch, and no batch waits for it.
 
         The batch that is being collected does not count.
         """
@@ -223,7 +223,7 @@ class BatchNode:
     def _hand_on(self, batch: _Collected, rows: Iterator[Record[Any, Any]], limit: int) -> int:
         """Emit up to `limit` rows; return how many."""
         self._go_to(batch, -1)
-        if len(batch.records) > 1:  # any of them may have caused a row's error
+        if len(batch.records) > 1:  # any record of the batch may have caused a row's error
             self._current.nowhere()
         forward = self._work.forward
         for done in range(limit):

@@ -27,9 +27,9 @@ def blocking(function: F, /) -> F:
     Tasks with such a function are processed in a worker's own thread, and the event loop stays
     free. Where such tasks have stores, workers pause until a commit has ended: only one thread at a
     time may use a store. Such a function must not touch the loop. It may be a function given to the
-    DSL, a processor, the `transform` of a ValueTransformer, or the `windows_for` of your own
-    windows. So may a partitioner, or a sink's topic name extractor. A timestamp extractor may not:
-    the loop calls it to find the task's next record.
+    DSL, a processor, the `transform` of a ValueTransformer, the `windows_for` of your own windows,
+    a partitioner, or a sink's topic name extractor. A timestamp extractor may not block: the loop
+    calls it to find the task's next record.
 
     Raises TopologyError for an `async def`, which waits without a thread; it can await
     `asyncio.to_thread(...)` for blocking parts.
@@ -55,7 +55,7 @@ def blocking(function: F, /) -> F:
 def is_blocking(operator: object) -> bool:
     """Return whether an operator has a function that is declared as blocking.
 
-    This includes the processor that it makes, and that processor's methods.
+    This includes the processor that the operator makes, and that processor's methods.
     """
     return any(map(_marked, vars(operator).values()))
 
@@ -70,7 +70,7 @@ def needs_thread(node: Node) -> bool:
 def whole_commits(topology: Topology) -> bool:
     """Return whether workers have to pause for the whole of a commit.
 
-    Custom stores do not separate the next transaction from the one that is being committed. And
+    Custom stores do not separate the next transaction from the transaction being committed. And
     while a thread processes a task, nothing else may touch the task's stores.
     """
     return any(
@@ -81,9 +81,9 @@ def whole_commits(topology: Topology) -> bool:
 
 
 def check_threads(topology: Topology, default_extractor: TimestampExtractor) -> None:
-    """Raise TopologyError when a subtopology would need both a thread and the loop.
+    """Raise TopologyError when a subtopology would require both a thread and the loop.
 
-    Also when a timestamp extractor is declared as blocking.
+    Raise it also when a timestamp extractor is declared as blocking.
     """
     for node in topology.nodes.values():
         if isinstance(node, SourceNode) and _marked(node.timestamp_extractor or default_extractor):
@@ -127,7 +127,7 @@ def _marked(part: Any) -> bool:
 def _is_ours(part: Any) -> bool:
     """Return whether a part of an operator is from this package, and may hold users' functions.
 
-    These are aggregations, views of tables and partitioners. A user's object has its own mark.
+    Such parts are aggregations, views of tables and partitioners. A user's object has its own mark.
     """
     return (
         is_dataclass(part)

@@ -19,20 +19,20 @@ _OUTPUT_IDS: Final = count()
 class Draining:
     """Emit in-flight results and cached updates of a task, in short turns that never wait.
 
-    Caches are flushed upstream first. The next one is flushed once nothing is in flight, because
-    results of the earlier cache may change it. When no cache can be flushed, a node with records
-    that wait for others sends them, upstream first, too.
+    Caches are flushed upstream first. The next cache is flushed once no record is in flight,
+    because results of the earlier cache may change it. If no cache can be flushed, nodes that
+    collect records send them, upstream first, too.
 
     With `replayable`, the time when results are emitted depends on the records, never on the
-    duration of calls. Nodes take one record at a time until one node is full; then all emit their
-    results, when all calls have ended.
+    duration of calls. Nodes take one record at a time until a node is full; then, when all calls
+    have ended, all nodes emit their results.
 
     `since` is when the task stopped taking records for a commit, None while it is fed. `moved` is
     the time of its last progress since then. `fed` is when it was last fed again. `took` is the
-    length of its last drain, and `slow` says whether that was longer than a commit waits (seconds
-    on the loop's clock). A task with `calls` that may take long, in flight or `blocking` a thread,
-    may be left out of a commit. With `apart` its output is kept by itself until a commit takes the
-    task. That output has the `output_id`, a new one for each new plan of the task.
+    length of its last drain, and `slow` says whether the drain took longer than a commit waits
+    (seconds on the loop's clock). A task with `calls` that may take long, in flight or `blocking` a
+    thread, may be left out of a commit. With `apart` its output is kept by itself until a commit
+    takes the task. That output has the `output_id`, which is new for each new plan of the task.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Draining:
         self._nodes = nodes
         self._caches = caches
         self._in_turns: bool = replayable and bool(nodes)
-        # Each update may block for long, so check the clock after each.
+        # Each update may block for long, so check the clock after each update.
         self._slice: int = 1 if blocking else _SLICE
         self._under_way: UpdateCache | None = None
 
@@ -108,20 +108,20 @@ class Draining:
         self._emit()
         while (cache := self._next()) is not None:
             self._under_way = cache
-            # No more than the nodes downstream take at once: the rest stays cached, so memory is
-            # bounded.
+            # Flush no more than the nodes downstream take at once: other updates stay cached, so
+            # memory is bounded.
             cache.flush(self.room())
             if clock() >= deadline:
                 return
-        # Last, because a cache may still add records to the batch of this node.
+        # Send this node's records last, because a cache may still add records to its batch.
         if (node := self._waiting()) is not None:
             node.flush()
 
     def room(self) -> int:
         """Return how many records may be added now."""
         room = min((node.room for node in self._nodes), default=self._slice)
-        # One record may become many: otherwise the record at which a node is full would depend on
-        # the batch.
+        # Take one record at a time, as it may become many: otherwise the record at which a node is
+        # full would depend on the batch.
         return min(room, 1) if self._in_turns else room
 
     def drop(self) -> None:
@@ -135,7 +135,7 @@ class Draining:
     def _waiting(self) -> InFlight | None:
         """Return the node that may send its waiting records.
 
-        No node upstream of it has anything in flight. Nodes are listed from the sinks up.
+        No node upstream of that node has records in flight. Nodes are listed from the sinks up.
         """
         for node in reversed(self._nodes):
             if node.waits:

@@ -73,7 +73,7 @@ class InFlight(Protocol):
     times: Timing
     """The times (s) of calls that have ended, with their retries."""
     turnover: Turnover
-    """The turnover that shows when the records of one moment have left."""
+    """The record counts that show when all records of a moment have left."""
 
     @property
     def running(self) -> int:
@@ -87,7 +87,7 @@ class InFlight(Protocol):
 
     @property
     def retries_at(self) -> float:
-        """When the last pause before a retry ends, or has ended, on the loop's clock (s)."""
+        """The end of the last pause before a retry, past or future, on the loop's clock (s)."""
         ...
 
     @property
@@ -102,7 +102,7 @@ class InFlight(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether the user's code has no records, and none wait for it: all have results."""
+        """Whether no records are in the user's code or wait for it: all have results."""
         ...
 
     @property

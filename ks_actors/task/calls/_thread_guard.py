@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class ThreadGuard:
-    """Track whether a thread has a task: then nothing on the event loop may use it.
+    """Track whether a thread has a task: then no code on the event loop may use the task.
 
-    `since` is when that began. Callers add a function to `on_return` to use the task. It is called
-    when the thread returns, before the next one can begin.
+    `since` is the time when the thread took the task. To use the task, callers add a function to
+    `on_return`, which is called when the thread returns, before another thread can begin.
     """
 
     __slots__ = ("on_return", "since")
@@ -33,7 +33,7 @@ class ThreadGuard:
     def end(self, *, quiet: bool = True) -> None:
         """Record that no caller waits for the thread any more.
 
-        If the thread has really ended (`quiet`), call the visits.
+        If the thread has really ended (`quiet`), call the functions in `on_return`.
         """
         self.since = None
         if quiet:

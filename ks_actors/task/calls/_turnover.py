@@ -24,14 +24,14 @@ class Holder(Protocol):
 class Turnover:
     """The records that a node holds, by the marks between which they came.
 
-    A busy node is never empty, but the records of any moment leave it some time.
+    A busy node is never empty, but the records that it holds at any moment leave it eventually.
     """
 
     __slots__ = ("_counts", "_turn")
 
     def __init__(self) -> None:
         self._turn: int = 0
-        # In ascending order: a number is used again only while it is the last one.
+        # Numbers ascend: a number is used again only while it is the last number.
         self._counts: dict[int, int] = {}
 
     def enter(self) -> int:
@@ -73,7 +73,7 @@ class Emptied:
         self._cache = cache
 
     def mark(self) -> int:
-        """Return a constant mark: a cache needs none."""
+        """Return a constant: no mark is required for a cache."""
         return 0
 
     def passed(self, _mark: int) -> bool:

@@ -9,7 +9,7 @@ _SAMPLE = 1000
 
 @final
 class HitRatio:
-    """The share of updates that replaced a cached one.
+    """The share of updates that replaced a cached update.
 
     A sample has a thousand updates or more.
     """
@@ -39,7 +39,7 @@ class HitRatio:
         """Return average, minimum and maximum by Kafka Streams' names.
 
         All are 0 before the first update. Before the first full sample, the updates so far serve as
-        one. This changes nothing, as a thread may count meanwhile.
+        a sample. The call changes no counts, as a thread may count meanwhile.
         """
         samples, updates = self._samples, self._updates
         if samples:

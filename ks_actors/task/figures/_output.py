@@ -65,7 +65,7 @@ class SinksFigures:
         self._window = window
 
     def note(self, output: Sequence[Outgoing], now_ms: int) -> None:
-        """Note the output of a slice; size and age are those of a topic's last records."""
+        """Note the output of a slice; measure size and age on a topic's last records."""
         topic, size, found = "", 0, None
         for outgoing in output:
             batch = outgoing.batch

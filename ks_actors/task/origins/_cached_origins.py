@@ -22,9 +22,8 @@ NONE_LATE: Final[Mapping[int, int | None]] = MappingProxyType({})
 class _Batch(NamedTuple):
     """Records that have changed rows, all but those at `skipped`.
 
-    Those that were `late` have changed the windows that end after a time (ms). For None it is
-    unknown which windows they have changed. `whole` says that keys are those of rows, with their
-    windows.
+    `late` records have changed only the windows that end after a time (ms). If that time is None,
+    the changed windows are unknown. `whole` says that keys are keys of rows, with their windows.
     """
 
     batch: Batch
@@ -56,8 +55,8 @@ class _Found(NamedTuple):
 class CachedOrigins(OriginLeaves[_Batch]):
     """The records that a cache has received since it was empty, as far as they are kept.
 
-    Batches are noted whole, at no cost per record. The last record of a row is searched only on
-    request, which is after an error. `row` returns a cache's name for a key.
+    Batches are noted as a whole, at no cost per record. The last record of a row is searched only
+    after an error. `row` returns the cache's name for a key.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class CachedOrigins(OriginLeaves[_Batch]):
         """Note a batch."""
         self._begin(_Batch(batch, skipped, late, whole))
         self._seen = None
-        # A single record is later than these.
+        # A single record that follows is later than these batches.
         self.page: OriginPage | None = None
         self.leaf: OriginLeaf = OriginLeaf(None, self._number)
 
@@ -109,7 +108,7 @@ class CachedOrigins(OriginLeaves[_Batch]):
 class Seen:
     """The batches that had come to a cache by some moment.
 
-    Those up to number `gone` are no longer kept.
+    Batches up to number `gone` are no longer kept.
     """
 
     __slots__ = ("_index", "_row", "_weight", "_windowed", "batches", "gone")
@@ -134,7 +133,7 @@ class Seen:
         return self._weight
 
     def last(self, key: Any) -> Place | None:
-        """Return the place of a row's last record; None if these batches lack it.
+        """Return the place of a row's last record; None if these batches lack the record.
 
         The page is empty when the record may be one of several.
         """
@@ -176,7 +175,7 @@ class Seen:
 
 @final
 class Flushed:
-    """Rows that a cache sends in one batch, as a page: it addresses them by their places."""
+    """Rows that a cache sends in one batch, as a page that addresses rows by their places."""
 
     __slots__ = ("_keys", "_places", "_seen")
 
@@ -193,7 +192,7 @@ class Flushed:
         return None if page is None else page.metadata(offset)
 
     def raw(self, offset: int) -> RawRecord | None:
-        """Return the last record of a row as it came."""
+        """Return the last record of a row as it was fetched."""
         page, offset = self.place(offset)
         return None if page is None else page.raw(offset)
 

@@ -20,7 +20,7 @@ MOST: Final = 4_000
 class OriginLeaves(Generic[E]):
     """The pages of records: the latest `MOST` records whole, older ones without bytes.
 
-    Something extra may go with each leaf.
+    Additional data may be kept with each leaf.
     """
 
     def __init__(self, current: RecordContextHolder) -> None:
@@ -58,4 +58,4 @@ class OriginLeaves(Generic[E]):
         return leaf
 
     def _let_go(self, leaf: OriginLeaf, extra: E) -> None:
-        """Handle a leaf with something extra that no longer keeps records."""
+        """Handle a leaf with additional data that no longer keeps its records."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @final
 class RawRecord:
-    """A record as it came. The offset is -1 if the log has no such record."""
+    """A record as it was fetched. The offset is -1 if the log has no such record."""
 
     __slots__ = ("headers", "key", "offset", "partition", "timestamp", "value")
 
@@ -31,7 +31,7 @@ class RawRecord:
 class OriginPage(Protocol):
     """Source records, each addressed by its offset.
 
-    Some batches have other numbers in place of offsets.
+    Some batches use other numbers in place of offsets.
     """
 
     def metadata(self, offset: int) -> RecordMetadata | None:
@@ -39,7 +39,7 @@ class OriginPage(Protocol):
         ...
 
     def raw(self, offset: int) -> RawRecord | None:
-        """Return a record as it came; None when it is not kept."""
+        """Return a record as it was fetched; None when it is not kept."""
         ...
 
     def logged(self, offset: int, /) -> bool:
@@ -93,7 +93,7 @@ Place: TypeAlias = tuple[OriginLeaf, int]
 
 @final
 class Chunk:
-    """Records of one partition as they came; without a batch it has only their positions.
+    """Records of one partition as fetched; a chunk without a batch has only their positions.
 
     `logged` says whether the log has them.
     """
@@ -114,7 +114,7 @@ class Chunk:
         return RecordMetadata(self.partition.topic, self.partition.partition, offset)
 
     def raw(self, offset: int) -> RawRecord | None:
-        """Return the record at an offset as it came."""
+        """Return the record at an offset as it was fetched."""
         if self._batch is None:
             return None
         offsets = self._batch.offsets

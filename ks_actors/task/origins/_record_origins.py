@@ -20,7 +20,7 @@ Place = tuple["OriginPage | None", int, int, "Headers"]
 class RecordOrigins(OriginLeaves[None]):
     """The origins of the records that one node holds back.
 
-    It can make each of them the current record again.
+    Each of these records can be made the current record again.
     """
 
     def origin(self) -> Origin:
@@ -43,7 +43,7 @@ class RecordOrigins(OriginLeaves[None]):
         return current.page, current.offset, current.timestamp, current.headers
 
     def go_to(self, origin: Origin, timestamp: int, headers: Headers) -> None:
-        """Make another record the current one; with `origin` None there is none."""
+        """Make another record the current record; with `origin` None there is no current record."""
         current = self.current
         current.timestamp, current.headers = timestamp, headers
         if origin is None:

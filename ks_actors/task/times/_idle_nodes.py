@@ -23,8 +23,8 @@ PACE_MS: Final = 100
 class _Way:
     """The wait for all records from before an `asked` time, at the holders that lead to a node.
 
-    It takes the holders one after the other, upstream first. It does not include later records: the
-    wait for a busy holder would not end.
+    The wait takes the holders one after the other, upstream first. Later records are not waited
+    for: otherwise the wait for a busy holder would not end.
     """
 
     __slots__ = ("_holders", "_mark", "asked")
@@ -49,11 +49,12 @@ class _Way:
 
 @final
 class _Watched:
-    """One node, with the time (ms, monotonic) of its last record, and stream time by then.
+    """One node, with the time (ms, monotonic) of its last record, and the stream time at that time.
 
     `due` is the time of its next check, None while there is nothing to close. No record from before
-    the time `known` is still on its way to the node. Since the time `wants` the node waits for a
-    lookup, and then for the records on its `way`, to learn a later time.
+    the time `known` is still on its way to the node. If `wants` is set, the node has waited since
+    that time for a lookup, and waits then for the records on its `way`, to learn a later `known`
+    time.
     """
 
     __slots__ = ("after", "base", "due", "known", "last", "name", "node", "wants", "way")
@@ -93,7 +94,7 @@ class _Watched:
 
     def close(self, now: float) -> None:
         """Close as if stream time had advanced from the last record to the known time."""
-        # Not until `now`: a record may have been written meanwhile.
+        # Do not close up to `now`: a record may have been written since the known time.
         self.node.close_until(min(self.base + int(self.known - self.last), LATEST_MS))
         moment = self.moment()
         self.due = None if moment is None else max(moment, now + PACE_MS)
@@ -111,7 +112,7 @@ class IdleNodes:
     cache or in tasks upstream. So before a close, `asks` is set. The task's owner waits for these
     records, looks up the partitions' end offsets and passes them to `answer`. The close happens
     when all records before these ends have been taken, and have passed the `holders` that lead to
-    the node. They are pairs (holder, nodes it leads to), upstream first.
+    the node. `holders` are pairs (holder, nodes it leads to), upstream first.
     """
 
     def __init__(self, queues: Mapping[TopicPartition, RecordQueue]) -> None:
@@ -198,7 +199,8 @@ class IdleNodes:
             for watched in self._nodes:
                 if watched.wants is None:
                     continue
-                # A node that has begun to need it during the lookup has to request it again.
+                # A node that came to need the end offsets during the lookup has to request them
+                # again.
                 if watched.wants <= asked:
                     leads = [one for one, reached in self.holders if watched.name in reached]
                     watched.way = _Way(asked, leads)

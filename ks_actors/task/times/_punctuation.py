@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BACK_MS: Final = 1_000
-"""A clock that is behind by more than this was set back; wait for a smaller lag."""
+"""A clock that is behind by more than this (ms) was set back; if it lags less, wait for it."""
 
 
 class Schedule:
@@ -36,15 +36,15 @@ class Schedule:
 class PunctuationQueue:
     """The schedules of one kind of time, by their next due time.
 
-    After a call at `now` the next one is an interval later. When several intervals have gone by it
-    is at the next multiple after `now`: missed calls are not made up for (Kafka Streams'
-    PunctuationSchedule). When the clock is set back by more than a second, the due times go back
-    with it by whole intervals. So no call waits for the clock to catch up. A second clock, which
+    After a call at `now`, the next call is an interval later. If several intervals have passed, the
+    next call is at the next multiple after `now`: missed calls are not made up for (Kafka Streams'
+    PunctuationSchedule). When the clock is set back by more than a second, the due times go back by
+    whole intervals, too, so that no call waits for the clock to catch up. A second clock, which
     cannot be set, distinguishes a step back from elapsed time.
 
-    Calls that are due at one time come in Kafka Streams' order, that of Java's PriorityQueue. It is
-    a binary heap, in which a cancelled schedule keeps its place until it is due. Python's heapq
-    sifts differently, so it would give another order.
+    Calls that are due at the same time come in Kafka Streams' order, the order of Java's
+    PriorityQueue. That queue is a binary heap, in which a cancelled schedule keeps its place until
+    it is due. Python's heapq sifts differently, and would give another order.
 
     `wanted` is the number of schedules that are not cancelled.
     """
@@ -111,7 +111,7 @@ class PunctuationQueue:
         return self.next_due
 
     def punctuate(self, now_ms: int) -> bool:
-        """Make all calls that are due at `now_ms`; return whether there was one."""
+        """Make all calls that are due at `now_ms`; return whether any call was due."""
         called = False
         while self._heap and self._heap[0].due <= now_ms:
             schedule = self._pop()
@@ -128,7 +128,7 @@ class PunctuationQueue:
     def clear(self) -> None:
         """Drop all schedules."""
         for schedule in self._heap:
-            # So that a later `cancel` does not count it again.
+            # Mark it as cancelled, so that a later `cancel` does not count it again.
             schedule.cancelled = True
         self._heap.clear()
         self.wanted = 0

@@ -25,7 +25,8 @@ class RunLength:
         """Adapt the length to the time that the last run of `done` records took."""
         # Between one and two milliseconds nothing changes, so that the size does not swing.
         if seconds > 2 * _SECONDS:
-            # At once, if records have become much slower: halving would take many long runs.
+            # Shorten the run at once if records have become much slower: halving would take many
+            # long runs.
             self.records = max(1, min(self.records // 2, int(done * _SECONDS / seconds)))
         elif seconds < _SECONDS:
             self.records = min(self._longest, self.records * 2)
