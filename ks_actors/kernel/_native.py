@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WITHOUT: Final = "KS_ACTORS_WITHOUT_KERNEL"
 SWITCHES: Final = frozenset({WITHOUT, "KS_ACTORS_WITH_KERNEL", "KS_ACTORS_WITHOUT_AHEAD"})
-"""Environment variables of the kernel and its build, which look like settings but are none."""
+"""Environment variables of the kernel and its build; they look like settings but are not."""
 
 _NAME: Final = "ks_actors.kernel._kernel"
 _log = logging.getLogger("ks_actors")
@@ -34,14 +34,14 @@ def _load() -> tuple[ModuleType | None, str]:
         if error.name != _NAME:
             raise
         return None, "it was not built when ks-actors was installed"
-    # The kernel is for another Python, or lacks a symbol: slower code is better than none.
+    # The kernel is for another Python, or lacks a symbol: slower code is better than an error.
     except ImportError as error:
         return None, f"it cannot be loaded: {error}"
 
 
 _found, _reason = _load()
 HAS_KERNEL: Final[bool] = _found is not None
-"""Whether there is a kernel: without one, its users have slower Python code for the same."""
+"""Whether there is a kernel; without a kernel, slower Python code does the same."""
 missing: Final[str] = _reason
 """The reason why there is no kernel; empty when there is one."""
 if TYPE_CHECKING:

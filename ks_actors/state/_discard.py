@@ -46,9 +46,9 @@ def give_up(
 ) -> None:
     """Log that a task's local state is discarded, and why; the caller then deletes it.
 
-    The log says `fate` of the stores. `others` are stores without changelog that go with them,
-    though the topology does not have them. Raises StateError when there are any, or when one of the
-    stores has no changelog: there is no other copy, so the user decides.
+    `fate` is the log's phrase for what happens to the stores. `others` are stores without changelog
+    that the state also has, but the topology does not. Raises StateError when there are `others`,
+    or when one of the stores has no changelog: there is no other copy, so the user decides.
     """
     wanted = [spec for spec in stores if spec.place is not StorePlace.MEMORY]
     only = dict.fromkeys([*without_copy(wanted), *others])

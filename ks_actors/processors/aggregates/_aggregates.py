@@ -30,8 +30,8 @@ More such records are probably near.
 class StreamCount(Inline):
     """Count records per key into `store`; forward `(count, count before | None)`.
 
-    A new row has None before it. (Kafka Streams without a cache sends 0, as if a row had been
-    there: `NodeContext.kafka_streams_faults`.) Records without key or value are dropped.
+    For a new row, the count before is None. (Kafka Streams without a cache sends 0, as if a row had
+    been there: `NodeContext.kafka_streams_faults`.) Records without key or value are dropped.
     """
 
     store: str
@@ -110,7 +110,7 @@ class StreamCount(Inline):
                     stop = len(keys)
                 else:
                     # The kernel stops at the first record that is not plain; the loop below counts
-                    # that one.
+                    # that record.
                     done = count_up(
                         keys, values, times, done, changes, timestamps, with_old=send_old
                     )
@@ -173,12 +173,12 @@ class StreamCount(Inline):
 class StreamAggregate(Inline):
     """Fold the values of each key into `store`; forward `(new, old | None)`.
 
-    The result has the later of the two timestamps. Without an aggregate yet, `initializer()` makes
-    the one for the first value; the old one is None, as no row was there. (Kafka Streams without a
-    cache sends the initial aggregate: `NodeContext.kafka_streams_faults`.) With `initializer` None
-    the first value is the aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or
-    `aggregator(aggregate, value)` of a reduce. A result of None deletes. Records without key or
-    value are dropped.
+    The result has the later of the timestamps of record and aggregate. If a key has no aggregate,
+    `initializer()` makes it; the old value is then None. (Kafka Streams without a cache sends the
+    initial aggregate: `NodeContext.kafka_streams_faults`.) With `initializer` None the first value
+    is the aggregate (reduce). The fold is `aggregator(key, value, aggregate)`, or for a reduce
+    `aggregator(aggregate, value)`. A result of None deletes. Records without key or value are
+    dropped.
 
     The aggregator may change an aggregate in place and return it. The store changes only when the
     result is put, so it stays the same when the aggregator raises.

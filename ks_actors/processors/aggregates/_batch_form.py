@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 def batch_form(context: NodeContext, loop: Loop, *, with_headers: bool = True) -> ProcessBatch:
     """Return a function that forwards the results of a batch as one batch.
 
-    `loop` takes a function that emits a result, and one that counts a drop. It returns a function
-    that adds a record: key, value, timestamp (ms), and its index, which it passes on to `emit`. A
-    result has the offset of its record, and its headers unless `with_headers` is False.
+    `loop` takes a function `emit`, which emits a result, and a function that counts a drop. `loop`
+    returns a function that adds a record. This function takes key, value, timestamp (ms) and the
+    record's index, which it passes to `emit`. A result has the offset of its record, and the
+    record's headers unless `with_headers` is False.
     """
     columns: tuple[list[Any], ...] = ([], [], [], [])
     add_key, add_change, add_timestamp, add_index = (column.append for column in columns)
@@ -49,7 +50,7 @@ def batch_form(context: NodeContext, loop: Loop, *, with_headers: bool = True) -
     def process_batch(batch: Batch) -> None:
         nonlocal dropped
         dropped = 0
-        taken()  # the results of a batch that has ended with an error
+        taken()  # drop the results of a batch that ended with an error
         for index, (key, value, timestamp) in enumerate(
             zip(batch.keys, batch.values, batch.timestamps, strict=True)
         ):

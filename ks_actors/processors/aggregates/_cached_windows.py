@@ -41,8 +41,8 @@ def cached_batches(
 ) -> ProcessBatch:
     """Return the batch form that puts and caches a row once for all records of a batch.
 
-    Keys are plain and aggregates immutable. It is not the loop of the other aggregations: it reads
-    and changes rows of its own, not those of the store.
+    Keys are plain and aggregates immutable. This form does not use `window_loop`, because it reads
+    and changes its own rows, not the rows of the store.
     """
     store: WindowsForOperators = context.store(aggregation.store)
     get = store.get_entry
@@ -51,7 +51,7 @@ def cached_batches(
     grace = aggregation.grace_ms
     admit = admission(store)
     absent = _absence(store)
-    # A record that fails in its only window has changed none.
+    # A record that fails in its only window has changed no window.
     none_of_them = _NEVER if size == aggregation.advance_ms else None
 
     def process_batch(batch: Batch) -> None:

@@ -26,14 +26,13 @@ _NEVER = 1 << 66
 class ClosingWindows:
     """The open windows of one task, and its stream time: a forwarded window stays closed.
 
-    `window_at` returns the window of a start. `past_end` is 1 where a window has its end, too, and
-    otherwise 0.
+    `window_at` returns the window of a start. `past_end` is 1 if windows include their end, else 0.
 
     `closing(emitted, closed, starts)` returns the first and last start of the windows that end
-    after `emitted` and by `closed` (ms), None without any. It also returns the end of the window
-    that closes next; None is that of the first open window with a row. `starts` are the starts of
-    closing windows with a row. They are None until the store has been searched for such windows: at
-    the first record with `by_row`, otherwise at the first silence.
+    after `emitted` and by `closed` (ms), or None if there are none. It also returns the end of the
+    window that closes next, or None for the end of the first open window with a row. `starts` are
+    the starts of closing windows with a row; None means that the store has not been searched for
+    such windows yet. With `by_row` it is searched at the first record, else at the first silence.
     """
 
     __slots__ = (
@@ -93,8 +92,8 @@ class ClosingWindows:
     def advance(self, timestamp: int, headers: Headers) -> None:
         """Advance stream time to a record's, and forward the windows that it closes.
 
-        Call it before the record is added to its own windows: a window that its time closes has a
-        result without it.
+        Call it before the record is added to its own windows, because windows that the record's
+        time closes do not include the record.
         """
         self.touched = True
         clock = self.clock
@@ -105,7 +104,7 @@ class ClosingWindows:
             self.emit(closed, headers)
 
     def add(self, start: int, end: int) -> None:
-        """Add a window that has a row now."""
+        """Add a window that has got a row."""
         known = self._known
         if known is not None and start not in known:
             known.add(start)
@@ -164,7 +163,7 @@ class ClosingWindows:
         """Return the ends and starts of the open windows, as a heap."""
         if self._known is None:
             emitted = self._progress.get(self._name, -1)
-            # No window that is open begins before: it would last longer than they do.
+            # No open window begins before `first`: it would be longer than `size`.
             first = max(0, emitted - self._size)
             try:
                 entries: Any = (
@@ -195,7 +194,7 @@ def closing_regular(size: int, advance: int) -> Closing:
 
 
 def closing_custom(windows: CustomWindows, *, tumbling: bool) -> Closing:
-    """Return the `closing` of windows that users compute; `tumbling` ones are side by side."""
+    """Return the `closing` of windows that users compute; `tumbling` windows are adjacent."""
 
     def closing(
         emitted: int, closed: int, starts: list[int] | None

@@ -1,4 +1,4 @@
-"""The first of records that are the same."""
+"""Forward only the first of several equal records."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PLACE = struct.Struct(">qi")
 @final
 @dataclass(frozen=True, kw_only=True)
 class Distinct(Inline):
-    """Forward a record unless one that is the same has been forwarded.
+    """Forward a record unless an equal record has been forwarded.
 
-    Two records are the same when their keys, and the results of `by(value)`, are equal, and their
+    Two records are equal when their keys, and the results of `by(value)`, are equal, and their
     timestamps are no more than `within_ms` apart. Records that are later than `grace_ms` are
-    dropped, and so are those without key or with a `by` of None. `store` has the timestamps of
+    dropped, and so are records without key or with a `by` of None. `store` has the timestamps of
     forwarded records, with their places in the log. So under at-least-once, a record that is
     processed again after a failure is not a duplicate of itself.
     """
@@ -45,7 +45,7 @@ class Distinct(Inline):
         forward, metadata = context.forward, context.record_metadata
         clock = Clock(context, self.store)
         within, grace, by = self.within_ms, self.grace_ms, self.by
-        # The place of the source record at hand, and the identities forwarded for it so far.
+        # The place of the current source record, and the identities forwarded for it so far.
         here, passed = b"", list[Any]()
 
         def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

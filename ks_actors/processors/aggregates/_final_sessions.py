@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 class FinalSessionAggregate(Inline):
     """Aggregate into a session store and forward each session's result once, when it has closed.
 
-    A session closes when stream time has passed its end by more than gap and grace period. A record
-    that moves stream time forwards all sessions that it closes. They go in the order of the store's
-    `find_ended_sessions`, at their ends and with the record's headers. This happens before the
-    record is put into its own session, so that the store has forgotten none of them. (Kafka Streams
-    reads its store afterwards.)
+    A session closes when stream time has passed its end by more than gap and grace period. If a
+    record advances stream time, all sessions that this closes are forwarded first, before the
+    record is put into its own session: so the store still has these sessions. (Kafka Streams reads
+    its store afterwards.) Results are in the order of the store's `find_ended_sessions`, with the
+    sessions' ends as timestamps and the record's headers.
 
     The time up to which results have been forwarded is committed along with the offsets. So a task
-    that takes over forwards none again, and drops records that are late for them. A late record may
-    still join a session that has been forwarded: then the longer session is forwarded in its turn.
+    that takes over forwards no result again, and drops records that come too late. A record that is
+    not dropped may still join a forwarded session: then the longer session is forwarded later.
     Downstream errors name no source record, see FinalWindowedAggregate.
 
     With `idle_after_ms` sessions also close by the wall clock, when no record has come for that
-    time: stream time goes on to the last close. Then no record joins a forwarded session: a record
-    in time begins another one.
+    time: stream time advances to the last close. Then no record joins a forwarded session: a record
+    in time begins another session.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class _OpenSessions:
         self._queue: list[tuple[Any, Any, int, int]] | None = None
 
     def _restored(self) -> list[tuple[Any, Any, int, int]]:
-        """Return the sessions that the store has already."""
+        """Return the sessions in the store that are not forwarded yet."""
         closed = max(0, self._context.progress.get(self._name, 0))
         sessions = self._store.ended_sessions(closed, LATEST_MS) if closed <= LATEST_MS else ()
         # in order: a heap
@@ -152,7 +152,7 @@ class _OpenSessions:
         return None if end is None else min(end + self._wait + 1, LATEST_MS)
 
     def close_until(self, time: int) -> None:
-        """Forward the sessions that close by `time`; stream time goes on to the last close."""
+        """Forward the sessions that close by `time`; stream time advances to the last close."""
         wait = self._wait + 1
         ends = [end for _, _, _, end in self.queue if min(end + wait, LATEST_MS) <= time]
         if ends:

@@ -26,23 +26,22 @@ if TYPE_CHECKING:
 class FinalWindowedAggregate(Inline):
     """Aggregate into a window store and forward each window's result once, when it has closed.
 
-    A window closes when stream time has passed its end by the grace period. A record that moves
-    stream time forwards all windows that it closes, by start and then key. They have the timestamps
-    of their results and the record's headers. This happens before the record is put into its own
-    windows. Until then even a store that keeps no more than window and grace has them all. (Kafka
+    A window closes when stream time has passed its end by the grace period. If a record advances
+    stream time, all windows that this closes are forwarded first, by start and then key. They have
+    the timestamps of their results and the record's headers. Then the record is put into its own
+    windows. Until then even a store that keeps only window and grace has all closed windows. (Kafka
     Streams reads its store afterwards, and loses results there unless the retention is longer.)
 
     The time up to which results have been forwarded is committed along with the offsets. So a task
-    that takes over forwards none again, and drops records that are late for them. Results come from
-    no single source record: a downstream error names none, least of all the record that closes the
-    window.
+    that takes over forwards no result again, and drops records that come too late. Results come
+    from no single source record, so a downstream error names no record.
 
-    The windows of a timestamp are the aggregation's own, or the ones that `windows` gives. With
-    `tumbling` these are known to be side by side, and no task has to look through its store when it
-    starts.
+    The windows of a timestamp are the aggregation's own, or those that `windows` returns. With
+    `tumbling`, the returned windows are known to be adjacent, and no task has to search its store
+    when it starts.
 
     With `idle_after_ms` windows also close by the wall clock, when no record has come for that
-    time: stream time goes on to the last close.
+    time: stream time advances to the last close.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class FinalWindowedAggregate(Inline):
         windows_for, closes = (
             self._regular(context) if self.windows is None else self._custom(context, self.windows)
         )
-        # Windows that are regular, or side by side, are noted only to close by the wall clock.
+        # Windows that are regular or adjacent are noted only to close by the wall clock.
         regular = self.windows is None or self.tumbling
         if self.idle_after_ms is not None:
             context.when_idle(self.idle_after_ms, closes)
@@ -110,7 +109,8 @@ class FinalWindowedAggregate(Inline):
     ) -> tuple[WindowsFor, ClosingWindows]:
         aggregation = self.aggregation
         clock = Clock(context, aggregation.store, aggregation.stream)
-        # A clock is committed as the last instant then, from which windows may still be open.
+        # If all windows have closed, the committed clock is only the last possible time, at which
+        # windows may still be open.
         if context.progress.get(aggregation.store, -1) > LATEST_MS:
             clock.time = ALL_CLOSED
         return checked_windows(windows, aggregation.size_ms), ClosingWindows(

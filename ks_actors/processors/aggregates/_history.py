@@ -27,7 +27,7 @@ def with_history(context: NodeContext, store: str | None) -> NodeContext | None:
 
     In that context `put_entry` does nothing: `forward` puts the value with its timestamp, and
     forwards it unless it came too late. So the operator has to process record by record, and to
-    forward each one.
+    forward each record.
     """
     if store is None:
         return None

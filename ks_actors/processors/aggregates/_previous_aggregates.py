@@ -21,14 +21,14 @@ _log = component_log(__name__)
 def keeper(store: StoreForOperators, *, send_old: bool) -> Callable[[Any], Any]:
     """Return a function from an aggregate to the old value to send.
 
-    Call it before the user function gets the aggregate. It makes a copy where values of the store
-    can be changed in place and old values are sent.
+    Call the function before the user function gets the aggregate. It makes a copy if the store's
+    values can be changed in place and old values are sent.
     """
     return as_before if send_old and store.mutable else as_it_is
 
 
 def row_keeper(store: StoreForOperators, *, send_old: bool) -> Callable[..., Any]:
-    """Return the same function, for a key, its aggregate and perhaps a window."""
+    """Return such a function that takes a key, its aggregate and perhaps a window."""
     kept = keeper(store, send_old=send_old)
 
     def of_row(_: Any, aggregate: Any, __: Window | None = None) -> Any:
@@ -55,9 +55,9 @@ def watched(
 ) -> Callable[..., Any]:
     """Return the aggregator of (key, value, aggregate), watched until it returns an aggregate.
 
-    One that changes its aggregate in place and returns None, as `aggregate.append(value)` does,
-    deletes each row: a warning says so, once in a task. Aggregators of immutable values, and
-    reducers, are returned as they are.
+    An aggregator that changes its aggregate in place and returns None, as `aggregate.append(value)`
+    does, deletes each row. A warning reports this once per task. Aggregators of immutable values,
+    and reducers, are returned unchanged.
     """
     if initializer is None or not context.store(store).mutable:
         return aggregator
@@ -82,12 +82,12 @@ def watched(
 
 
 def _differs(aggregate: Any, initializer: Callable[[], Any]) -> bool:
-    """Return whether an aggregate is another than that of the initializer; False if unknown."""
+    """Return whether an aggregate differs from the initializer's; False if unknown."""
     try:
         first, second, now = (
             pickle.dumps(value) for value in (initializer(), initializer(), aggregate)
         )
     except Exception:  # noqa: BLE001 - whatever users' types raise; the record itself has no fault
         return False
-    # An initializer that returns another one each time leaves the question open.
+    # If the initializer returns a different aggregate each time, the answer is unknown.
     return first == second != now

@@ -40,15 +40,15 @@ class Fold(NamedTuple):
 class SessionAggregation:
     """An aggregation of the sessions that a record joins.
 
-    These are the sessions of its key that are no more than `gap_ms` away from it, on either side.
-    They become one, together with the record: `initializer()` is merged with each of them by
+    A record joins the sessions of its key that are at most `gap_ms` away from it, on either side.
+    These sessions and the record become one session: `initializer()` is merged with each session by
     `merger(key, aggregate, other)`, then `aggregator(key, value, aggregate)` adds the value. With
-    `initializer` None the fold is `aggregator(aggregate, value)`, of values and of sessions; with
-    `aggregator` None it counts. A result of None deletes.
+    `initializer` None, `aggregator(aggregate, value)` adds values and merges sessions; with
+    `aggregator` None, records are counted. A result of None deletes.
 
-    A late record is dropped: its session would end more than gap and `grace_ms` before stream time
-    (the latest timestamp seen). Records without key are dropped, those without value are not.
-    Aggregates may be changed in place: see StreamAggregate.
+    A record is late, and dropped, if its session would end more than gap and `grace_ms` before
+    stream time (the latest timestamp seen). Records without key are dropped, but not records
+    without value. Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -59,7 +59,7 @@ class SessionAggregation:
     merger: Callable[[Any, Any, Any], Any] | None = None
     send_old: bool = False
     stream: int | None = None
-    """The number of the stream in a cogroup, in which each has a stream time of its own."""
+    """The number of the stream in a cogroup, in which each stream has its own stream time."""
 
     def fold(self, context: NodeContext) -> Fold:
         """Return the functions that make aggregates."""

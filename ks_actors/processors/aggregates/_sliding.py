@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 class SlidingAggregate(Inline):
     """Aggregate into a window store; windows last the aggregation's `size_ms`, both ends included.
 
-    A record makes the window that ends with it, and the window that begins right after the record
-    before it. If there are later records, it also makes the window that begins right after it. It
-    is added to all windows around it. `on_close` forwards each window once, when stream time has
-    passed its end by the grace period, by start and key; otherwise every change is forwarded.
-    Records without key or value, and late ones, are dropped. With `idle_after_ms` windows also
-    close by the wall clock: see FinalWindowedAggregate.
+    A record makes the window that ends with this record, and the window that begins right after the
+    previous record. If there are later records, it also makes the window that begins right after
+    itself. The record is added to all windows that contain it. With `on_close` each window is
+    forwarded once, by start and key, when stream time has passed its end by the grace period;
+    otherwise every change is forwarded. Late records, and records without key or value, are
+    dropped. With `idle_after_ms` windows also close by the wall clock: see FinalWindowedAggregate.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SlidingAggregate(Inline):
 @final
 @dataclass(slots=True)
 class _Record:
-    """The record at hand. Windows that end before `closed` are closed."""
+    """The current record. Windows that end before `closed` are closed."""
 
     key: Any
     value: Any
@@ -211,16 +211,16 @@ class _Sliding:
             self._update(record, 0, combined)
 
     def _taken(self, entry: Entry) -> Entry:
-        """Return an entry to begin another window with.
+        """Return an entry with which another window can begin.
 
-        It is a copy if in-place changes would affect both windows.
+        The entry is a copy if in-place changes would affect both windows.
         """
         if self._mutable and type(entry[0]) not in ATOMS:
             return deepcopy(entry[0]), entry[1]
         return entry
 
     def _begin(self, record: _Record, start: int, other: Entry | None = None) -> None:
-        """Make a window with a record; it begins with the aggregate of another one, if any."""
+        """Make a window with a record; it begins with the aggregate of another window, if any."""
         aggregate = self._initial() if other is None else self._taken(other)[0]
         self._update(record, start, (aggregate, record.timestamp), new_window=True)
 

@@ -1,6 +1,6 @@
 """Tables grouped by another key.
 
-A change removes the old value from one group and adds the new one to another.
+A change removes the old value from one group and adds the new value to another group.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class TableSelect(Inline):
     """Send changes to the groups that `selector(key, value)` chooses as a pair `(group, value)`.
 
-    None, or a None in the pair, is no group. An old and a new value of one group travel as one
-    change `(new, old)`, otherwise the old one goes first. Out-of-order changes of a `versioned`
-    table are left out.
+    A result of None, or a None in the pair, means no group. If the old and the new value are in one
+    group, one change `(new, old)` is sent; otherwise the old value is sent first. Out-of-order
+    changes of a `versioned` table are left out.
     """
 
     selector: Callable[[Any, Any], tuple[Any, Any] | None]
@@ -77,11 +77,11 @@ class TableSelect(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableAggregate(Inline):
-    """Subtract the old value of a change from its group's aggregate, and add the new one.
+    """Subtract the old value of a change from its group's aggregate, and add the new value.
 
     It calls `subtractor(key, value, aggregate)` and `adder(key, value, aggregate)`. A group without
     an aggregate gets `initializer()` before the adder is called. The subtractor is not called for
-    such a group, nor for an old value for which the adder fails: no aggregate has it. A result of
+    such a group, nor for an old value that the adder fails to add: no aggregate has it. A result of
     None deletes. The result is in `store`; its timestamp is the later of the change's and the
     aggregate's. When the adder fails, the old value is subtracted nevertheless.
     """
@@ -115,12 +115,12 @@ class TableAggregate(Inline):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TableReduce(Inline):
-    """Subtract the old value of a change from its group's aggregate, and add the new one.
+    """Subtract the old value of a change from its group's aggregate, and add the new value.
 
     It calls `subtractor(aggregate, value)` and `adder(aggregate, value)`. The first value of a
-    group is its aggregate. No aggregate has an old value for which both fail. When the adder fails,
-    the old value is subtracted nevertheless. A result of None deletes. The result is in `store`, at
-    the later of both timestamps when something was combined.
+    group is its aggregate. No aggregate has an old value for which both functions fail. When the
+    adder fails, the old value is subtracted nevertheless. A result of None deletes. The result is
+    in `store`. If values were combined, it has the later of both timestamps.
     """
 
     store: str
@@ -160,8 +160,9 @@ def _bound(
 ) -> Bound:
     """Return the function of a node that combines changes with the aggregates of their groups.
 
-    `combine` takes a change and the group's aggregate, and returns the next one, and whether it has
-    the later of both timestamps. `taken` says whether an old value is in the aggregate.
+    `combine` takes a key, a change and the group's aggregate. It returns the next aggregate, and
+    whether this has the later of both timestamps. `taken` says whether an old value is in the
+    aggregate.
     """
     store: KeyValueForOperators = context.store(name)
     get = store.get_entry
@@ -195,7 +196,7 @@ def _bound(
             cache.hold(key, (aggregate, before if send_old else None), held, headers)
 
     def by_halves(key: Any, change: tuple[Any, Any], timestamp: int, headers: Headers) -> bool:
-        """Apply the working half of a failed change; return whether there was only that half."""
+        """Apply the half of a failed change that works; return whether only the new value works."""
         added, removed = change
         if not context.leaves_out or withdrawn(context, change) is None:
             return False
@@ -215,15 +216,15 @@ def _works(
     """Return whether a change can be combined with an entry, which is a copy."""
     try:
         combine(key, change, None if entry is None else entry[0])
-    except Exception:  # noqa: BLE001 - the whole of the change has failed by it
+    except Exception:  # noqa: BLE001 - the caller handles the failure of the whole change
         return False
     return True
 
 
 def _demand_key(context: NodeContext, key: Any) -> None:
     if key is None:
-        # Any producer may have written it to a repartition topic: the handler decides, as in Kafka
-        # Streams.
+        # Any producer may have written the record to a repartition topic: the handler decides, as
+        # in Kafka Streams.
         raise ValueError(
             f"a change of a grouped table has no key: the selector before {context.node} must give "
             "each row a key"

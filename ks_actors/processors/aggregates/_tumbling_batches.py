@@ -42,10 +42,10 @@ def tumbling_batches(
 ) -> ProcessBatch:
     """Return the batch form of an aggregation per tumbling window.
 
-    It is not the loop of the other windows: each record has one, and makes one result at most. So
-    the kernel counts most records at once, and columns that do not change are shared.
+    This form does not use `window_loop`: each record has one window, and makes one result at most.
+    So the kernel counts most records at once, and columns that do not change are shared.
 
-    It forwards the results; with a `cache`, counts of plain keys go to `hold`.
+    The results are forwarded; with a `cache`, counts of plain keys go to `hold`.
     """
     store: WindowsForOperators = context.store(aggregation.store)
     counts = aggregation.aggregator is None and store.counts

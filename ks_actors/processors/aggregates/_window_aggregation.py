@@ -19,15 +19,15 @@ class WindowAggregation:
     """An aggregation of the windows that a record falls into.
 
     Windows start at multiples of `advance_ms` and last `size_ms`. A window takes records until
-    stream time (the latest timestamp seen) has passed its end by `grace_ms`; later ones are
+    stream time (the latest timestamp seen) has passed its end by `grace_ms`; later records are
     dropped, window by window.
 
-    With `initializer` and `aggregator` None it counts. Otherwise the fold is `aggregator(key,
-    value, aggregate)`, where a window without an aggregate begins with `initializer()`. With
-    `initializer` None the fold is `aggregator(aggregate, value)`, from the first value on. A result
-    of None deletes. A new window has the old value None, also where Kafka Streams sends an initial
-    one: see StreamAggregate. Records without key are dropped, those without value are not.
-    Aggregates may be changed in place: see StreamAggregate.
+    With `initializer` and `aggregator` None, records are counted. Otherwise the fold is
+    `aggregator(key, value, aggregate)`, where a window without an aggregate begins with
+    `initializer()`. With `initializer` None the fold is `aggregator(aggregate, value)`, from the
+    first value on. A result of None deletes. A new window has the old value None, also where Kafka
+    Streams sends an initial value: see StreamAggregate. Records without key are dropped, but not
+    records without value. Aggregates may be changed in place: see StreamAggregate.
     """
 
     store: str
@@ -38,15 +38,15 @@ class WindowAggregation:
     initializer: Callable[[], Any] | None = None
     send_old: bool = False
     stream: int | None = None
-    """The number of the stream in a cogroup, in which each has a stream time of its own."""
+    """The number of the stream in a cogroup, in which each stream has its own stream time."""
 
     def fold(
         self, context: NodeContext, *, send_old: bool, cache: Cache | None = None
     ) -> Callable[[Any, Any, Any, Window], tuple[Any, Any]]:
         """Return a function that folds a value into an entry.
 
-        It takes key, value, entry or None, and the window. It returns `(old value to send, new
-        value)`; with a `cache` the old value is the one for the cache to hold.
+        The function takes key, value, entry or None, and the window. It returns `(old value to
+        send, new value)`; with a `cache`, the old value is for the cache.
         """
         store = context.store(self.store)
         aggregator = self.aggregator

@@ -40,14 +40,13 @@ def window_loop(
 ) -> Emit:
     """Return a function that adds a record to its windows, by start.
 
-    It takes key, value, timestamp (ms), and a fourth argument that it passes on: the headers, or
-    the record's index in a batch. `emit` gets a result per window, unless it is None:
-    `Windowed(key, window)`, `(new, old | None)`, its timestamp and the fourth argument. `drop` is
+    The function takes key, value, timestamp (ms), and a fourth argument that it passes on: the
+    headers, or the record's index in a batch. `emit`, if given, gets a result per window:
+    `Windowed(key, window)`, `(new, old | None)`, the timestamp and the fourth argument. `drop` is
     called for a record without key, and for each window that is closed. Errors of the store and of
     user functions are raised, after the results of earlier windows of the record.
 
-    With a `cache` the old value is the one for the cache to hold, and a delete has the timestamp of
-    its record.
+    With a `cache`, the old value is for the cache, and a delete has the timestamp of its record.
     """
     store: WindowsForOperators = context.store(aggregation.store)
     get, put = store.get_entry, store.put_entry
@@ -59,7 +58,7 @@ def window_loop(
         if key is None:
             drop()
             return
-        # For each record, not for the batch: a record is late by the time at its own turn.
+        # Per record, not per batch: stream time at this record decides whether the record is late.
         if timestamp > clock.time:  # noqa: PLR1730 - `max` takes five times as long
             clock.time = timestamp
         closed = clock.time - grace

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class WindowedAggregate(Inline):
     """Aggregate into a window store; forward `Windowed(key, window)` and `(new, old | None)`.
 
-    Each window that a record changes is forwarded. The windows of a timestamp are the
-    aggregation's own, or the ones that `windows` gives, which last up to its `size_ms`.
+    Each window that a record changes is forwarded. The windows of a timestamp are the aggregation's
+    own, or those that `windows` returns, which last up to its `size_ms`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class UnlimitedAggregate(Inline):
     """Aggregate all records from `start_ms` on into one window of a window store.
 
     It forwards `Windowed(key, window)` and `(new, old | None)`. Records before the start are left
-    out, those without key are dropped.
+    out, and records without key are dropped.
     """
 
     def __init__(self, aggregation: WindowAggregation, start_ms: int) -> None:

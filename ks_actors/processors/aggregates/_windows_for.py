@@ -1,4 +1,4 @@
-"""The windows of a timestamp: regular ones, and those that users compute."""
+"""The windows of a timestamp: regular windows, and windows that users compute."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _new = tuple.__new__  # A named tuple's own constructor calls this.
 def regular_windows(size: int, advance: int) -> WindowsFor:
     """Return a function that returns the windows of a timestamp (ms), by start.
 
-    They last `size` ms, and one starts every `advance` ms from 0 on. Records share the objects for
-    a while.
+    Windows last `size` ms, and a window starts every `advance` ms from 0 on. Records share the
+    objects for a while.
     """
-    # Windows start and end at multiples of this step: all times within one have the same windows.
+    # Windows start and end at multiples of this step: all times in one step have the same windows.
     step = gcd(size, advance)
     most = MOST_SHARED * advance // size
     known: dict[int, list[Span]] = {}
@@ -54,7 +54,7 @@ def regular_windows(size: int, advance: int) -> WindowsFor:
 def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
     """Return a function that returns the windows of a timestamp (ms), sorted by start.
 
-    It raises TypeError or ValueError when they are not as CustomWindows demands.
+    It raises TypeError or ValueError when the windows are not as CustomWindows demands.
     """
     find = windows.windows_for
 
@@ -74,8 +74,8 @@ def checked_windows(windows: CustomWindows, size_ms: int) -> WindowsFor:
             if type(window) is not Window:
                 raise TypeError(wrong(timestamp, found, "return Window(start, end) objects"))
             start, end = window
-            # Stores have no negative starts, and a window without its record's time might be closed
-            # before that comes.
+            # Stores have no negative starts, and a window that does not contain the record's time
+            # might close before the record comes.
             if not 0 <= start <= timestamp < end:
                 raise ValueError(
                     wrong(timestamp, found, "return windows from 0 on that contain the timestamp")

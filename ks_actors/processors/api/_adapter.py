@@ -50,7 +50,7 @@ _current: ContextVar[_Call | None] = ContextVar("ks_actors_current_call", defaul
 
 
 def call_time() -> int | None:
-    """Return the timestamp of the record of this async call; None outside of one."""
+    """Return the timestamp of the record of this async call; None outside of a call."""
     call = _current.get()
     return None if call is None else call.timestamp
 
@@ -176,7 +176,7 @@ class ProcessorOperator:
 
         def init() -> None:
             assert processor is not None
-            # Also for a user's `init` that does not call super. A processor that takes no attribute
+            # Also if a user's `init` does not call super. A processor that accepts no attribute
             # must keep the context in another way.
             if not hasattr(processor, "context"):
                 with suppress(AttributeError, TypeError, ValueError):

@@ -25,7 +25,7 @@ Out_contra = TypeVar("Out_contra", contravariant=True)
 Punctuator: TypeAlias = Callable[[int], None]
 """Called back with the stream time, or the wall-clock time, of the call (ms).
 
-That may be later than it was due: several missed intervals get one call.
+The call may come later than it was due: several missed intervals get one call.
 """
 
 
@@ -81,8 +81,8 @@ class Context(ABC, Generic[Out_contra]):
     ) -> Callable[[], None]:
         """Call back every `interval_ms`, of stream time or wall-clock time.
 
-        The returned function cancels. `start_ms` is the time of the first call. A processor of a
-        global store cannot schedule by wall-clock time.
+        Call the returned function to cancel. `start_ms` is the time of the first call. A processor
+        of a global store cannot schedule by wall-clock time.
         """
 
     @abstractmethod
@@ -99,10 +99,11 @@ class Context(ABC, Generic[Out_contra]):
 
     @abstractmethod
     def record_metadata(self) -> RecordMetadata | None:
-        """Return topic, partition and offset of the input record at hand.
+        """Return topic, partition and offset of the current input record.
 
         Returns None in a punctuation, and for results of several records: when a window closes, or
-        by a function of many records. For a held-back record, it returns the record's own metadata.
+        in results of a function of many records. For a held-back record, it returns the record's
+        own metadata.
         """
 
 
@@ -117,7 +118,7 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
     """Base class of a processor that sees every record of its parents, one at a time.
 
     Subclass it and override `process`, which may be `async def`. A supplier (the class itself will
-    do) makes a new one for every task. An error in `process` or in a punctuator goes to the app's
+    do) makes a new processor per task. An error in `process` or in a punctuator goes to the app's
     processing exception handler, with the record.
     """
 
@@ -137,7 +138,7 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
     def close(self) -> None:
         """Release resources that `init` took, except stores.
 
-        The task ends, at least on this instance.
+        Called when the task ends, at least on this instance.
         """
 
 
@@ -160,5 +161,5 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
     def close(self) -> None:
         """Release resources that `init` took, except stores.
 
-        The task ends, at least on this instance.
+        Called when the task ends, at least on this instance.
         """

@@ -1,6 +1,6 @@
 """Checks of an operation's arguments.
 
-Each error names the operation and the argument, and says how to mend it.
+Each error names the operation and the argument, and says how to correct it.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def check_function(
 ) -> int:
     """Return the number of positional arguments for calls of a function, one of `allowed`.
 
-    The `allowed` numbers ascend. A function with fitting required parameters takes as many as it
-    requires; optional ones are left alone. One with `*args`, and a builtin without a signature,
-    gets the fewest that it can take.
+    The `allowed` numbers ascend. If the number of required parameters is allowed, only these get
+    arguments. A function with `*args`, or a builtin without a signature, gets the fewest arguments
+    that it can take.
 
-    Raises TopologyError if it cannot be called, or with none of these numbers. Only an `awaited`
-    function may be an `async def`, and no function may be an asynchronous generator. A call of a
-    generator function returns only a generator: only a function whose result is `iterated` may be
-    one. A predicate, or a function that makes aggregates, without a `return` is refused: it would
-    keep nothing, or delete each row.
+    Raises TopologyError if the function cannot be called, or not with an allowed number. Only an
+    `awaited` function may be an `async def`, and no function may be an asynchronous generator. A
+    generator function is allowed only if its result is `iterated`, because its call returns only a
+    generator. A predicate, or a function that makes aggregates, without a `return` is refused: it
+    would keep nothing, or delete each row.
     """
     if not callable(function):
         raise TopologyError(
@@ -111,7 +111,7 @@ def takes_key(mapper: Any, of: str, *, awaited: bool = False, iterated: bool = F
 def check_kind(value: T, kinds: type | tuple[type, ...], *, role: str, of: str, remedy: str) -> T:
     """Return `value` if it is an instance of `kinds`.
 
-    Raises TopologyError, with the `remedy` at the end of its text, otherwise.
+    Otherwise raises TopologyError, whose text ends with the `remedy`.
     """
     if not isinstance(value, kinds):
         raise TopologyError(f"{role} of {of} is {_shown(value)}: {remedy}")
@@ -155,7 +155,7 @@ def checked_ms(
 
     An `instant` may also be a datetime.
 
-    Raises TopologyError for another value, for a lesser one, and for a part of a ms.
+    Raises TopologyError for another type, for a lesser value, and for a fraction of a ms.
     """
     try:
         number = whole_ms(instant_ms(value) if instant else value)
@@ -170,7 +170,7 @@ def checked_ms(
 
 
 def check_names(names: tuple[Any, ...], *, role: str, of: str) -> None:
-    """Raise TopologyError unless all are names, each an argument of its own."""
+    """Raise TopologyError unless each argument is a name."""
     for name in names:
         if not isinstance(name, str) or not name:
             raise TopologyError(
@@ -225,7 +225,7 @@ def check_configs(value: Mapping[str, str], *, role: str, of: str) -> None:
 def check_supplier(supplier: Any, *, role: str, of: str) -> Any:
     """Call a supplier without arguments and return its result.
 
-    Raises TopologyError if it cannot be called so, or fails.
+    Raises TopologyError if the supplier cannot be called like this, or fails.
     """
     check_function(supplier, 0, role=role, of=of)
     try:

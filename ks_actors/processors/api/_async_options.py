@@ -21,10 +21,11 @@ Order: TypeAlias = Literal["key", "partition", "none"]
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """Call again after a failure, `attempts` times in all.
+    """Repeat a failed call, up to `attempts` calls in all.
 
-    It waits `backoff_ms`, then twice as long each time, up to `max_backoff_ms`. Only calls that
-    raise an error of the types `on` are repeated; a call that takes too long raises TimeoutError.
+    Wait `backoff_ms` before the first repetition, then twice as long each time, up to
+    `max_backoff_ms`. Only calls that raise an error of the types `on` are repeated; a call that
+    takes too long raises TimeoutError.
     """
 
     attempts: int = 3
@@ -56,9 +57,9 @@ class AsyncOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Concurrency, order and time limit of the asynchronous calls in one task.
 
     `max_in_flight` calls run at the same time; each may take `timeout_ms`, and a retry counts as a
-    new call. With order "key" the calls of one key follow each other. With "partition" all run side
-    by side, and their results are forwarded in the order of the records. With "none" results are
-    forwarded in the order of completion.
+    new call. With order "key" the calls of one key follow each other. With "partition" all calls
+    run side by side, and their results are forwarded in the order of the records. With "none"
+    results are forwarded in the order of completion.
     """
 
     max_in_flight: int = 100
@@ -114,7 +115,8 @@ def async_options(
 ) -> AsyncOptions | None:
     """Return the options for an async function, None for a plain one.
 
-    Raises TopologyError for a plain function with options, and for one that promises an awaitable.
+    Raises TopologyError for a plain function with options, and for a function that promises an
+    awaitable by its annotation.
     """
     if is_async(function):
         return options_of(arguments, where)
@@ -140,7 +142,7 @@ def check_promise(function: Callable[..., object], where: str) -> None:
 def options_of(arguments: AsyncArguments, where: str) -> AsyncOptions:
     """Return the options that an operation was given.
 
-    Raises TopologyError, which names the operation, for unknown or invalid ones.
+    Raises TopologyError, which names the operation, for unknown or invalid options.
     """
     if unknown := sorted(arguments.keys() - AsyncArguments.__annotations__.keys()):
         known = ", ".join(AsyncArguments.__annotations__)

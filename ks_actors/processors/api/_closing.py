@@ -33,9 +33,9 @@ def forward_closed(
 
     `closed` returns the window of a start, None if it is still open.
 
-    They go by start and key, with the headers of the current record. Results come from no single
-    record. When the serde cannot read an aggregate, the processing handler decides about it, and
-    the others are forwarded.
+    Windows are forwarded by start and key, with the headers of the current record, but without an
+    origin: results come from no single record. If the serde cannot read an aggregate, the
+    processing handler decides about the aggregate, and the others are forwarded.
     """
     entries: Sequence[tuple[Any, int, Entry | SerializationError]]
     try:
@@ -71,7 +71,7 @@ def buffered_records(
     """Iterate over the records that a node holds back in a store of its own, by key.
 
     Ask the processing handler about an unreadable record, under the key that `key_of` returns, then
-    delete it. Raises ProcessingFailed when a key cannot be read, or none of the restored records.
+    delete it. Raises ProcessingFailed when the iteration fails, as for a key that cannot be read.
     """
     try:
         for key, value in store.all_there_is():

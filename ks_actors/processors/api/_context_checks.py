@@ -37,7 +37,7 @@ def check_forwarded(record: Any, record_type: type[Any], node: str) -> None:
 
 
 def check_times_and_headers(timestamp: Any, headers: Any, who: str) -> None:
-    """Raise TypeError or ValueError unless a log can take a record with these.
+    """Raise TypeError or ValueError unless a log can take this timestamp and these headers.
 
     `who` begins the error: "node n forwards".
     """

@@ -1,4 +1,4 @@
-"""Nodes whose stream time goes on by the wall clock while no record comes."""
+"""Nodes whose stream time advances with the wall clock while no record comes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 class IdleNode(Protocol):
     """A node with state that closes at certain stream times, registered by `when_idle`.
 
-    While no record reaches the node, the task lets its stream time go on with the wall clock. All
-    is called on the task's own turn.
+    While no record reaches the node, the task advances the node's stream time with the wall clock.
+    All methods are called on the task's own turn.
     """
 
     touched: bool
@@ -25,5 +25,5 @@ class IdleNode(Protocol):
         ...
 
     def close_until(self, time: int) -> None:
-        """Forward all that closes by stream time `time` (ms), and keep that it is closed."""
+        """Forward all that closes by stream time `time` (ms), and record the close."""
         ...

@@ -1,4 +1,4 @@
-"""Old values of tables for which a function failed when they were new."""
+"""Old values of tables for which a function failed when the values were new."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _log = component_log(__name__)
 
 
 def for_old(context: NodeContext, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function for old values: it returns None when `function` fails for one.
+    """Return a function for old values: it returns None when `function` fails for a value.
 
-    The handler was asked about that value when it was new, and it has contributed nothing. Kafka
-    Streams fails again, and leaves out the good value that follows. The first failure of a node is
-    logged: a function that did not fail when the value was new has contributed after all.
+    The handler was asked about the value when it was new, and the value contributed nothing. Kafka
+    Streams fails again, and leaves out the good new value of the change. The first failure of a
+    node is logged: if the function did not fail when the value was new, the value did contribute.
     """
     told = False
     if context.kafka_streams_faults:
@@ -29,7 +29,7 @@ def for_old(context: NodeContext, function: Callable[..., Any]) -> Callable[...,
         nonlocal told
         try:
             return function(*arguments)
-        except Exception as error:  # noqa: BLE001 - it was told when the value was new
+        except Exception as error:  # noqa: BLE001 - the failure was reported when the value was new
             if not told:
                 told = True
                 _log.warning(
@@ -48,9 +48,9 @@ def for_old(context: NodeContext, function: Callable[..., Any]) -> Callable[...,
 def withdrawn(context: NodeContext, change: tuple[Any, Any]) -> tuple[None, Any] | None:
     """Return the change that takes the old value back, for a change whose new value has failed.
 
-    The old value has contributed, and the next change will have the failed one as its old value.
-    Returns None where there is nothing to take back. Out-of-order changes, of a class of their own,
-    take nothing back.
+    The old value has contributed, and the next change will have the failed value as its old value.
+    Returns None if there is nothing to take back, as for out-of-order changes, which are of another
+    class.
     """
     if type(change) is not tuple or change[1] is None or context.kafka_streams_faults:
         return None
@@ -60,8 +60,9 @@ def withdrawn(context: NodeContext, change: tuple[Any, Any]) -> tuple[None, Any]
 def taken_in(context: NodeContext, add: Callable[..., Any]) -> Callable[..., bool]:
     """Return a function that tells whether an aggregate includes an old value.
 
-    It does not if `add` fails for the value with a fresh aggregate. Then `add` failed when the
-    value was new, and the handler went on. If handlers never go on, all old values are included.
+    The aggregate does not include the value if `add` fails for the value with a fresh aggregate.
+    Then `add` also failed when the value was new, and the handler chose to continue. If handlers
+    never continue, all old values are included.
     """
     if context.kafka_streams_faults or not context.leaves_out:
         return _always
@@ -69,7 +70,7 @@ def taken_in(context: NodeContext, add: Callable[..., Any]) -> Callable[..., boo
     def taken(*arguments: Any) -> bool:
         try:
             add(*arguments)
-        except Exception:  # noqa: BLE001 - it was told when the value was new
+        except Exception:  # noqa: BLE001 - the failure was reported when the value was new
             return False
         return True
 

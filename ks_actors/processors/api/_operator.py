@@ -26,9 +26,9 @@ It returns when all downstream processing of the record is done (depth first).
 """
 
 ProcessBatch: TypeAlias = Callable[[Batch], None]
-"""Process records in order, with the same result as one by one.
+"""Process records in order, with the same results as if they came one by one.
 
-This holds downstream of a node that has only one path.
+The runtime uses batches only where the results are the same.
 """
 
 
@@ -104,7 +104,7 @@ class NodeContext(Protocol):
         """Return the cache that takes the updates of a store instead of `forward`.
 
         Returns None when each update must be forwarded at once. `send_old` says that old values are
-        needed downstream. Call it while the node is bound.
+        needed downstream. Call this while the node is bound.
         """
         ...
 
@@ -133,14 +133,14 @@ class NodeContext(Protocol):
         callback: Callable[[int], None],
         start_ms: int | None = None,
     ) -> Callable[[], None]:
-        """Call back periodically as Kafka Streams does; the returned function cancels."""
+        """Call back periodically as Kafka Streams does; call the returned function to cancel."""
         ...
 
     def when_idle(self, after_ms: int, node: IdleNode, /) -> None:
-        """Let the stream time of a node go on by the wall clock while no record reaches it.
+        """Let a node's stream time advance with the wall clock while no record reaches the node.
 
-        It does so after `after_ms` without one. Call this while the node is bound. In a backfill it
-        does nothing: history has no wall clock.
+        This begins after `after_ms` without a record. Call this while the node is bound. A backfill
+        ignores the call: history has no wall clock.
         """
         ...
 
@@ -153,7 +153,7 @@ class NodeContext(Protocol):
         ...
 
     def dropped(self, count: int = 1, *, told: bool = True) -> None:
-        """Count dropped records (metric dropped-records), and log it once a minute if `told`."""
+        """Count dropped records (metric dropped-records), and log them once a minute if `told`."""
         ...
 
     def failed(
@@ -167,9 +167,9 @@ class NodeContext(Protocol):
     ) -> None:
         """Ask the processing exception handler about a record.
 
-        Returns to continue without the record, raises ProcessingFailed to end. Call it with the
-        record at hand, from an `except` block. `offset` identifies the source record when working
-        on a batch. An error that is not an Exception ends the task without asking the handler.
+        Returns to continue without the record, raises ProcessingFailed to end. Call this from an
+        `except` block, while the record is the current one. In a batch, `offset` identifies the
+        source record. An error that is not an Exception ends the task without asking the handler.
         """
         ...
 
@@ -229,7 +229,7 @@ def too_early(node: str) -> Callable[..., Never]:
 class Bound(NamedTuple):
     """One node at work in one task.
 
-    With `batch` None it takes one record at a time; `close` is called when the task ends.
+    With `batch` None the node takes one record at a time; `close` is called when the task ends.
     """
 
     process: Process
@@ -255,10 +255,10 @@ class Operator(Protocol):
     """One node of a topology: a definition that all tasks share.
 
     State per task lives in the closures that `bind` makes. `record_context` says that the node's
-    code may read the record's metadata, headers or stream time. Its task then takes records one at
-    a time from the source on. The runtime calls the bound function inside a guard, so a `process`
-    lets errors of user code through. A `batch` function catches them itself, names the record
-    through `context.failed` and continues when that returns.
+    code may read the record's metadata, headers or stream time. Its task then processes records one
+    at a time, from the source on. The runtime calls the bound function inside a guard, so a
+    `process` lets errors of user code through. A `batch` function catches them itself, names the
+    record through `context.failed` and continues when that returns.
     """
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ONE_RESULT: Final = (str, bytes, bytearray, dict, NoneType)
 """The types of results that a function of many results returns by mistake."""
 MANY_RESULTS: Final = frozenset({list, tuple, GeneratorType})
-"""The usual types of its results: they need no closer look."""
+"""The usual types of results of such a function, which need no further check."""
 
 _GIVE_ITSELF = "give the 'async def' itself, not a function that calls it"
 _GIVE_PLAIN = "give a plain function, and await in a map or processor before it"
@@ -37,7 +37,7 @@ def refuse_awaitable(
         return
     text = f"{function!r} returned {result!r}, which nothing awaits: "
     if inspect.iscoroutine(result):
-        result.close()  # Python would warn of it, at some other place.
+        result.close()  # Otherwise Python would warn about the coroutine elsewhere.
     raise TypeError(text + (_GIVE_ITSELF if awaited else _GIVE_PLAIN))
 
 
@@ -73,7 +73,7 @@ def pair(function: Callable[..., object], result: object, *, among: bool = False
 
 
 def refuse_one(function: Callable[..., object], result: object) -> Never:
-    """Raise TypeError for one result of a function that is to return many."""
+    """Raise TypeError for a single result of a function that has to return many."""
     remedy = "an empty list for none" if result is None else "[result] for a single one"
     raise TypeError(
         f"{function!r} returned {_kind(result)} in place of its results: return a list, {remedy}"
@@ -118,7 +118,7 @@ def always_none(function: Any) -> bool:
     returns = 0
     before: dis.Instruction | None = None
     for step in dis.get_instructions(code):
-        if step.opname == "RETURN_VALUE":  # A jump to it brings its own value.
+        if step.opname == "RETURN_VALUE":  # A jump to this step brings another value.
             none = before is not None and before.opname == "LOAD_CONST" and before.argval is None
             if step.is_jump_target or not none:
                 return False
@@ -128,7 +128,7 @@ def always_none(function: Any) -> bool:
                 return False
             returns += 1
         before = step
-    return returns > 0  # A function that only raises has none.
+    return returns > 0  # A function that only raises has no return.
 
 
 def unwrapped(function: Any) -> Any:

@@ -15,7 +15,7 @@ It is a page in memory and the record's offset there; or topic, partition and of
 
 
 class Origins(Protocol):
-    """The means to make held-back records the current ones again, to forward their results.
+    """Makes held-back records the current records again, to forward their results.
 
     So downstream errors, and the metadata that user code reads, name that record and not the record
     that releases it.

@@ -1,6 +1,6 @@
 """The contracts between operators and stores, one for each kind of store.
 
-An operator names the kind of its store where it takes it from its context. A store's entry is a
+An operator names the kind of store where it takes the store from its context. A store's entry is a
 plain tuple of value and timestamp (ms); None is no entry, and deletes. Calls belong to the task's
 own turn. They raise SerializationError for a key or a value that cannot be written or read, and
 then change nothing. They raise StoreClosed after the end of the task.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Rows = Iterable[tuple[Any, Any]]
     Met = tuple[int, int, Any]
-    """The index of the probing record, and the start and the value of the row that it met."""
+    """The index of the probing record, then the start and value of the matching row."""
 
 
 class StoreForOperators(Protocol):
@@ -66,14 +66,14 @@ class KeyValueForOperators(StoreForOperators, Protocol):
 
     @property
     def bound(self) -> int:
-        """Whole numbers from `-bound` up to below this are read as they are; 0: none are."""
+        """Whole numbers from `-bound` to below `bound` are read back unchanged; 0: no number is."""
         ...
 
     @property
     def uncommitted(self) -> dict[Any, Any]:
         """The old entries of all keys put since the last commit, by first put.
 
-        An old entry that did not exist is no tuple. The dict is another one after each commit.
+        A value that is not a tuple means no old entry. Each commit begins a new dict.
         """
         ...
 
@@ -105,7 +105,7 @@ class KeyValueForOperators(StoreForOperators, Protocol):
         ...
 
     def admit(self, key: Any, value: Any) -> Any:
-        """Return an immutable value as a read after the put returns it."""
+        """Return an immutable value as reads after its put return it."""
         ...
 
 
@@ -123,7 +123,7 @@ class BufferForOperators(StoreForOperators, Protocol):
     def all_there_is(self) -> Rows:
         """Iterate over keys and values in byte order.
 
-        Its SerializationError stands for an unreadable value.
+        An unreadable value is replaced by its SerializationError.
         """
         ...
 
@@ -132,7 +132,7 @@ class BufferForOperators(StoreForOperators, Protocol):
         ...
 
     def index(self, key: Any) -> Any:
-        """Return the dict key of a key: itself when equal keys have equal bytes, else its bytes."""
+        """Return the dict key of a key: the key if equal keys have equal bytes, else its bytes."""
         ...
 
     def own_key(self, key: Any) -> tuple[bytes, Any]:
@@ -181,7 +181,7 @@ class WindowsForOperators(StoreForOperators, Protocol):
 
     @property
     def bound(self) -> int:
-        """Whole numbers from `-bound` up to below this are read as they are; 0: none are."""
+        """Whole numbers from `-bound` to below `bound` are read back unchanged; 0: no number is."""
         ...
 
     def get_entry(self, key: Any, start: int) -> Entry | None:
@@ -209,7 +209,7 @@ class WindowsForOperators(StoreForOperators, Protocol):
     def closed_entries(
         self, time_from: int, time_to: int
     ) -> list[tuple[Any, int, Entry | SerializationError]]:
-        """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
+        """Return the same as `fetch_all_entries`, but a SerializationError for an unreadable entry.
 
         An unreadable key is None.
         """
@@ -220,7 +220,7 @@ class WindowsForOperators(StoreForOperators, Protocol):
         ...
 
     def admit(self, key: Any, value: Any) -> Any:
-        """Return an immutable value as a read after the put returns it."""
+        """Return an immutable value as reads after its put return it."""
         ...
 
 
@@ -242,7 +242,7 @@ class JoinWindowsForOperators(StoreForOperators, Protocol):
         ...
 
     def put_entry(self, key: Any, start: int, entry: Entry | None) -> None:
-        """Add an entry; its value is as `kept` returns it."""
+        """Add an entry; its value is in the form that `kept` returns."""
         ...
 
     def kept(self, key: Any, value: Any) -> Any:
@@ -252,8 +252,8 @@ class JoinWindowsForOperators(StoreForOperators, Protocol):
     def fetch_entries(self, key: Any, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         """Return start and entry of the rows of `key` in a time range.
 
-        They start from `time_from` to `time_to`, both included, in time order, then in the order of
-        puts.
+        The rows start from `time_from` to `time_to`, both included. They are in time order; rows of
+        the same time are in the order of puts.
         """
         ...
 
@@ -269,11 +269,11 @@ class JoinWindowsForOperators(StoreForOperators, Protocol):
         ...
 
     def put_run(self, indexes: list[Any], starts: list[int], values: list[Any]) -> None:
-        """Put rows with their starts as times; the values are as the store `takes` them."""
+        """Put rows with their starts as times; the values are in the form of `takes`."""
         ...
 
     def read(self, kept: Any) -> Any:
-        """Return the value of a row that the store `takes`, a new object when it is mutable."""
+        """Return a row's value, given in the form of `takes`; a mutable value is a new object."""
         ...
 
     def limit_after(self, last: int) -> int:
@@ -288,10 +288,10 @@ class JoinWindowsForOperators(StoreForOperators, Protocol):
         after: int,
         limits: list[int] | None,
     ) -> list[Met]:
-        """Return the rows under each key in a window around its time, as matches.
+        """Return as matches the rows of each key in a window around that key's time.
 
-        A window is from `before` ms before to `after` ms after the time. `limits` are the latest
-        expired starts by probe, None if no expired row is that near.
+        A window is from `before` ms before to `after` ms after the time. `limits` has each probe's
+        latest expired start; it is None if no expired row is that near.
         """
         ...
 
@@ -315,7 +315,7 @@ class SessionsForOperators(StoreForOperators, Protocol):
         ...
 
     def remove_entry(self, key: Any, start: int, end: int) -> None:
-        """Delete one session; it is never counted as late."""
+        """Delete one session; the delete is never counted as late."""
         ...
 
     def find_entries(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 ALL_CLOSED: Final = 1 << 65
 """A time after all others, even after subtracting a window's size and grace period.
 
-It is the stream time of a node, and its mark, when windows have closed that end with time itself:
-behind 2**63 - 1 ms.
+A node's stream time, and its mark, have this value once all windows have closed, also those that
+end after the last possible time, 2**63 - 1 ms.
 """
 _CLOCK: Final = "@"
 _IDLE: Final = "@idle"
@@ -25,10 +25,10 @@ _IDLE: Final = "@idle"
 class Clock:
     """Stream time (ms) as one node of one task has seen it, -1 before the first record.
 
-    It is committed along with the task's offsets, by the name of the node's store: names of nodes
-    change when a topology grows. Nodes that share a store, those of a cogroup, give the number of
-    their `stream`. A task that takes over or restarts continues from there: a record that was too
-    late before stays too late.
+    It is committed along with the task's offsets, under the name of the node's store, because names
+    of nodes change when a topology grows. Nodes of a cogroup share a store, so each gives the
+    number of its `stream`. A task that takes over or restarts continues from the committed time: a
+    record that was too late before stays too late.
     """
 
     __slots__ = ("time",)
@@ -50,7 +50,7 @@ class Clock:
         keep(context, name, self)
 
     def __index__(self) -> int:
-        """Return the time, for each commit to read."""
+        """Return the stream time. Every commit reads the clock this way."""
         return self.time
 
 
@@ -69,17 +69,17 @@ def idle_mark(context: NodeContext, store: str) -> str:
 
 
 def is_clock_name(name: str) -> bool:
-    """Return whether a number is a stream time by its name."""
+    """Return whether a name of a committed number is that of a stream time."""
     return name.startswith(_CLOCK)
 
 
 def is_mark_name(name: str, stores: Collection[str]) -> bool:
-    """Return whether a number is the mark of one of these stores."""
+    """Return whether a name of a committed number is that of the mark of one of these stores."""
     return name.endswith(_IDLE) and name.removesuffix(_IDLE) in stores
 
 
 def _clock_name(store: str, number: int) -> str:
-    # Short, as a broker limits what is committed with an offset, and all clocks of a task are.
+    # Short, as a broker limits the metadata of an offset, which has all clocks of a task.
     digest = blake2b(f"{store}@{number}".encode(), digest_size=6).digest()
     return f"{_CLOCK}{urlsafe_b64encode(digest).decode('ascii')}"
 

@@ -23,11 +23,11 @@ class Gone(NamedTuple):
 class CachedRows:
     """Rows that have been updated since they were last sent, by first update.
 
-    Of a windowed table they are the rows of one window. `olds` has the last sent value of each
-    (None: nothing). The new value is the store's when it is sent, with its timestamp. `news` has
-    the values that the store may have lost: deletes, as None with their time, and all values of
-    windows. Rows are identified by their keys. When unequal bytes may give equal keys, the bytes
-    identify them: then `keys` has the keys.
+    For a windowed table these are the rows of one window. `olds` has the last sent value of each
+    row (None: nothing). The new value and its timestamp are read from the store when the row is
+    sent. `news` has the values that the store may have lost: deletes, as None with their time, and
+    all values of windows. Rows are identified by their keys, or by the keys' bytes if unequal bytes
+    may give equal keys; then `keys` has the keys.
     """
 
     __slots__ = ("headers", "keys", "news", "olds", "places", "window")
@@ -60,9 +60,9 @@ class Cache(Protocol):
     """Updates of one store of one task that have not gone downstream yet: the latest of each row.
 
     An operator writes its store at once and gives its updates to `hold` instead of forwarding them.
-    Each comes with the row's value before it (None: no row). The old value of a cached row remains
-    the last sent one. If keys are `plain`, an operator may work on many rows at a time. It gets
-    them from `rows`, adds to them itself, and calls `send_excess` at the end.
+    Each update comes with the row's previous value (None: no row). The old value of a cached row
+    remains the last sent value. If keys are `plain`, an operator may work on many rows at a time:
+    it gets the CachedRows from `rows`, adds rows itself, and calls `send_excess` at the end.
     """
 
     @property
@@ -106,7 +106,7 @@ class Cache(Protocol):
     def came(
         self, batch: Batch, skipped: Collection[int] = (), late: Mapping[int, int | None] = ...
     ) -> None:
-        """Note the records of updates that follow, in `rows` or in the store.
+        """Note the records whose updates follow in `rows` or in the store.
 
         Downstream errors can then name them. Records at `skipped` have changed nothing. A `late`
         record has changed only the windows that end after the given time (ms); None stands for

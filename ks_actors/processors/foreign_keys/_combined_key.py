@@ -11,7 +11,7 @@ _LENGTH: Final = struct.Struct(">i")
 def prefix_bytes(foreign_key: bytes) -> bytes:
     """Return the beginning of the keys of all subscriptions to a row.
 
-    It is the length of the foreign key (4 bytes, big-endian) and the foreign key.
+    The beginning is the length of the foreign key (4 bytes, big-endian) and the foreign key.
     """
     return _LENGTH.pack(len(foreign_key)) + foreign_key
 

@@ -1,4 +1,4 @@
-"""The left keys whose results may be stale, since a delete of them is under way or was dropped."""
+"""The left keys whose results may be stale: their deletes are under way or were dropped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 IF_STALE: Final = ("ks-actors-delete-if-stale", None)
 """The header of a response without a row that Kafka Streams would not send.
 
-It goes to a left row that is new, or keeps its foreign key, if there is no right row. The result
-has no row then, unless the deleting response was dropped.
+The response goes to a left row that is new, or keeps its foreign key, if there is no right row.
+Then the result has no row either, unless the deleting response was dropped.
 """
 
 
@@ -31,14 +31,14 @@ _MOST_CLEARED: Final = 100_000
 class OpenDeletes:
     """The keys of one task whose results may be stale, until the next response.
 
-    Such a key's left row no longer subscribes, while the response is under way, or a response
-    without a row was dropped. Responses of different right partitions come in any order: the
-    response to a new row may overtake that to the deleted row. A row that has changed since its
-    subscription gets another response, which resolves the key.
+    A key is open if its left row no longer subscribes, while the response is under way, or if a
+    response without a row was dropped. Responses of different right partitions come in any order:
+    the response to a new row may overtake the response to the deleted row. A row that has changed
+    since its subscription gets another response, which resolves the key.
 
-    The committed progress has one bit of 56 for each, by the key's hash. After a restart, a result
-    without a row is deleted again if its key shares the bit of a key that is still open. For most
-    such keys that is needless. Unless many keys were open, few share such a bit.
+    The committed progress has 56 bits; a hash of each open key selects a bit. After a restart, a
+    result without a row is deleted again if its key shares the bit of a key that is still open. For
+    most such keys the delete is needless, but few keys share a bit unless many keys were open.
     """
 
     __slots__ = ("_bits", "_changes", "_cleared", "_former", "_keys", "_write")
@@ -75,7 +75,7 @@ class OpenDeletes:
         return made
 
     def word(self, at: int) -> int:
-        """Return a word of bits, below the number of changes: the latest of several counts."""
+        """Return a word of bits, below the number of changes; the highest word is the latest."""
         bits = self._former >> (_BITS * at)
         here = self._bits[_BITS * at : _BITS * (at + 1)]
         now = sum(1 << bit for bit, count in enumerate(here) if count)
@@ -90,7 +90,7 @@ class OpenDeletes:
             self._changes += 1
 
     def resolve(self, key: Any) -> bool:
-        """Remove a key when its current value has a response; return whether it may be noted."""
+        """Remove a key whose current value has a response; return whether the key may be open."""
         if not self._keys and not self._former:
             return False
         index = self._write(key)
@@ -106,7 +106,7 @@ class OpenDeletes:
         return True
 
     def _clear(self, index: bytes) -> None:
-        """Note that the former state of a key no longer matters, for as many as memory allows."""
+        """Note that the former state of a key no longer matters, for up to `_MOST_CLEARED` keys."""
         if self._former and len(self._cleared) < _MOST_CLEARED:
             self._cleared.add(index)
 

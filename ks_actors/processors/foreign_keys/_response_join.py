@@ -42,17 +42,19 @@ _EXAMINED: Final = 100
 class ResponseJoin(Inline):
     """Replace responses by `joiner(left value, right value)`, and by None where nothing is joined.
 
-    A joiner of three `arguments` gets the key before them, one of four the key and the foreign key.
+    A joiner of three `arguments` gets the key first; a joiner of four gets the key and the foreign
+    key first.
 
     A response to a value that the left row no longer has is dropped: another response is on its
-    way. The hash of its bytes identifies the value. These are the bytes in `store`, maybe from an
-    earlier version of the app, or those written now. With a `store` of None values are computed.
+    way. A value is identified by the hash of its bytes. These are the bytes in `store`, maybe from
+    an earlier version of the app, or the bytes as written now. With `store` None, values are
+    computed.
 
-    A response with the header IF_STALE deletes the row only if such a delete was dropped before, or
-    is still under way. An inner join deletes at once the row of a left row without a foreign key,
+    A response with the header IF_STALE deletes the row only if an earlier delete was dropped, or is
+    still under way. If a left row has no foreign key, an inner join deletes its result at once,
     because no other response follows.
 
-    `view` is that of the left table, `key` and `value` are the serdes of its rows. `topic` is the
+    `view` is the left table's view, `key` and `value` are the serdes of its rows. `topic` is the
     name of the topic of subscriptions without the app's prefix. The foreign key is
     `extractor(value)`, or `extractor(key, value)` if it is `keyed`. A `left` join joins a left row
     with None.
@@ -71,7 +73,7 @@ class ResponseJoin(Inline):
 
     @property
     def record_context(self) -> bool:
-        """Whether the rows that are read need it."""
+        """Whether reading the rows of the table needs the record context."""
         return self.view.record_context
 
     def bind(self, context: NodeContext) -> Bound:
@@ -86,7 +88,7 @@ class ResponseJoin(Inline):
             marked = IF_STALE in headers
             result = resolve(key, response, marked)
             if result is _STALE:
-                # A newer row has overtaken it, which is ordinary.
+                # A newer row has overtaken the response, which is ordinary.
                 context.dropped(told=False)
             elif result is not _NEEDLESS:
                 forward(key, result, timestamp, without_mark(headers) if marked else headers)
@@ -132,7 +134,7 @@ class ResponseJoin(Inline):
         return resolve
 
     def _join(self) -> Callable[[Any, Any, Any], Any]:
-        """Return the function that joins a left value with a right one, for the left row's key."""
+        """Return the function that joins the values of both sides, for the left row's key."""
         joiner, extract = self.joiner, with_key(self.extractor, keyed=self.keyed)
         if self.arguments == _WITH_KEY:
             return joiner
@@ -145,7 +147,7 @@ class ResponseJoin(Inline):
         return with_both_keys
 
     def _current(self, context: NodeContext, get: Get) -> Current:
-        """Return the function for the left value of a key, and whether a hash is that value's."""
+        """Return a function that returns a key's left value, and whether a hash fits the value."""
         topic = f"{context.application_id}-{self.topic}{VALUE_TOPIC}"
         serde = context.value_serde(self.value)
         write, write_alike = serde.serializer(topic), alike_writer(serde, topic)

@@ -18,9 +18,9 @@ _VERSION_BITS: Final = 0x7F
 class SubscriptionResponse(NamedTuple):
     """The right row for the left row with the key of the record.
 
-    `hash` is that of the subscription. `foreign_value` is the right row's value, None without a
-    row. `primary_partition` is the partition to send it to, None for the default one; it is not
-    written.
+    `hash` is the hash in the subscription. `foreign_value` is the right row's value, None without a
+    row. The response is sent to `primary_partition`, or to the default partition if that is None;
+    the partition is not written.
     """
 
     hash: bytes | None
@@ -32,9 +32,9 @@ class SubscriptionResponse(NamedTuple):
 class SubscriptionResponseSerde(Serde[SubscriptionResponse]):
     """Write a response as Kafka Streams does (version 0).
 
-    It is a byte with the version, with the highest bit set if there is no hash, then the hash. The
-    right value follows by the serde of the right table's values; None adds nothing. An inner serde
-    of None must still be set by `or_default`.
+    The first byte has the version, and its highest bit is set if there is no hash. Then come the
+    hash and the right value by the serde of the right table's values; None adds nothing. An inner
+    serde of None must still be set by `or_default`.
     """
 
     def __init__(self, inner: Serde[Any] | None) -> None:

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 class SubscriptionJoin(Inline):
     """Respond to a subscription with the right row for its foreign key, as its instruction says.
 
-    `view` is that of the right table. Responses have the left row's key and the later timestamp.
-    Where Kafka Streams sends no response for want of a right row, one is sent with the header
-    IF_STALE.
+    `view` is the right table's view. Responses have the left row's key and the later timestamp. If
+    Kafka Streams sends no response because there is no right row, a response with the header
+    IF_STALE is sent.
     """
 
     view: View
 
     @property
     def record_context(self) -> bool:
-        """Whether the rows that are read need it."""
+        """Whether reading the rows of the table needs the record context."""
         return self.view.record_context
 
     def bind(self, context: NodeContext) -> Bound:
@@ -117,4 +117,4 @@ def _responding(get: Get) -> Respond:
 
 if TYPE_CHECKING:
     Respond = Callable[[Any, Subscription, int], tuple[SubscriptionResponse, int, bool] | None]
-    """Return a response, its timestamp, and whether it is marked by IF_STALE; None for none."""
+    """Return a response, its timestamp, and whether it is marked by IF_STALE; or None."""

@@ -30,9 +30,9 @@ _DELETES: Final = (
 class SubscriptionReceive(Inline):
     """Put subscriptions into `store`, delete ended ones, and forward all.
 
-    A subscription without a foreign key is not kept; it is forwarded if it demands a response, and
-    dropped otherwise. `topic` is the name of the topic of subscriptions without the app's prefix,
-    `key` the serde of foreign keys. In the store subscriptions are as they were written.
+    A subscription without a foreign key is not kept; it is forwarded if it demands a response, else
+    dropped. `topic` is the name of the topic of subscriptions without the app's prefix, `key` the
+    serde of foreign keys. The store has subscriptions as they were written.
     """
 
     store: str
@@ -89,8 +89,8 @@ class SubscriptionReceive(Inline):
             if key is None:
                 return instruction is Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
             put(
-                # The foreign key first: a change of a right row finds all its subscriptions by this
-                # prefix.
+                # The foreign key comes first: it is the prefix by which a change of a right row
+                # finds all its subscriptions.
                 combined_key(write(key), subscription.key_data),
                 None if instruction in _DELETES else (subscription.data, timestamp),
             )

@@ -42,9 +42,9 @@ class SubscriptionSend(Inline):
     changes of a `versioned` table are dropped.
 
     `topic` is the name of the topic of subscriptions without the app's prefix. `key` is the serde
-    of foreign keys, which are equal if their bytes are. `primary_key` is the serde of left keys,
-    `value` that of left values, for their hash. No store has the written bytes of `computed`
-    values: equal ones are written alike, as keys are.
+    of foreign keys, which are equal if their bytes are. `primary_key` is the serde of left keys.
+    `value` is the serde of left values, for their hash. No store has the bytes of `computed`
+    values, so equal values are written as the same bytes, as keys are.
     """
 
     serde_use: ClassVar[str] = "which compares foreign keys and hashes values of the left table"
@@ -141,7 +141,7 @@ class SubscriptionSend(Inline):
                 deletes.add(key)
                 return ((left, Subscription(found, _DELETE_AND_TELL, key, partition)),)
             found = value_hash(new)
-            # The row stays where it subscribes, so one subscription replaces the other.
+            # The foreign key is the same, so the new subscription replaces the old.
             if left is None or not changed(joined, left):
                 return ((joined, Subscription(found, _TELL_IF_THERE, key, partition)),)
             return (
@@ -173,7 +173,7 @@ class SubscriptionSend(Inline):
     def _functions(
         self, context: NodeContext
     ) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], bool], Callable[[Any], bytes]]:
-        """Return the functions for a foreign key, a changed one, and the hash of a value."""
+        """Return functions for a foreign key, for its change, and for the hash of a value."""
         topic = f"{context.application_id}-{self.topic}"
         write_key = context.key_serde(self.key).serializer(topic + FOREIGN_KEY_TOPIC, is_key=True)
         value = context.value_serde(self.value)
@@ -184,13 +184,13 @@ class SubscriptionSend(Inline):
         )
 
         def changed(new: Any, old: Any) -> bool:
-            # By bytes, as in Kafka Streams: objects may be equal and still go to different
+            # Compare bytes, as in Kafka Streams: equal objects may still go to different
             # partitions.
             return new is None or write_key(new) != write_key(old)
 
         def value_hash(value: Any) -> bytes:
-            # Kafka Streams' own hash: in an app that moves here, its tasks and these may answer
-            # each other.
+            # Kafka Streams' own hash: while an app migrates, tasks of Kafka Streams and of this
+            # library may answer each other.
             return murmur3_128(write_value(value))
 
         return with_key(self.extractor, keyed=self.keyed), changed, value_hash

@@ -1,4 +1,4 @@
-"""Subscriptions: messages of the left table to a row of the right one."""
+"""Subscriptions: messages of the left table to a row of the right table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Instruction(IntEnum):
     DELETE_KEY_AND_PROPAGATE = 1
     """Delete the subscription; respond without a row."""
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
-    """Keep the subscription; respond with the right row, or without one if there is none."""
+    """Keep the subscription; respond with the right row, or without a row if there is none."""
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
     """Keep the subscription; respond if there is a right row."""
 
@@ -40,9 +40,9 @@ _INSTRUCTIONS: Final = {int(instruction): instruction for instruction in Instruc
 class Subscription(NamedTuple):
     """A left row's subscription to the right row with the key of the record.
 
-    `hash` is that of the left value, None of a deleted row. `primary_key` is the left row's key and
-    `primary_partition` its partition; None is the partition of a subscription that Kafka Streams
-    before 3.4 wrote. `data` are the bytes of a subscription that was read.
+    `hash` is the hash of the left value, None for a deleted row. `primary_key` is the left row's
+    key and `primary_partition` its partition, or None if Kafka Streams before 3.4 wrote the
+    subscription. `data` are the bytes of a subscription that was read.
     """
 
     hash: bytes | None
@@ -62,10 +62,10 @@ class Subscription(NamedTuple):
 class SubscriptionSerde(Serde[Subscription]):
     """Write a subscription as Kafka Streams 4 does (version 1).
 
-    It is a byte with the version, with the highest bit set if there is no hash. The instruction,
-    the hash, the primary key by the serde of the left table's keys, and the primary partition (4
-    bytes, big-endian) follow. Version 0 has no partition. An inner serde of None must still be set
-    by `or_default`.
+    The first byte has the version, and its highest bit is set if there is no hash. Then come the
+    instruction, the hash, the primary key by the serde of the left table's keys, and the primary
+    partition (4 bytes, big-endian). Version 0 has no partition. An inner serde of None must still
+    be set by `or_default`.
     """
 
     wraps_key: bool = True
@@ -123,7 +123,7 @@ class SubscriptionSerde(Serde[Subscription]):
 
 
 def parts(data: bytes) -> tuple[bytes | None, int, int, int | None]:
-    """Return the hash of a written subscription, begin and end of its key, and its partition."""
+    """Return the hash of a written subscription, the start and end of its key, its partition."""
     flag = data[0] if data else 0
     version = flag & _VERSION_BITS
     if version > _VERSION:

@@ -1,4 +1,4 @@
-"""Records of a stream as of the time of others."""
+"""Records of a stream as of the time of other records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, kw_only=True)
 class KeepRecords(Inline):
-    """Store a stream's records by key and timestamp; among equal ones the last counts.
+    """Store a stream's records by key and timestamp; if both are equal, the last record counts.
 
     Records without key or value are dropped. Each other record first advances the stream time of a
     join downstream. So records that have waited long enough are joined before the store forgets the

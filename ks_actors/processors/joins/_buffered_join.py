@@ -46,8 +46,9 @@ class BufferedStreamTableJoin(Inline):
     """Join records with the table's rows as of their time, once stream time is `grace_ms` past it.
 
     Records are joined in the order of times and then keys. Until then they wait in `store`. Stream
-    time is that of the latest record that has waited, or has TIME_ALONE for its value. A record
-    further behind is joined at once. Records are dropped as StreamTableJoin drops them.
+    time is the latest timestamp of a record that has waited, or that has TIME_ALONE as its value. A
+    record more than `grace_ms` behind stream time is joined at once. Records are dropped as
+    StreamTableJoin drops them.
     """
 
     view: View
@@ -59,7 +60,7 @@ class BufferedStreamTableJoin(Inline):
 
     @property
     def record_context(self) -> bool:
-        """Whether the rows that are read need it."""
+        """Whether reading the rows of the table needs the record context."""
         return self.view.record_context
 
     def bind(self, context: NodeContext) -> Bound:

@@ -24,15 +24,15 @@ _rank_and_start: Any = itemgetter(0, 1)
 
 
 Hit: TypeAlias = tuple[int, int, Any, Any, Any, int]
-"""A pair of joined records.
+"""A pair of joined records: the later in the order, and the other.
 
-Its place in the order, the other record's timestamp, the values of both sides, and the record's key
-and timestamp.
+It has the later record's rank, the other's timestamp, both values, and the later record's key and
+timestamp.
 """
 
 
 class RankedBatch(NamedTuple):
-    """Records of one side, and the place of each among those of both sides."""
+    """Records of one side, and the rank of each record among the records of both sides."""
 
     batch: Batch
     ranks: list[int]
@@ -43,8 +43,8 @@ class JoinPair:
     """Join batches of both sides as if their records came one by one, in the order of their ranks.
 
     The stores are searched for all records first, then the records in the same batches are joined,
-    and then all are put. Results are forwarded together, with ranks as offsets. Rare cases are left
-    to the record form: `process` then returns False, and has done nothing. Records must be no
+    and then all are put. Results are forwarded together, with ranks as offsets. The record form
+    handles rare cases: `process` then returns False, and has done nothing. Records must be no
     further apart than `run_ms`.
     """
 
@@ -87,7 +87,7 @@ class JoinPair:
                 of_left: self._stores[of_left].indexes(side.batch.keys)
                 for of_left, side in sides.items()
             }
-        except Exception:  # noqa: BLE001 - any serde error: its record is found at its turn
+        except Exception:  # noqa: BLE001 - any serde error: the record form finds the bad record
             return False
         kept: dict[bool, list[Any]] = {}
         for of_left, side in sides.items():
@@ -120,7 +120,7 @@ class JoinPair:
         return True
 
     def _any_late(self, sides: dict[bool, RankedBatch], latest: int, *, ascending: bool) -> bool:
-        """Return whether a record may be late, which its turn decides."""
+        """Return whether a record may be late, so that the record form has to decide."""
         if self._time is None:
             return False
         now = self._time.time if ascending else max(self._time.time, latest)
@@ -152,7 +152,7 @@ class JoinPair:
     def _limits(
         self, side: RankedBatch, opposite: RankedBatch, store: JoinWindowsForOperators, before: int
     ) -> list[int] | None:
-        """Return for each record the expiry limit of the other side's store in its turn.
+        """Return for each record the expiry limit of the other side's store at its turn.
 
         Returns None when no expired row is near enough.
         """
@@ -174,9 +174,9 @@ class JoinPair:
         indexes: dict[bool, list[Any]],
         kept: dict[bool, list[Any]],
     ) -> list[Hit] | None:
-        """Return the hits among the records themselves, with values as `kept`.
+        """Return the hits among the records themselves, with values from `kept`.
 
-        Returns None when there are too many pairs to compare each.
+        Returns None when there are too many pairs to compare one by one.
         """
         common = set(indexes[True]).intersection(indexes[False])
         if not common:
@@ -195,7 +195,7 @@ class JoinPair:
                 time, rank = left.batch.timestamps[row], left.ranks[row]
                 for other in of_right[key]:
                     other_time, other_rank = right.batch.timestamps[other], right.ranks[other]
-                    # The later record in the order finds the earlier one in its store.
+                    # The later record in the order finds the earlier record in its store.
                     if rank > other_rank:
                         near = (
                             max(0, time - self._before) <= other_time <= max(0, time + self._after)

@@ -17,7 +17,7 @@ class JoinTime:
     """Stream time (ms) of both sides, and the time since which records may be pending.
 
     Both are committed with the offsets. `origins` has the origins of pending records, by place and
-    number there: in memory only, so a restarted task knows none.
+    number at that place. Origins are only in memory, so a restarted task knows none.
     """
 
     __slots__ = ("origins", "pending_since", "time")
@@ -29,13 +29,13 @@ class JoinTime:
 
     @classmethod
     def of(cls, context: NodeContext, name: str) -> Self:
-        """Return the time of the join `name`; the first of its nodes takes the committed one."""
+        """Return the time of the join `name`; the first of its nodes takes the committed time."""
         known: Any = context.progress.get(name, -1)
         if isinstance(known, cls):
             return known
         since = f"{name}@pending"
-        # At first the store may have some; None means none. Kafka Streams searches it only for
-        # records that have come since the start.
+        # At first the store may have pending records. (Kafka Streams searches the store only for
+        # records that have come since the start.)
         unknown = _NONE if context.kafka_streams_faults else -1
         found = int(context.progress.get(since, unknown))
         shared = cls(int(known), None if found == _NONE else found)
@@ -43,11 +43,11 @@ class JoinTime:
         return shared
 
     def __index__(self) -> int:
-        """Return stream time, for each commit to read."""
+        """Return stream time. Every commit reads the time this way."""
         return self.time
 
     def keep_pending(self, context: NodeContext, name: str) -> None:
-        """Register the time since which records may be pending, for each commit to read."""
+        """Register the time since which records may be pending, so that each commit reads it."""
         keep(context, f"{name}@pending", _Since(self))
 
 

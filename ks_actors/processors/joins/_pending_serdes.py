@@ -76,7 +76,7 @@ class PendingKeySerde(Serde[PendingKey]):
 class PendingValuesSerde(Serde[Values]):
     """A list as Kafka's ListSerde writes it, with a byte before each value.
 
-    The byte is 1 for the left side, 0 for the right one; each side has its own serde.
+    The byte is 1 for the left side, 0 for the right side; each side has its own serde.
     """
 
     reads_back: bool = False

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class SelfJoin(Inline):
     """Join records with those in `store` and with themselves.
 
-    It joins with the records from `before_ms` before to `after_ms` after each, then the other way
-    round. Results and their order are those of the join of two streams, with one exception. A
-    record joins itself as long as it is less than `retention_ms` minus one behind stream time,
-    regardless of the windows. (Kafka Streams' KStreamKStreamSelfJoin does the same.) Records
-    without key or value are dropped.
+    Each record is joined, as the left side, with records from `before_ms` before to `after_ms`
+    after its time; then, as the right side, with the window reversed. Results and their order are
+    those of the join of two streams, with one exception. A record joins itself if it is less than
+    `retention_ms` minus 1 ms behind stream time, regardless of the windows. (Kafka Streams'
+    KStreamKStreamSelfJoin does the same.) Records without key or value are dropped.
     """
 
     store: str
@@ -60,7 +60,7 @@ class SelfJoin(Inline):
             for time, (other, _) in fetch(
                 key, max(0, timestamp - after), max(0, timestamp + before)
             ):
-                # The pair of the record with itself comes in the order of time.
+                # The pair of the record with itself has its place in the order of time.
                 if due and time > timestamp:
                     due = False
                     forward(key, with_itself, timestamp, headers)

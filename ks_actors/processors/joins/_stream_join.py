@@ -27,7 +27,7 @@ _key = attrgetter("key")
 
 
 class PendingKey(NamedTuple):
-    """The key of unmatched records: those of one side (True: left), time and key."""
+    """The key of unmatched records: all records of one side (True: left), time and key."""
 
     timestamp: int
     left: bool
@@ -39,9 +39,9 @@ class PendingKey(NamedTuple):
 class JoinWindow(Inline):
     """Store one side's records for the other side. They are joined before they are stored.
 
-    A record whose own window closed is late: it is dropped and counted. That is the case when both
-    sides' stream time, shared as `time`, has passed its timestamp by more than `late_ms`. (Kafka
-    Streams takes it, KAFKA-16123.)
+    A record is late, and dropped and counted, if its own window has closed: the stream time of both
+    sides, shared as `time`, has passed its timestamp by more than `late_ms`. (Kafka Streams accepts
+    such a record, KAFKA-16123.)
     """
 
     store: str
@@ -82,20 +82,19 @@ class JoinWindow(Inline):
 class StreamJoinSide(Inline):
     """Join records of one side with those of the `other` store.
 
-    It joins with the records from `before_ms` before to `after_ms` after each, as the left side
-    sees it. Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is `keyed`; the
-    later timestamp is the result's. Records without key or value are dropped.
+    From the left side's view, a record is joined with records from `before_ms` before to `after_ms`
+    after its time. Values are `joiner(left, right)`, or `joiner(key, left, right)` if it is
+    `keyed`; the later timestamp is the result's. Records without key or value are dropped.
 
-    Unmatched records of an `outer` side are forwarded with None for the other one. Those without
-    key are forwarded at once. The others wait in the store `pending`, which both sides share. They
-    wait until their window is closed. Then stream time, shared as `time`, has passed the last
-    instant of a possible match by more than the grace period. They are forwarded by time, right
-    before left, and key. From then on they match nothing, so each has either matches or one result
-    without.
+    Unmatched records of an `outer` side are forwarded with None for the other side. Records without
+    key are forwarded at once. Other records wait in the store `pending`, which both sides share,
+    until their window is closed: stream time, shared as `time`, has passed the last instant of a
+    possible match by more than the grace period. They are forwarded by time, right before left, and
+    key. From then on they match nothing, so each record has either matches or one unmatched result.
 
     With `NodeContext.kafka_streams_faults` there is no grace period for a record out of order
-    (KAFKA-19536), and a forwarded record may match others. The wait may be longer if windows differ
-    before and after (KAFKA-15417).
+    (KAFKA-19536), and a forwarded record may match others. The wait may be longer if `before_ms`
+    and `after_ms` differ (KAFKA-15417).
     """
 
     other: str
@@ -180,7 +179,7 @@ class _Side:
         )
         self._waits = {True: join.after_ms + join.grace_ms, False: join.before_ms + join.grace_ms}
         self._faults = context.kafka_streams_faults
-        # The store is read for the first of both sides that may be due.
+        # The store is read as soon as a record of either side may be due.
         self._wait = self._waits[join.left] if self._faults else min(self._waits.values())
         self._grace = 0 if self._faults else join.grace_ms
         self._closes = join.other_outer and not self._faults
@@ -202,7 +201,7 @@ class _Side:
         until = max(0, timestamp + self._after)
         since = max(0, timestamp - self._before)
         if self._closes:
-            # The others were forwarded without a match.
+            # Earlier records were already forwarded as unmatched.
             since = max(since, tracker.time - self._waits[not self._left])
         met = self._fetch(key, since, until)
         for time, (other, _) in met:
@@ -230,7 +229,7 @@ class _Side:
             self._tracker.origins.pop((index, number), None)
 
     def _note(self, timestamp: int, *, left: bool) -> None:
-        """Note that a record is pending, so that the store is read when it is due, not before."""
+        """Note that a record is pending, so that the store is read only when the record is due."""
         if not self._faults:
             timestamp += self._waits[left] - self._wait
         since = self._tracker.pending_since
@@ -249,7 +248,7 @@ class _Side:
             for number, (of_left, value) in enumerate(values):
                 if self._faults:
                     # Kafka Streams keeps the time of the last record that it checked, though
-                    # earlier ones may be left. Two records of one key are enough to stop it.
+                    # earlier records may be left. Two records of one key are enough to stop it.
                     tracker.pending_since = place.timestamp
                 elif is_open and not waiting[place.left]:
                     self._note(place.timestamp, left=place.left)

@@ -1,4 +1,4 @@
-"""A stream joined with a table's rows of the moment."""
+"""A stream joined with the current rows of a table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 class StreamTableJoin(Inline):
     """Replace values by `joiner(value, table value)`; only the stream's records cause output.
 
-    With `keyed` it calls `joiner(key, value, table value)`, with `mapped`, too, `joiner(key, mapped
-    key, value, table value)`. The row is looked up under the record's key, or under the mapped key
-    `select(key, value)`. Records without value, or without a key to look up, are
-    dropped, and records without a row left out. A `left` join drops only those without value, and
-    joins the others with None. A table with a versioned store is read as of the record's time.
+    With `keyed` it calls `joiner(key, value, table value)`. If also `mapped`, it calls `joiner(key,
+    mapped key, value, table value)`. The row is looked up under the record's key, or under the
+    mapped key `select(key, value)`. Records without value, or without a key to look up, are
+    dropped; records without a row are left out. A `left` join drops only records without value, and
+    joins records without key or row with None. A table with a versioned store is read as of the
+    record's time.
     """
 
     view: View
@@ -37,7 +38,7 @@ class StreamTableJoin(Inline):
 
     @property
     def record_context(self) -> bool:
-        """Whether the rows that are read need it."""
+        """Whether reading the rows of the table needs the record context."""
         return self.view.record_context
 
     def bind(self, context: NodeContext) -> Bound:

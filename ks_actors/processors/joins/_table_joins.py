@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 class TableJoinSide(Inline):
     """Join changes of one side with the other side's row for the key.
 
-    `other` is the view of the other side; the later timestamp is the result's. `joiner(this,
-    other)` gets this side's value first, behind the key if it is `keyed`. With `this_optional` a
-    row of the other side has a result even without a row of this side; `other_optional` is the
-    reverse. Changes without key are dropped, and so are out-of-order changes of a `versioned`
-    table.
+    `other` is the view of the other side; the later timestamp is the result's. The joiner is called
+    as `joiner(this, other)`, or as `joiner(key, this, other)` if it is `keyed`. With
+    `this_optional` a row of the other side has a result even without a row of this side;
+    `other_optional` is the reverse. Changes without key are dropped, and so are out-of-order
+    changes of a `versioned` table.
 
     Both sides of a `shared` join come from one table. A deleted row is gone from both sides before
     the first one gets the change, so the result is deleted although neither has a row. (Kafka
     Streams keeps the result, KAFKA-9500.) The same holds with a cache, which may hold back the
-    deletes of both.
+    deletes of both sides.
     """
 
     other: View
@@ -45,7 +45,7 @@ class TableJoinSide(Inline):
 
     @property
     def record_context(self) -> bool:
-        """Whether the rows that are read need it."""
+        """Whether reading the rows of the table needs the record context."""
         return self.other.record_context
 
     def bind(self, context: NodeContext) -> Bound:
@@ -57,8 +57,8 @@ class TableJoinSide(Inline):
         other_optional = self.other_optional
         send_old = self.send_old
         versioned = self.versioned
-        # A row may be matched, and then deleted, before its cache sends it. Its delete then comes
-        # without an old value, though its result exists.
+        # A row may be matched, and then deleted, before its cache sends it. The delete then comes
+        # without an old value, though the row's result exists.
         at_once = self.shared or context.caching
         join_old = for_old(context, joiner)
         retracts = at_once and not context.kafka_streams_faults
@@ -104,8 +104,8 @@ class TableJoinSide(Inline):
 class TableJoinMerge(Inline):
     """Merge the changes of both sides of a join, and put them into `store` if there is one.
 
-    A `shared` join, or one with a cache, takes old values from its store, if it has one. Old values
-    of the sides may mix rows from before and after a change.
+    A `shared` join, or a join with a cache, takes old values from its store, if it has a store. The
+    sides' old values may mix rows from before and after a change.
     """
 
     store: str | None = None

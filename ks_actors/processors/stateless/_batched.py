@@ -29,11 +29,11 @@ Rows: TypeAlias = "Iterable[Record[Any, Any]]"
 
 @final
 class Batched:
-    """Call a function with a list of up to `max_records` records, and forward the returned ones.
+    """Call a function with a list of up to `max_records` records, and forward the returned records.
 
     Records wait for each other for `max_wait_ms` at most. An `async def` is awaited. A plain
-    function is called in a thread, where it may block but cannot be interrupted. If it takes longer
-    than its timeout, it fails when it returns.
+    function is called in a thread, where it may block but cannot be interrupted. If it exceeds its
+    timeout, it fails when it returns.
     """
 
     record_context: bool = False
@@ -75,7 +75,7 @@ class Batched:
         other.call = checked
         return other
 
-    def bind(self, context: NodeContext) -> Bound:  # noqa: ARG002 - as it says
+    def bind(self, context: NodeContext) -> Bound:  # noqa: ARG002 - it only refuses
         """Refuse to process by itself: the runtime has a node of its own for this operator."""
         return Bound(never_alone)
 
@@ -83,7 +83,7 @@ class Batched:
 def _called(
     function: Callable[..., Any],
 ) -> Callable[[list[Record[Any, Any]]], Awaitable[list[Record[Any, Any]]]]:
-    # Hide the function, so that no check for `async def` finds it: in its thread it may block.
+    # Hide the function from checks for `async def`: in its thread it may block.
     plain = not is_async(function)
 
     async def call(records: list[Record[Any, Any]]) -> list[Record[Any, Any]]:
@@ -98,7 +98,7 @@ async def _in_thread(
 ) -> list[Record[Any, Any]]:
     """Call a plain function in a thread, which cannot be interrupted.
 
-    After a cancellation, wait for its end, so that it is not called again meanwhile.
+    After a cancellation, wait until the call ends, so that no second call overlaps it.
     """
     call = in_thread(_checked_rows, function, records, name="batch")
     cancelled: asyncio.CancelledError | None = None

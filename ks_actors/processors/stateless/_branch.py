@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Branch(Inline):
     """Send each record to the child of the first predicate (key, value) that holds.
 
-    Without one, it goes to the default child, or is dropped. `branches` and `default` may grow
-    until the topology is built; a child that is not there any more is skipped.
+    If no predicate holds, the record goes to the default child, or is dropped. Until the topology
+    is built, `branches` and `default` may be added; a child that was removed is skipped.
     """
 
     def __init__(self) -> None:

@@ -44,8 +44,8 @@ def collect(
 
     With `decide` the results are those of `decide`. The result at a failed position is None. The
     same iterator continues after a failure: a map object has already taken the failed record's
-    arguments. An awaitable result is a failure. Check only the first result of a batch, and all
-    others if that one is awaitable.
+    arguments. An awaitable result is a failure. Only the first result of a batch is checked, and
+    the others only if the first is awaitable.
     """
     out: list[Any] = []
     failed_at: list[int] = []

@@ -113,7 +113,7 @@ class FlatMap(Stateless):
 class FlatMapValues(MapValues):
     """Replace each value by all results of the function.
 
-    The function gets (value), or (key, value) with `with_key`; errors as with FlatMap.
+    The function gets (value), or (key, value) with `with_key`. Errors are handled as in FlatMap.
     """
 
     def _bind(self, context: NodeContext) -> Bound:

@@ -29,7 +29,7 @@ def forward_rest(
     `left_out` are positions, ascending; nothing is forwarded when no record remains. `timestamps`
     and `keys`, where given, are those of the remaining records; other columns are the batch's own.
     """
-    # Nodes below expect at least one record: a batch's first one has the context.
+    # Nodes downstream expect at least one record: the first record of a batch has the context.
     if not values:
         return
     if not left_out:

@@ -68,7 +68,7 @@ class PassThrough(Inline):
     """Forward records unchanged: merges, the ends of branches."""
 
     def bind(self, context: NodeContext) -> Bound:
-        """Return the context's own functions: there is no call in between."""
+        """Return the context's own functions, to avoid a call in between."""
         return Bound(context.forward, context.forward_batch)
 
 
@@ -335,7 +335,7 @@ class ForEach(Stateless):
 
     def _emit(
         self,
-        context: NodeContext,  # noqa: ARG002 - there is nothing to hand on
+        context: NodeContext,  # noqa: ARG002 - there is nothing to forward
     ) -> Callable[[Any, Any, Any, int, Headers], None]:
         return lambda _result, _key, _value, _timestamp, _headers: None
 
@@ -343,7 +343,7 @@ class ForEach(Stateless):
 class Print(ForEach):
     """Write `[label]: key, value` to stdout or a file; with a mapper, its result after the label.
 
-    The mapper is an attribute, where its marks are found.
+    The mapper is an attribute, so that marks on the mapper are found.
     """
 
     def __init__(self, label: str, file: TextIO | None, mapper: Function | None) -> None:

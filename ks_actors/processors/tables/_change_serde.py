@@ -24,10 +24,10 @@ _LONGEST = 5
 class ChangeSerde(Serde[Change]):
     """Write a change by the serde of its values (None: still to be set, by `or_default`).
 
-    The last byte is a flag: 0 for the old value, 1 for the new one, 2 for both. Both are the new
-    value's length as a zigzag varint, the new value and the old one. Flags 3, 4 and 5 add a byte
-    before the last, which says for versioned tables whether the change is the latest. They are
-    read, not written.
+    The last byte is a flag: 0 for the old value, 1 for the new value, 2 for both. Both are written
+    as the new value's length (a zigzag varint), the new value and the old value. With flags 3, 4
+    and 5, the byte before the flag says for versioned tables whether the change is the latest.
+    These flags are read, but not written.
     """
 
     def __init__(self, inner: Serde[Any] | None) -> None:

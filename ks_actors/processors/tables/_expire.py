@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SOONEST_MS = 100
 _LATEST_MS = 60_000
 _AHEAD_MS = 1_000
-"""Times of keys that are further ahead of the clock are taken back to it."""
+"""Times of keys that are further ahead of the clock are set back to the clock."""
 
 
 @final
@@ -24,12 +24,12 @@ _AHEAD_MS = 1_000
 class Expire(Inline):
     """Forward records, and a delete of each key that has had none for `after_ms`.
 
-    By event time a key expires when stream time is that far past the latest timestamp of its
-    records. The delete goes before the record that moves stream time, and has the timestamp at
-    which it was due. Keys go by that time, then by their bytes. By the `wall` clock it expires that
-    long after its last record was processed; the delete has stream time. A time that has not come
-    yet, since the clock was ahead, counts as now. `store` has the time of each key's last record. A
-    record without value forgets its key.
+    By event time, a key expires when stream time is `after_ms` past the latest timestamp of its
+    records. The delete is forwarded before the record that advances stream time, and has the
+    timestamp at which it was due. Deletes are in the order of this time, then of the keys' bytes.
+    By the `wall` clock, a key expires `after_ms` after its last record was processed; the delete
+    has stream time. If the clock was ahead, times in the future count as now. `store` has the time
+    of each key's last record. After a record without value, its key is forgotten.
     """
 
     store: str
@@ -49,9 +49,9 @@ class Expire(Inline):
 class _Keys:
     """The keys of one task, by the time at which they may expire.
 
-    A key is queued when it comes, until its turn. Then its time is looked up: if there were records
-    meanwhile, it is queued again. A key that is deleted and comes again keeps its place, unless its
-    new time is earlier.
+    A key is queued when its first record comes. When the key is due, its time is looked up; if
+    there were records meanwhile, it is queued again. A key that is deleted and comes again keeps
+    its place, unless its new time is earlier.
     """
 
     def __init__(self, expire: Expire, context: NodeContext) -> None:
@@ -62,7 +62,7 @@ class _Keys:
         self._wall = expire.wall
         self._clock = Clock(context, expire.store)
         self._queue: list[tuple[int, bytes, Any]] | None = None
-        # When each queued key has its turn; entries of the queue at other times are void.
+        # When each queued key is due; entries of the queue at other times are void.
         self._turns: dict[bytes, int] = {}
         # The latest time of all keys, or later: it reveals a clock that has been ahead.
         self._latest: int = -1
@@ -133,7 +133,7 @@ class _Keys:
         if last is None:
             return
         due = last + self._after
-        if due > queued:  # also if it is due by now: those before it go first
+        if due > queued:  # even if the key is already due: keys due earlier go first
             self._enqueue(queue, due, order, key)
             return
         self._store.put(key, None)

@@ -1,4 +1,4 @@
-"""Tables with suppressed changes: held back until a row is final, or for some time."""
+"""Tables whose changes are held back until a row is final, or for some time."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class BufferedChange(NamedTuple):
-    """The latest change of a row, which is held back since `time` (ms).
+    """The latest change of a row that has been held back since `time` (ms).
 
-    `prior` is the value that was last sent downstream. `origin` is the origin of its record, None
-    when unknown.
+    `prior` is the value that was last sent downstream. `origin` is the origin of the change's
+    record, None when unknown.
     """
 
     time: int
@@ -48,18 +48,18 @@ class BufferedChange(NamedTuple):
 class Suppress(Inline):
     """Hold changes back in `store`, the latest of each key, for `wait_ms` of stream time.
 
-    They are forwarded by time and then key. The time is that of the first held-back change of a
-    key. With `until_close` it is the end of the key's window, and deletes are not forwarded. When
-    there are more than `max_records`, or `max_bytes` as the store writes them, the first ones are
-    forwarded early; with `shut_down`, processing ends instead.
+    Changes are forwarded by time and then key. The time is the time of the first held-back change
+    of a key. With `until_close` it is the end of the key's window, and deletes are not forwarded.
+    If there are more than `max_records`, or `max_bytes` as the store writes them, the first changes
+    are forwarded early; with `shut_down`, processing ends instead.
 
-    With `end_included` a window closes after its last instant, and so 1 ms later: sessions and
-    sliding windows. (Kafka Streams does not add that, so a record that is not late may make a
+    With `end_included`, for sessions and sliding windows, a window closes after its last instant,
+    and so 1 ms later. (Kafka Streams does not add this ms, so a record that is not late may cause a
     second result of a window.)
 
     With `idle_after_ms` the wall clock also forwards the changes, as if stream time had advanced,
-    when no change has come for that time. With `until_close`, changes of windows that were closed
-    like that are dropped and counted: each window has one result.
+    when no change has come for that time. With `until_close`, changes of windows that the wall
+    clock has closed are dropped and counted: each window has one result.
     """
 
     store: str
@@ -89,7 +89,8 @@ class _Buffer:
         later = suppress.end_included and suppress.until_close and not context.kafka_streams_faults
         self._wait = suppress.wait_ms + later
         self._until_close = suppress.until_close
-        # No record is after a window that ends with time itself: only the wall clock closes it.
+        # No record comes after a window that ends at the last possible time: only the wall clock
+        # closes such a window.
         self._last_due = LATEST_MS - suppress.until_close
         self._shut_down = suppress.shut_down
         self._max_records = suppress.max_records
@@ -220,7 +221,7 @@ class _Buffer:
     def _before(
         self, queue: list[tuple[int, bytes, Any]], key: Any, change: tuple[Any, Any]
     ) -> BufferedChange | None:
-        """Return the held-back change of a key; of an unreadable one only its time is known."""
+        """Return the held-back change of a key; if it is unreadable, only its time is known."""
         try:
             return self._store.get(key)  # type: ignore[no-any-return]
         except SerializationError as error:
@@ -293,12 +294,12 @@ class SuppressView:
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The store, and those of the parent."""
+        """The store, and the stores of the parent."""
         return tuple(dict.fromkeys((self.store, *self.parent.stores)))
 
     @property
     def record_context(self) -> bool:
-        """Whether the parent's rows need it."""
+        """Whether reading the parent's rows needs the record context."""
         return self.parent.record_context
 
     def bind(self, context: NodeContext) -> Reader:

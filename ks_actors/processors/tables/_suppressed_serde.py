@@ -1,6 +1,6 @@
 """The serde of held-back changes.
 
-Kafka Streams writes them so to the changelog of a suppress buffer (version 3).
+The format is that of the changelog of Kafka Streams' suppress buffer (version 3).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BufferedChangeSerde(Serde[BufferedChange]):
 
     It writes the record's origin (unknown: an empty topic) and headers. Then come the prior, old
     and new value by the table's serde, and the start of the wait. An old value equal to the prior
-    one is not written twice. `inner` None is still to be set, by `or_default`.
+    value is not written twice. `inner` None is still to be set, by `or_default`.
     """
 
     reads_back: bool = False

@@ -1,6 +1,6 @@
 """Tables: records become changes `(new, old)`; filters and maps work on changes.
 
-ToStream makes records of changes again. `old` is None unless a downstream node needs it
+ToStream converts changes back to records. `old` is None unless a downstream node needs it
 (`send_old`). An operator with a `store` keeps its result there; the old value is then the store's.
 """
 
@@ -87,7 +87,7 @@ class TableSource(Inline):
                     left_out.append(len(changes) + len(left_out))
                     continue
                 try:
-                    # Only for a node downstream that needs old values: a read from the store costs
+                    # Read only if a node downstream needs old values: a read from the store costs
                     # the most here.
                     entry = get(key) if send_old else None
                     put(key, None if value is None else (value, timestamp))
@@ -330,7 +330,7 @@ def _taken_back(
     unstored: NodeContext | None, compute: _Compute, key: Any, change: tuple[Any, Any], time: int
 ) -> tuple[Any, Any] | None:
     """Return the delete of the old value's result, after the new value has failed."""
-    # A store has the former result, and gives it to the next change as the old value.
+    # A store has the former result, which becomes the old value of the next change.
     back = None if unstored is None else withdrawn(unstored, change)
     computed = None if back is None else compute(key, back, time)
     return None if computed is None or computed[1] is None else computed

@@ -1,4 +1,4 @@
-"""Tables with values that a user's object computes, with stores of its own."""
+"""Tables with values that a user's object computes; the object may have its own stores."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ VOut = TypeVar("VOut")
 class ValueTransformer(ABC, Generic[K, V, VOut]):
     """Base class of a transformer, which computes a table's values from another table and stores.
 
-    Subclass it and override `transform`. A supplier (the class itself will do) makes a new one for
-    every task. Each reader of a table that is not stored gets another one.
+    Subclass it and override `transform`. A supplier (the class itself will do) makes a new
+    transformer per task. Each reader of a table that is not stored gets another transformer.
     """
 
     context: Context[Never]
@@ -60,7 +60,7 @@ class ValueTransformer(ABC, Generic[K, V, VOut]):
     def close(self) -> None:
         """Release resources that `init` took, except stores.
 
-        The task ends, at least on this instance.
+        Called when the task ends, at least on this instance.
         """
 
 
@@ -117,7 +117,7 @@ class TableTransformValues:
 @final
 @dataclass(frozen=True)
 class TransformView:
-    """Another view through a transformer of its own, which has its `own_stores`."""
+    """The rows of another view through this view's own transformer, with its `own_stores`."""
 
     parent: View
     supplier: Callable[[], ValueTransformer[Any, Any, Any]]
@@ -157,7 +157,7 @@ class TransformView:
 
 @final
 class _Started:
-    """A transformer of one node of one task, made and initialized in its turn."""
+    """A transformer of one node of one task, made and initialized by `when_made`."""
 
     __slots__ = ("_own", "_supplier", "_transformer", "transform")
 

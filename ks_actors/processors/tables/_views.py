@@ -50,7 +50,7 @@ class View(Protocol):
 
     @property
     def record_context(self) -> bool:
-        """Whether a user's object computes rows: it may read the record's context."""
+        """Whether a user's object computes rows, and so may read the record's context."""
         ...
 
     def bind(self, context: NodeContext) -> Reader:
@@ -188,7 +188,7 @@ class FilterView:
 
     @property
     def record_context(self) -> bool:
-        """Whether the parent's rows need it."""
+        """Whether reading the parent's rows needs the record context."""
         return self.parent.record_context
 
     def bind(self, context: NodeContext) -> Reader:
@@ -218,7 +218,7 @@ def stored_in(view: View) -> str | None:
 @final
 @dataclass(frozen=True)
 class MapView:
-    """Another view through a mapper: `mapper(value)`, or `mapper(key, value)` if it is `keyed`."""
+    """The rows of another view mapped by `mapper(value)`, or `mapper(key, value)` if `keyed`."""
 
     parent: View
     mapper: Callable[..., Any]
@@ -231,7 +231,7 @@ class MapView:
 
     @property
     def record_context(self) -> bool:
-        """Whether the parent's rows need it."""
+        """Whether reading the parent's rows needs the record context."""
         return self.parent.record_context
 
     def bind(self, context: NodeContext) -> Reader:
@@ -272,7 +272,7 @@ class JoinView:
 
     @property
     def record_context(self) -> bool:
-        """Whether the rows of a side need it."""
+        """Whether reading the rows of either side needs the record context."""
         return self.left.record_context or self.right.record_context
 
     def bind(self, context: NodeContext) -> Reader:

@@ -77,11 +77,11 @@ class Codec:
             spec.as_written and not spec.value.faithful
         )
         self.mutable_keys: bool = not spec.key.immutable
-        # Whether bytes tell keys of another kind of store, in a changelog of its own.
+        # Whether the bytes of a changelog key show that another kind of store wrote the key.
         self.tells_keys: bool = spec.source_topic is None and any(
             spec.key is serde for serde in (*FIXED, *TEXT)
         )
-        # An operator's rows hold several values of a table; a put changes one of them.
+        # Not for rows of operators with several values of a table: a put changes only one value.
         self.reads_back: bool = self.mutable and getattr(spec.value, "reads_back", True)
         self.fixed: bool = any(spec.value is serde for serde in FIXED)
         self.text: bool = any(spec.value is serde for serde in TEXT)
@@ -102,7 +102,7 @@ class Codec:
         self.value_form: int | None = _form(spec.value)
         self._key_serde = spec.key
         self._write_key: Callable[[Any], bytes] = checked_serializer(spec.key, topic, is_key=True)
-        # the kernel writes columns of faithful keys: no frame around each of them
+        # The kernel writes columns of faithful keys without a Python call for each key.
         self.key: Callable[[Any], bytes] = self._write_key if self.faithful else self.key_bytes
         self.read_key: Callable[[bytes], Any] = spec.key.deserializer(topic, is_key=True)
         self.value: Callable[[Any], bytes] = checked_serializer(spec.value, topic)
@@ -200,7 +200,7 @@ class Codec:
                 return list(map(add, pack_times(list(map(_timestamp, values))), data))
             # A None here would delete the row, so a serde that writes None is handled row by row.
             return None if None in data else data
-        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+        except Exception:  # noqa: BLE001 - the row-by-row path raises it again and names the row
             return None
 
     def entry(self, raw: bytes) -> Entry:

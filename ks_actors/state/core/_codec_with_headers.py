@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 class CodecWithHeaders(Codec):
     """The serdes of a store that keeps headers.
 
-    In memory the bytes of an entry are its timestamp, its headers and its value. On disk they are
-    those of Kafka Streams: headers, timestamp and value, without timestamp for sessions. The
-    changelog has the headers as those of its records. `record_headers` returns the headers of the
-    current record, which a delete by a user takes along.
+    In memory the bytes of an entry are its timestamp, its headers and its value. On disk an entry
+    has Kafka Streams' format: headers, timestamp and value (sessions: no timestamp). In the
+    changelog, the entry's headers are the record's headers. `record_headers` returns the headers of
+    the current record; a delete by a user is logged with these headers.
     """
 
     headed = True
@@ -82,7 +82,7 @@ class CodecWithHeaders(Codec):
             data = self.values([value for value, _ in values])
             times = pack_times([time for _, time in values]) if self.timestamped else repeat(b"")
             return [NO_HEADERS + time + value for time, value in zip(times, data, strict=False)]
-        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+        except Exception:  # noqa: BLE001 - the row-by-row path raises it again and names the row
             return None
 
     def to_engine(self, raw: bytes) -> bytes:
@@ -120,9 +120,10 @@ class CodecWithHeaders(Codec):
         values: Sequence[Any],
         deleted: Callable[[Any], int],
     ) -> Batch:
-        """Return changes for the changelog: entries, their bytes, or anything else for a delete.
+        """Return changes as a batch for the changelog.
 
-        `deleted` returns the time of a handle's delete. Raises SerializationError.
+        `values` are entries or their bytes; any other value is a delete. `deleted` returns the time
+        of a handle's delete. Raises SerializationError.
         """
         contents: list[bytes | None] = []
         timestamps: list[int] = []

@@ -1,7 +1,7 @@
 """The entries of stores: values with their timestamps, and with headers in stores that keep them.
 
 An entry is a plain tuple of value and timestamp (ms). With headers it is an EntryWithHeaders, which
-reads like one: so operators need not know of headers, and entries that they make have none.
+can be read as a plain tuple. So operators can ignore headers, and make entries without headers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def with_value(entry: Entry, value: Any) -> Entry:
 
 
 def no_record() -> Headers:
-    """Return no headers, where no record is at hand."""
+    """Return no headers: the default for stores that are used without a current record."""
     return ()
 
 

@@ -44,11 +44,11 @@ class AggregationWithHeaders(NamedTuple, Generic[V]):
 
 @final
 class Form:
-    """The two ways between an entry and the user's form of it.
+    """The two conversions between an entry and the user's form of the entry.
 
-    `show` makes the user's form. `taker` takes the codec and a function for the time of a value
-    without one. It returns the function that makes an entry of the user's form. The entry is None
-    for None, and for a form with None as value.
+    `show` makes the user's form. `taker` takes the codec, and a function that returns the time for
+    values without a timestamp. `taker` returns the function that makes an entry of the user's form.
+    The entry is None for None, and for a form with None as value.
     """
 
     __slots__ = ("show", "taker")

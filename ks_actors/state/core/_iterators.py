@@ -49,7 +49,7 @@ class StoreIterator(Generic[T]):
         rows.close()
 
     def cut_off(self, store: str) -> None:
-        """Release the snapshot because the store of that name closes. For the store.
+        """Release the snapshot because the store of that name closes. Only the store calls this.
 
         A reader that has neither reached the end nor closed the iterator gets StoreClosed.
         """

@@ -72,7 +72,7 @@ def level(amounts: Iterable[int], total: int) -> int:
     """
     ascending = sorted(amounts)
     for place, amount in enumerate(ascending):
-        # Smallest first: the unused rest of a small amount's share is spread over the larger ones.
+        # Smallest first: the unused part of a small amount's share goes to the larger amounts.
         share = max(0, total) // (len(ascending) - place)
         if amount > share:
             return share

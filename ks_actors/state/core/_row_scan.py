@@ -24,7 +24,8 @@ class Rows:
 
     Take all `steps` before the first row: each searches memory for a millisecond or less. While a
     reader is `looking`, the store notes in `layers` the values that each commit replaces. Raises
-    StoreClosed once the store is closed or given up, or after too many committed changes.
+    StoreClosed once the store is closed or its state is discarded, or after too many committed
+    changes.
     """
 
     __slots__ = ("__weakref__", "_noted", "_reason", "_rows", "layers", "looking", "steps")

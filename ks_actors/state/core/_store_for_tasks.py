@@ -32,14 +32,14 @@ class StoreParts(NamedTuple):
 class StoreForTasks(Protocol):
     """One store of a task, of any kind, as the task commits, restores, writes and closes it.
 
-    The stores of a task commit together. Puts belong to the open transaction. `freeze` ends it and
-    begins the next one; then `publish` takes the frozen one as committed, or `drop` rolls back all
-    uncommitted changes. Committed changes wait in memory, commit by commit: `compact` merges them
-    into one set of rows, and `begin_write` and `write_slices` write it to disk. All of it belongs
-    to one thread at a time.
+    The stores of a task commit together. Puts belong to the open transaction. `freeze` ends that
+    transaction and begins the next; then `publish` marks the frozen transaction as committed, or
+    `drop` rolls back all uncommitted changes. Committed changes wait in memory, commit by commit:
+    `compact` merges the changes into one set of rows, and `begin_write` and `write_slices` write
+    the set to disk. A store belongs to one thread at a time.
 
-    A custom store meets the same contract in a wrapper without rows of its own. The methods that
-    are not abstract serve such a store.
+    A custom store has a wrapper with the same contract, but without rows. Methods that are not
+    abstract have the behavior of such a wrapper.
     """
 
     name: str
@@ -101,9 +101,9 @@ class StoreForTasks(Protocol):
 
     @abstractmethod
     def publish(self, *, written: bool) -> int:
-        """Take the frozen transaction as committed; return its number of records.
+        """Mark the frozen transaction as committed; return its number of records.
 
-        `written` says that the database has it already.
+        `written` says that the database already has the changes.
         """
         ...
 
@@ -148,18 +148,18 @@ class StoreForTasks(Protocol):
         return False
 
     def begin_write(self) -> None:
-        """Take the compacted changes as the ones to write."""
+        """Select the compacted changes for writing."""
         return  # not abstract
 
     def write_slices(self, engine: Engine) -> Iterator[None]:  # noqa: ARG002 - there are no rows
-        """Write the changes, one slice per step; a slice that fails stays to be written.
+        """Write the changes, one slice per step; a slice that fails remains unwritten.
 
         Raises StateFull.
         """
         return iter(())
 
     def wants_eviction(self, *, idle: bool) -> bool:  # noqa: ARG002 - there are no rows
-        """Return whether memory has much work to do or, while `idle`, any."""
+        """Return whether many changes wait for work in memory; if `idle`, whether any do."""
         return False
 
     def evict(self) -> Iterator[None]:

@@ -64,9 +64,9 @@ Larger slices become columns, which share large values with the store.
 """
 
 RECORD_BYTES: Final = 300
-"""Measured heap of an uncommitted record besides the bytes of key and value.
+"""Measured heap of an uncommitted record, the replaced value included.
 
-The value that it replaces is included.
+The bytes of the new key and value are not included.
 """
 
 LOGGED_BYTES: Final = 32
@@ -85,7 +85,7 @@ GROUP: Final = 50_000
 """The most keys per set: growing a larger one takes more than a millisecond."""
 
 BACKLOG: Final = 50_000
-"""Published changes that wait to be compacted, from which on the store is overdue."""
+"""A store is overdue when this many published changes wait to be compacted."""
 
 _never: Final = object()
 _first: Final = itemgetter(0)
@@ -135,9 +135,9 @@ class Transactional(ABC, Generic[Handle]):
         self.readers: WeakSet[Rows] = WeakSet()
 
     def admit(self, key: Any, value: Any) -> Any:
-        """Return an immutable value as a read after the put returns it.
+        """Return an immutable value as reads after its put return it.
 
-        For operators. Raises SerializationError.
+        Only operators call this. Raises SerializationError.
         """
         return self.codec.admit(key, value)
 
@@ -153,7 +153,7 @@ class Transactional(ABC, Generic[Handle]):
 
     @abstractmethod
     def _frozen_values(self, handles: list[Handle]) -> list[Any]:
-        """Return the frozen values of these handles, as `_frozen_value` does for one."""
+        """Return the frozen values of these handles, as `_frozen_value` does for one handle."""
 
     @abstractmethod
     def _log_keys(self, handles: list[Handle]) -> list[bytes]:
@@ -173,7 +173,7 @@ class Transactional(ABC, Generic[Handle]):
 
     @abstractmethod
     def _drop_tombstone(self, handle: Handle) -> None:
-        """Remove the tombstone of a deletion that is written, or has no engine."""
+        """Remove the tombstone of a deletion that is written, or of a store without engine."""
 
     @abstractmethod
     def restore(self, batch: Batch) -> None:
@@ -214,9 +214,9 @@ class Transactional(ABC, Generic[Handle]):
         return value if type(value) is bytes else self.codec.written(handle, value)
 
     def publish(self, *, written: bool) -> int:
-        """Take the frozen transaction as committed; return its number of records.
+        """Mark the frozen transaction as committed; return its number of records.
 
-        `written` says that the engine has it already.
+        `written` says that the engine already has the changes.
         """
         frozen = self._frozen
         if not frozen:
@@ -308,7 +308,7 @@ class Transactional(ABC, Generic[Handle]):
             ) or self._slice_of_columns(part)
 
     def _written_slice(self, handles: list[Handle], limit: int) -> Batch | None:
-        """Return the frozen changes encoded; None when columns are needed or as fast."""
+        """Return the frozen changes encoded; None if columns are required, or just as fast."""
         known = None if limit <= 0 or len(handles) < WORTHWHILE else self._known_forms()
         if known is None:
             return None
@@ -321,7 +321,7 @@ class Transactional(ABC, Generic[Handle]):
     def _known_forms(self) -> tuple[dict[Any, Any], tuple[int, int, int]] | None:
         """Return the dict of entries and the kernel's numbers for its shape, keys and values.
 
-        Return None when the kernel does not know one of them.
+        Return None when the kernel does not know the shape, the keys or the values.
         """
         found, keys, values = self._entries(), self.codec.key_form, self.codec.value_form
         if not HAS_KERNEL or self.mutable or found is None or keys is None or values is None:
@@ -343,7 +343,7 @@ class Transactional(ABC, Generic[Handle]):
             contents: list[bytes | None] | None = (
                 None if columns is None else [*self.codec.values(columns[0])]
             )
-        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+        except Exception:  # noqa: BLE001 - the row-by-row path raises it again and names the row
             contents = None
         return (
             self._slow_slice(handles, keys)
@@ -406,7 +406,7 @@ class Transactional(ABC, Generic[Handle]):
         return self.uncompacted() >= BACKLOG
 
     def wants_eviction(self, *, idle: bool) -> bool:
-        """Return whether memory has much work to do or, while `idle`, any."""
+        """Return whether many changes wait for work in memory; if `idle`, whether any do."""
         return bool(self.uncompacted()) if idle else self.overdue
 
     def compact(self, count: int) -> bool:
@@ -423,7 +423,7 @@ class Transactional(ABC, Generic[Handle]):
                     self._drop_tombstone(deleted.popitem()[0])
                     count -= 1
                 else:
-                    deleted.clear()  # they are forgotten when they are written
+                    deleted.clear()  # tombstones are removed when they are written
             if not (done or written) and len(changes) <= WHOLE:
                 count -= len(changes)
                 self._group().update(changes)  # a dict's keys carry their hashes
@@ -442,7 +442,7 @@ class Transactional(ABC, Generic[Handle]):
         return not published
 
     def _note_unwritten(self, size: int) -> None:
-        """Count the bytes of unwritten rows that were not put here."""
+        """Count the bytes of unwritten rows that came without a put, such as restored rows."""
         self.unwritten_bytes += size
 
     def _forget(self, pairs: Iterator[tuple[Handle, Any]]) -> None:
@@ -472,9 +472,9 @@ class Transactional(ABC, Generic[Handle]):
         return self.engine is not None and bool(self._published or self._writing or self._unwritten)
 
     def begin_write(self) -> None:
-        """Take the compacted changes as the ones to write.
+        """Select the compacted changes for writing.
 
-        Leftovers of an earlier write stay in front.
+        Changes that remain from an earlier write stay in front.
         """
         self.bare = False
         self._writing.extend(self._unwritten)
@@ -482,7 +482,7 @@ class Transactional(ABC, Generic[Handle]):
         self.unwritten_bytes = 0
 
     def write_slices(self, engine: Engine) -> Iterator[None]:
-        """Write the changes, one slice per step; a slice that fails stays to be written."""
+        """Write the changes, one slice per step; a slice that fails remains unwritten."""
         writing = self._writing
         while writing:
             group = writing[0]
@@ -490,12 +490,12 @@ class Transactional(ABC, Generic[Handle]):
             later = list(islice(writing, 1, None))
             try:
                 for other in later:
-                    # skip handles in later groups: those groups write them anyway
+                    # skip handles that are also in later groups, which will write them
                     if not other.isdisjoint(handles):
                         handles = [handle for handle in handles if handle not in other]
                 self._write(engine, handles)
             except BaseException:
-                group.update(handles)  # handles in other groups are written nevertheless
+                group.update(handles)  # the skipped handles are still in later groups
                 raise
             if not group:
                 writing.popleft()
@@ -513,7 +513,7 @@ class Transactional(ABC, Generic[Handle]):
     def _rows_at_a_stroke(self, handles: list[Handle]) -> list[EngineRow] | None:
         """Return the engine's rows of these handles in its order, made in one pass.
 
-        Return None when some are deleted or need to be handled one by one.
+        Return None when some rows are deleted or have to be handled one by one.
         """
         # the kernel's numbers have 64 bits
         known = None if self.segment_ms >> 63 else self._known_forms()

@@ -27,7 +27,7 @@ OPEN: Final = ".open"
 """The end of the name of the marker beside the directory of an open store."""
 
 LEFT: Final = ".left"
-"""The same for the marker beside a directory whose store does not follow its changelog."""
+"""The end of the name of the marker beside a directory whose store ignores its changelog."""
 
 RETURNED: Final = (
     "it was not in the topology, or had no changelog, for a time, and its changelog may lack the "
@@ -115,7 +115,7 @@ def _own_files(directory: Path, engines: Collection[str]) -> list[str] | None:
 def _note_absent(task: Path, specs: Iterable[StoreSpec]) -> None:
     """Mark the directories with files whose stores are not among the `specs` with changelogs.
 
-    Offsets in there cannot be changed, and must not count when the stores come back.
+    Offsets in these directories cannot be changed, and must not count when the stores come back.
     """
     followed = set(_places(task, specs))
     engines = task / ENGINES

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class SuppliedEngines:
     """The open engines by store. `forgetful` has the stores on engines that are not persistent.
 
-    `directory` is the task's; each engine has one of its own below it.
+    `directory` is the task's; each engine has a subdirectory.
     """
 
     def __init__(self, task: str, specs: Sequence[StoreSpec], directory: Path | None) -> None:
@@ -37,7 +37,7 @@ class SuppliedEngines:
         return bool(self._specs)
 
     def open(self) -> None:
-        """Open all. Blocks. After an error some are open: close them. Raises as an engine does."""
+        """Open all engines. Blocks. After an error, call `close`. Raises as an engine does."""
         for spec in self._specs:
             place = None if self._directory is None else self._directory / ENGINES / spec.name
             self.by_store[spec.name] = SuppliedEngine(self._task, spec, place)

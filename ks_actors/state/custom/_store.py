@@ -80,7 +80,7 @@ class CustomStore(StoreForTasks):
     # Opening and closing.
 
     def open(self, checkpoint: int | None, *, exact: bool, unfit: str | None = None) -> None:
-        """Make the store with its state on disk; give up and restore untrusted state.
+        """Make the store with its state on disk; delete untrusted state, to be restored.
 
         `checkpoint` is the store's offset from the checkpoint file. State is untrusted if it has no
         offset, or is `unfit` for the given reason. With `exact`, it is also untrusted if a crash
@@ -143,7 +143,7 @@ class CustomStore(StoreForTasks):
         try:
             store.init(self._context)
         except BaseException:
-            # It may hold locks and files already. Report its first error.
+            # The store may hold locks and files already, so close it; report the first error.
             with suppress(Exception):
                 store.close()
             raise
@@ -189,7 +189,7 @@ class CustomStore(StoreForTasks):
     def close(self) -> None:
         """Close the store; delete changed state that has no offset of its own.
 
-        After an error of the custom store it counts as left open by a crash.
+        If the custom store raises an error, the store counts as left open by a crash.
         """
         store, self._open = self._open, None
         if store is None:
@@ -207,7 +207,7 @@ class CustomStore(StoreForTasks):
 
     @property
     def in_file(self) -> bool:
-        """Whether the checkpoint file needs its offset after each commit."""
+        """Whether the checkpoint file needs the store's offset after each commit."""
         return self._open is not None and self._open.persistent and not self._open.manages_offsets
 
     # Commit.
@@ -257,8 +257,8 @@ class CustomStore(StoreForTasks):
                 [time for _, (_, time) in part],
             )
 
-    def publish(self, *, written: bool) -> int:  # noqa: ARG002 - as of the others
-        """Take the frozen transaction as committed; return its number of changes."""
+    def publish(self, *, written: bool) -> int:  # noqa: ARG002 - as in other stores
+        """Mark the frozen transaction as committed; return its number of changes."""
         count, self._frozen = len(self._frozen), {}
         return count
 

@@ -21,8 +21,8 @@ def link_database(database: Any, source: Path, copy: Path) -> None:
     copies need no sync, because nothing uses them after a crash.
 
     This copy links all tables, copies the manifest, then links again. So each table in the copied
-    manifest existed before it was listed. A table may be gone by then, but only if others have
-    replaced it, and then the copy is made again. RocksDB makes the checkpoint if tables change on
+    manifest existed before it was listed. A table may be gone by then, but only if other tables
+    have replaced it; then the copy is made again. RocksDB makes the checkpoint if tables change on
     each attempt, or if the file system has no hard links. Raises OSError and RocksDB's errors.
     """
     for _ in range(_ATTEMPTS):

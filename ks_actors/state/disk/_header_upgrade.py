@@ -37,8 +37,9 @@ _log = component_log(__name__)
 def upgrade(engine: Engine, manifest: Manifest, name: str, wanted: StoreFacts, task: str) -> bool:
     """Give a store's rows empty headers, if that makes them fit; return whether it did. Blocks.
 
-    The new rows are written beside the old ones, and replace them in one step: after a crash it
-    begins again. Raises StateFull, and TaskCorrupted when the database has no room for a store.
+    New rows are written beside the old rows and replace them in one step. So after a crash the
+    upgrade begins again. Raises StateFull, and TaskCorrupted when the database has no room for a
+    store.
     """
     known = manifest.stores[name]
     added = PREFIXES.get((known.kind, wanted.kind))

@@ -150,8 +150,8 @@ def recall(
     """Load a store's facts from the engine; return the next offset of its changelog.
 
     Return None without a changelog, or if the store has to be restored. Rows without an offset take
-    the `checkpoint` offset of an earlier layout. With neither, they do not fit the changelog:
-    report them to `give_up` and delete them. The changelog has them too.
+    the `checkpoint` offset of an earlier layout. Without that offset too, the rows do not fit the
+    changelog: report the reason to `give_up` and delete the rows, which the changelog has too.
     """
     offset = None
     if store.logged:

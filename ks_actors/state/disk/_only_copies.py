@@ -30,9 +30,9 @@ def open_database(
 ) -> RocksEngine:
     """Open the database in a task's directory. Blocks.
 
-    Raises TaskCorrupted, also when there are tables and the database knows no stores. RocksDB takes
-    a truncated MANIFEST for a whole one, and deletes the tables that it lacks. With `careful`,
-    check before that, which takes some ms more, and keep the tables.
+    Raises TaskCorrupted, also when there are tables but the database knows no stores. RocksDB
+    accepts a truncated MANIFEST, and deletes the tables that are not listed there. With `careful`,
+    check before this deletion and keep the tables; the check takes some ms more.
     """
     directory = directory / DATABASE
     has_tables = _has_tables(task, directory)

@@ -47,10 +47,10 @@ class SharedResources:
     memory.
 
     `resident_bytes` is about the memory of committed state of all tasks together: rows cached for
-    fast reads, and rows still to be written. Above it, the largest tasks write and evict rows. A
-    task also writes to disk when its changelogs' tails, behind the offsets on disk, exceed its
-    share of `tail_records`, or `tail_bytes`. So a crash replays about `tail_records` records of all
-    tasks together.
+    fast reads, and rows still to be written. Above this limit, the largest tasks write and evict
+    rows. A changelog's tail is its records after the offset on disk. A task also writes when its
+    tails exceed `tail_bytes`, or its share of `tail_records`. So after a crash about `tail_records`
+    records of all tasks together are replayed.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class SharedResources:
         self.tail_bytes: int = tail_bytes
         self.statistics: bool = statistics
         self._memtable_bytes: int = memtable_bytes
-        # The LRU cache has 64 shards, and the filter of a million keys does not fit into a shard of
-        # 1 MiB. It would be read again for each get, which takes 95 µs.
+        # Not the LRU cache: it has 64 shards, and the filter of a million keys does not fit into a
+        # shard of 1 MiB. So each get would read the filter again, which takes 95 µs.
         self._cache: Any = rocksdict.Cache.new_hyper_clock_cache(block_cache_bytes, 8 << 10)
         self._buffers: Any = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(
             write_buffer_bytes, False, self._cache
@@ -113,8 +113,8 @@ class SharedResources:
         table = rocksdict.BlockBasedOptions()
         table.set_block_cache(self._cache)
         table.set_bloom_filter(10, False)
-        # In the cache, where they count: outside of it their memory grows with the number of
-        # tables.
+        # Indexes and filters count as part of the cache: outside of the cache, their memory grows
+        # with the number of tables.
         table.set_cache_index_and_filter_blocks(True)
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         table.set_format_version(5)
@@ -141,7 +141,7 @@ def _write_options(*, log: bool) -> Any:
 
 
 def _batch(rows: Iterable[EngineRow], ranges: Sequence[tuple[bytes, bytes]]) -> Any:
-    """Return a batch of deleted ranges and rows; it can be written once."""
+    """Return a write batch that deletes `ranges` and then applies `rows`; use it only once."""
     batch = rocksdict.WriteBatch(raw_mode=True)
     for low, high in ranges:
         batch.delete_range(low, high)
@@ -272,7 +272,7 @@ class RocksEngine:
         try:
             batch = _batch(rows, ranges)
             self._bytes += batch.size_in_bytes()
-            # Without RocksDB's log elsewhere: the changelog brings back what a crash takes.
+            # Other writes skip RocksDB's log: the changelog restores rows lost in a crash.
             self._database.write(batch, *how)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             if not is_stall(error):
@@ -291,7 +291,7 @@ class RocksEngine:
             time.sleep(STALL_STEP_S)
             try:
                 if self._data.property_int_value("rocksdb.background-errors"):
-                    self._database.flush(wait=True)  # raises the error, unless it has passed
+                    self._database.flush(wait=True)  # raises the background error if it persists
                 self._database.write(_batch(rows, ranges), *how)
             except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
                 if not is_stall(error) or time.monotonic() > end:

@@ -32,11 +32,11 @@ _read = msgspec.json.Decoder(_File).decode
 class TopicIds:
     """The ids of the topics that a task's state on disk was made from.
 
-    A topic that was deleted and created again has another id, and so has one of the same name in
-    another cluster. Offsets of the old topic mean nothing in the new one, even if they lie within
-    it. `filled_from` has the topic of each store on disk that is filled from one. `ids` are the
-    present ids by topic, without those that are unknown. State of an earlier version has no such
-    file: it is trusted. All methods block.
+    A topic that was deleted and created again has another id, and so has a topic of the same name
+    in another cluster. Offsets of the old topic mean nothing in the new topic, even if the offsets
+    exist there. `filled_from` has the topic of each store on disk that is filled from a topic.
+    `ids` are the present ids by topic, without unknown ids. State of an earlier version has no such
+    file, and is trusted. All methods block.
     """
 
     def __init__(

@@ -65,8 +65,8 @@ _TABLES: Final = "tables"
 def has_rows(spec: StoreSpec) -> bool:
     """Return whether snapshots include the rows of a store.
 
-    They do if it has a changelog to continue from, and rows of a known format. A snapshot of an app
-    leaves out those of the user's engines, which a backfill does not use.
+    They do if the store has a changelog to continue from, and rows of a known format. A snapshot of
+    an app leaves out the rows of the user's engines, because a backfill does not use these engines.
     """
     return spec.logging and spec.place is not StorePlace.CUSTOM
 
@@ -286,7 +286,7 @@ class Ingest:
         """
         engine = self._opened()
         engine.ingest(self._tables.paths)
-        # After all rows: offsets and manifest must never be on disk without them.
+        # After all rows: offsets and manifest must never be on disk without the rows.
         engine.write([self._manifest.row(), *self._last])
         # On disk before the rename: the old database is gone by then.
         engine.flush(wait=True)
@@ -299,7 +299,7 @@ class Ingest:
                 self._task, self._stores, self._directory, reason, fate="is deleted, and replaced"
             )
             shutil.rmtree(database)
-        # they belong to the old database
+        # These files belong to the old database.
         (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)
         (self._directory / TOPIC_IDS).unlink(missing_ok=True)
         self._draft.rename(database)

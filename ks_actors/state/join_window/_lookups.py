@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 SIZED: Final = frozenset((str, bytes, Raw))
 Met = tuple[int, int, Any]
-"""Index of the probing record, row start, row value."""
+"""The index of the probing record, then the start and value of the matching row."""
 
 
 class JoinWindowLookups(JoinWindowRows, Generic[K]):
@@ -89,21 +89,21 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         return self.codec.admit(key, value)
 
     def get_entry(self, key: K, start: int) -> Entry | None:
-        """Return the entry of the very last put, if it was for this window."""
+        """Return the entry of the latest put if that put was for this window, else None."""
         latest = self.latest_slot(start)
         return next(
             (entry for slot, entry in self._slots(key, start, start) if slot == latest), None
         )
 
     def latest_slot(self, start: int) -> int:
-        """Return the slot of the very last put, if it was for this window."""
+        """Return the slot of the latest put, if that put was for this window."""
         return start << SEQUENCE_BITS | self._sequence
 
     def fetch_entries(self, key: K, time_from: int, time_to: int) -> list[tuple[int, Entry]]:
         """Return start and entry of the rows of `key` in a time range.
 
-        They start from `time_from` to `time_to`, both included, in time order, then in the order of
-        puts.
+        The rows start from `time_from` to `time_to`, both included. They are in time order; rows of
+        the same time are in the order of puts.
         """
         first = max(time_from, self._limit + 1)
         if time_to < first:
@@ -195,7 +195,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
     def rows_of(self, index: Any, first: int, last: int, *, committed: bool) -> dict[int, Any]:
         """Return value and time of a key's rows in memory by slot.
 
-        They have times from `first` to `last`, both included.
+        The rows have times from `first` to `last`, both included.
         """
         found = {}
         for segment in self._within(first, last):
@@ -208,7 +208,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         return found
 
     def shown(self, _: tuple[Any, int], value: Any) -> Entry | None:
-        """Return the entry of a value with its time, or of its bytes; a mutable one is a copy."""
+        """Return the entry of `value` (content and time, or bytes); mutable content is copied."""
         if type(value) is bytes:
             return self.codec.entry(value)
         content, time = value
@@ -221,7 +221,8 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
     def columns(self, first: int, last: int, *, committed: bool) -> list[tuple[Iterable[Any], ...]]:
         """Return keys, starts, sequence numbers, values and times of the rows in memory.
 
-        They are those of all segments that have times from `first` to `last`, for a later read.
+        The columns have all rows of the segments with times from `first` to `last`, and may be read
+        later.
         """
         return [
             segment.columns(segment.committed if committed else len(segment))
@@ -235,7 +236,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
     def run_ms(self) -> int:
         """The largest allowed distance (ms) between row starts in one batch.
 
-        Within it, no row expires another.
+        Within this distance, no row expires another row.
         """
         return max(0, self._retention - 1)
 
@@ -264,12 +265,12 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
                 codec.keys(indexes)
             if self.mutable:
                 return list(map(Raw, codec.values(values)))
-        except Exception:  # noqa: BLE001 - which one cannot be written is found when its turn comes
+        except Exception:  # noqa: BLE001 - the record form finds the bad row
             return None
         return values if all(map(codec.as_read, values)) else None
 
     def read(self, kept: Any) -> Any:
-        """Return the value of a row that the store `takes`, a new object when it is mutable."""
+        """Return a row's value, given in the form of `takes`; a mutable value is a new object."""
         return self.codec.read_value(kept) if type(kept) is Raw else kept
 
     def limit_after(self, last: int) -> int:
@@ -279,7 +280,7 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
     def put_run(self, indexes: list[Any], starts: list[int], values: list[Any]) -> None:
         """Put rows with their starts as times.
 
-        The values are not None, and as the store `takes` them.
+        No value is None; the values are in the form that `takes` returned.
         """
         last, first, count = max(starts), min(starts), len(starts)
         if last > self._observed:
@@ -318,11 +319,11 @@ class JoinWindowLookups(JoinWindowRows, Generic[K]):
         after: int,
         limits: list[int] | None,
     ) -> list[Met]:
-        """Return the rows under each key in a window around its time, as matches.
+        """Return as matches the rows of each key in a window around that key's time.
 
         A window is from `before` ms before to `after` ms after the time; starts below 0 do not
         count. The matches of each probe are in time order; the times themselves are in no order.
-        `limits` are the latest expired starts by probe, None if no expired row is that near.
+        `limits` has each probe's latest expired start; it is None if no expired row is that near.
         """
         met: list[Met] = []
         add = met.append

@@ -1,6 +1,6 @@
 """A segment of rows that are bytes in the kernel's memory.
 
-They take two fifths of the memory of objects.
+The bytes take two fifths of the memory that objects take.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.state.core import Codec, Entry
 
 STEP: Final = 1_000
-"""Rows that are made into objects at a time while a column is iterated."""
+"""The number of rows converted to objects at a time while a column is iterated."""
 
 KEY, START, SEQUENCE, VALUE, TIME, CONTENT = range(6)
 

@@ -38,23 +38,23 @@ if TYPE_CHECKING:
 ROW_BYTES: Final = 600
 """The heap of an uncommitted row besides its value.
 
-It counts object headers, columns, the index, and one row that expires at this one's commit.
+It covers object headers, columns, the index, and a row that expires when this row is committed.
 """
 
 BACKLOG: Final = 2_000
-"""Expired rows in memory, from which on their release is overdue."""
+"""The release of expired rows is overdue when this many are in memory."""
 
 
 class JoinWindowRows(SegmentedRows, StoreForTasks):
     """Rows by time, key and order of puts.
 
-    A put never changes existing rows: it appends one to the segment of its time. So a transaction
-    consists of the rows after a position in each segment. A rollback truncates, and puts need no
-    undo notes. A segment leaves memory as a whole when its last row has expired. Rows that expire
-    before they are written are never written. The engine has segments of its own, as long as those
-    of Kafka Streams.
+    A put never changes existing rows: it appends a row to the segment of its time. So a transaction
+    consists of the rows after a position in each segment. A rollback truncates segments, and puts
+    need no undo notes. A segment leaves memory as a whole when its last row has expired. Rows that
+    expire before they are written are never written. The engine has segments of its own, as long as
+    those of Kafka Streams.
 
-    Segments below `_low` may have rows on disk only. Those are read by key, and kept in `_cold`
+    Segments below `_low` may have rows on disk only. Such rows are read by key, and kept in `_cold`
     until they expire. The public members are for TaskStores.
     """
 
@@ -128,14 +128,14 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
         self._frozen_observed = self._observed
 
     def publish(self, *, written: bool) -> int:
-        """Take the frozen transaction as committed; return its number of records.
+        """Mark the frozen transaction as committed; return its number of records.
 
-        `written` says that the engine has it already.
+        `written` says that the engine already has the rows.
         """
         count = 0
         for segment in self._frozen.values():
             count += segment.frozen - segment.committed
-            # Rows are written in their order: others before these are still to be written.
+            # Not if earlier rows are still unwritten, because rows are written in order.
             if written and segment.written == segment.committed:
                 segment.written = segment.frozen
             segment.committed = segment.frozen
@@ -236,7 +236,7 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
             ]
         try:
             return list(map(self.codec.value, values))
-        except Exception:  # noqa: BLE001 - it comes again, with the name of the one that it was
+        except Exception:  # noqa: BLE001 - the row-by-row path raises it again and names the row
             return [self._encoded(segment, place) for place in range(first, last)]
 
     def _encoded(self, segment: AnySegment, place: int) -> bytes:
@@ -343,11 +343,11 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
         return self._gone_rows
 
     def wants_eviction(self, *, idle: bool) -> bool:
-        """Return whether memory has much work to do or, while `idle`, any."""
+        """Return whether many changes wait for work in memory; if `idle`, whether any do."""
         return self._gone_rows >= (1 if idle else BACKLOG)
 
     def compact(self, count: int) -> bool:
-        """Release about `count` expired rows; return whether that was all."""
+        """Release about `count` expired rows; return whether none remain."""
         self.release(count)
         return not self._gone
 
@@ -358,7 +358,7 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
         )
 
     def begin_write(self) -> None:
-        """Take the committed rows as the ones to write."""
+        """Select the committed rows for writing."""
         for segment in self._segments.values():
             segment.goal = segment.committed
         self.unwritten_bytes = 0
@@ -366,7 +366,7 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
     def write_slices(self, engine: Engine) -> Iterator[None]:
         """Delete the expired segments, then write, a slice per step.
 
-        A slice that fails stays to be written.
+        A slice that fails remains unwritten.
         """
         yield from self._clear_expired(engine)
         for number in sorted(self._segments):
@@ -389,7 +389,7 @@ class JoinWindowRows(SegmentedRows, StoreForTasks):
         if self.resident_rows() > self.resident_records and self.engine is not None:
             for number in sorted(self._segments):
                 segment = self._segments[number]
-                # Down to half of the limit, so that the next rows do not exceed it at once.
+                # Evict down to half of the limit, so that the next rows do not exceed it at once.
                 if self._resident <= self.resident_records // 2:
                     break
                 # Only whole segments: uncommitted and unwritten rows are nowhere else.

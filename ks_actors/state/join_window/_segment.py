@@ -40,8 +40,8 @@ class Raw(bytes):
 class Segment:
     """The rows of one time range.
 
-    Rows are only appended, and removed from the end by a rollback. So one number each marks the
-    committed, frozen and written rows:
+    Rows are only appended, and removed from the end by a rollback. So three numbers mark the
+    written, committed and frozen rows:
 
         0 ≤ written ≤ committed ≤ frozen ≤ rows        the next write reaches up to `goal`
 
@@ -138,9 +138,9 @@ class Segment:
         )
 
     def gather(self, key: Any, place: int) -> None:
-        """Add a row to the places of a key that has others."""
+        """Add a row to the places of a key that already has rows."""
         starts, places = self.starts, self.index[key]
-        # One object is enough.
+        # All rows of a key share one key object.
         first = places if type(places) is int else places[0]  # type: ignore[index]
         self.keys[place] = self.keys[first]
         if type(places) is int:

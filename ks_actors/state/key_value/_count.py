@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.state.key_value._table import Table
 
 NOTHING: Final[Entry] = (0, -(1 << 63))
-"""The count of a missing key; only the kernel sees it, and sends None as the count before."""
+"""The kernel's count for a missing key; the kernel sends None as the previous count."""
 
 PLAIN: Final = frozenset((str, bytes, int))
 """Key types that compare without user code."""
@@ -70,7 +70,7 @@ def _fetch(table: Table[Any], keys: list[Any]) -> list[Any]:
             codec.keys(keys)
             return [key for key in keys if table._load(key) is None and key not in table._view]
         rows = engine.get_many(map(table.prefix.__add__, codec.keys(keys)))
-    except Exception:  # noqa: BLE001 - a bad key or row: it comes again, and is reported by itself
+    except Exception:  # noqa: BLE001 - a bad key or row is reported later, record by record
         return []
     for key, raw in zip(keys, rows, strict=True):
         if raw is not None:

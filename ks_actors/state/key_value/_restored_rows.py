@@ -63,7 +63,7 @@ class PlainRestoredRows:
         self._rows.update(zip(keys, entries, strict=True))
 
     def take_over(self, other: PlainRestoredRows, /) -> None:
-        """Take all rows of another instance, which is empty then."""
+        """Move all rows of another instance into this instance."""
         self._rows.update(other._rows)
         other._rows = {}
 
@@ -100,7 +100,7 @@ class PlainRestoredRows:
 RestoredRows: Final[Callable[[], AnyRestoredRows]] = (
     _kernel.RestoredRows if HAS_KERNEL else PlainRestoredRows
 )
-"""The same in C, if the kernel is there.
+"""The implementation in C if there is a kernel, else PlainRestoredRows.
 
-It takes far less memory, and writes rows in the order of all keys.
+The C code takes far less memory, and writes rows in the order of all keys.
 """

@@ -91,7 +91,7 @@ class Order:
             return
         chunk.insert(place, (encoded, key))
         self._size += 1
-        # The lows must be the first keys of their chunks: `_at` searches them alone.
+        # The lows must be the first keys of their chunks: `_at` searches only the lows.
         if place == 0:
             self._lows[at] = encoded
         if len(chunk) > 2 * CHUNK:
@@ -110,7 +110,7 @@ class Order:
     def walk(self, low: bytes, high: bytes, *, reverse: bool) -> Iterator[Pair]:
         """Iterate over the keys of `within`, forward or in reverse.
 
-        Keys that are inserted meanwhile may show or not.
+        Keys that are inserted meanwhile may or may not be included.
         """
         while not high or low < high:
             # Find the chunk each time: insertions may have split it meanwhile.
@@ -129,8 +129,8 @@ class Order:
                     return
             else:
                 yield from part
-                # The next possible key, so that a key inserted meanwhile shows, but none shows
-                # twice.
+                # Continue at the next possible key: this includes keys inserted meanwhile, and
+                # repeats none.
                 low = part[-1][0] + b"\0"
 
     def about(self, low: bytes, high: bytes) -> int:
@@ -138,9 +138,9 @@ class Order:
         return (self._at(high or None, before=True) - self._at(low) + 1) * 2 * CHUNK
 
     def _at(self, key: bytes | None, *, before: bool = False) -> int:
-        """Return the chunk of the first key from `key` on, or of the last one `before` it.
+        """Return the chunk of the first key from `key` on; with `before`, of the last key below it.
 
-        None is the end.
+        A `key` of None is the end of all keys.
         """
         if key is None:
             return len(self._chunks) - 1

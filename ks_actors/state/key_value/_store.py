@@ -61,7 +61,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         """Return the value of `key`, or None.
 
         A mutable value is yours to change; put it to change the store. Raises SerializationError
-        for a key that its serde cannot write: the store cannot have it.
+        for a key that its serde cannot write, because the store cannot have such a key.
         """
         if key is None:
             raise TypeError(f"store {self.name}: a key cannot be None")
@@ -83,7 +83,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
         return self.codec.key_bytes(key)
 
     def index(self, key: K) -> Any:
-        """Return the dict key of a key: itself when equal keys have equal bytes, else its bytes."""
+        """Return the dict key of a key: the key if equal keys have equal bytes, else its bytes."""
         return key if self.codec.faithful else self.codec.key(key)
 
     def value_bytes(self, key: K) -> bytes | None:
@@ -94,7 +94,7 @@ class KeyValueBase(Table[K], Generic[K, P]):
 
     def own_key(self, key: K) -> tuple[bytes, K]:
         """Return the bytes of a key, and the key itself, copied if it is mutable."""
-        # By way of its bytes: the user may change a mutable key later.
+        # Copy the key by way of its bytes: the user may change a mutable key later.
         encoded: bytes = self.codec.key(key)
         return encoded, self.codec.object_key(encoded) if self.codec.mutable_keys else key
 

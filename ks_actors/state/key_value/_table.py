@@ -111,7 +111,7 @@ class Table(Transactional[Any], Generic[K]):
     def _load(self, key: Any) -> Any:
         engine = self.engine
         raw: bytes | None
-        # Only after a miss: a key of another type than the store's would never be found.
+        # Encode the key only after a miss: a key of the wrong type is never found.
         encoded = self.codec.index_bytes(key)
         if self._restored or self._restored_writing:
             raw = self._restored.get(encoded, MISSING)
@@ -201,7 +201,7 @@ class Table(Transactional[Any], Generic[K]):
         dirty, view = self._dirty, self._view
         if entry is not None:
             value = entry[0]
-            # Most values of this form are ints that the serde takes: these need no check by a call.
+            # Most values here are ints that the serde accepts, which are checked without a call.
             if type(value) is not int or not self._least <= value < self.bound:
                 entry = self._admitted(key, entry)
         if key not in dirty:  # as `_first` does
@@ -220,7 +220,7 @@ class Table(Transactional[Any], Generic[K]):
     def uncommitted(self) -> dict[Any, Any]:
         """The old entries of all keys put since the last commit, by first put.
 
-        None or MISSING means that there was none. It is another dict after each commit.
+        None or MISSING means that there was no entry. Each commit begins a new dict.
         """
         return self._dirty
 
@@ -275,7 +275,7 @@ class Table(Transactional[Any], Generic[K]):
         All keys except the `fresh` ones were put in this transaction before. The values are
         admitted already. Raises SerializationError, with nothing put, when a key cannot be written.
         """
-        # Sizes or keys differ row by row here, so each put has to look at its own.
+        # Sizes or keys differ row by row here, so each put checks its own size and key.
         if not (self.codec.fixed and self.codec.faithful):
             put = self.put_entry
             for key, entry in entries.items():
@@ -404,7 +404,7 @@ class Table(Transactional[Any], Generic[K]):
         )
 
     def begin_write(self) -> None:
-        """Take the compacted and restored changes as the ones to write."""
+        """Select the compacted and restored changes for writing."""
         super().begin_write()
         # The changes left by a failed write are older, and go first.
         if self._restored_writing:
@@ -434,7 +434,7 @@ class Table(Transactional[Any], Generic[K]):
             self._order = None  # no scan for a long time
         if entered is None:
             return
-        if len(entered) > 2 * len(view) + SLICE:  # most keys have left by other ways
+        if len(entered) > 2 * len(view) + SLICE:  # most keys left memory in other ways
             entered = self._entered = deque(view)
         excess = len(view) - self.resident_records
         if excess > 0:
@@ -468,7 +468,7 @@ class Table(Transactional[Any], Generic[K]):
     # Ranges.
 
     def arranged(self) -> Order:
-        """Return the order of the keys; pending ones are still to be inserted."""
+        """Return the order of the keys; pending keys are still to be inserted."""
         order = self._order
         if order is None or self._stale > len(order) // 4 + 64:
             order = self._order = Order(self.codec.index_bytes, self.codec.index_key, self._view)

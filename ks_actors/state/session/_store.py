@@ -35,14 +35,14 @@ class SessionStore(TimedStore, Generic[K, V]):
     """Aggregates by key and session, for session windows (`SessionStore` of Kafka Streams).
 
     A session is `Windowed(key, Window(start, end))`, both times in ms and included. It expires when
-    a session of any key is put that ends `retention_ms` or more after it. Iterators are in the
-    order of Kafka Streams. In memory that is by end, key bytes, and the latest start first. With
-    segments it is by segment, key bytes, end and start. The backward ones reverse it.
+    a session of any key is put that ends `retention_ms` or more later. Iterators have the order of
+    Kafka Streams: in memory by end, key bytes and start (the latest first); with segments by
+    segment, key bytes, end and start. Backward iterators reverse this order.
 
     Expiry is that of Kafka Streams: sessions that end at or before the latest put end minus the
     retention are invisible. A put that old is dropped and counted as late. In a segmented store
-    (type rocksdb) it is counted only when its whole segment has expired; otherwise it is neither
-    counted nor visible.
+    (type rocksdb) such a put is counted only when its whole segment has expired; otherwise it is
+    neither counted nor visible.
 
     Members with `entry` or `entries` in their names are for operators. A slot is end and start in
     one number, so slots sort like Kafka Streams' sessions on disk.
@@ -55,8 +55,8 @@ class SessionStore(TimedStore, Generic[K, V]):
 
     def __init__(self, parts: StoreParts) -> None:
         super().__init__(parts, SESSIONS)
-        # The handle with the latest end if it was deleted without a trace, and the time of the
-        # delete.
+        # The handle with the latest end and the time of its delete, if the delete left no trace in
+        # the transaction.
         self._untraced: tuple[tuple[Any, int], int] | None = None
 
     # For users.
@@ -81,7 +81,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         start, end = instant(self.name, start), instant(self.name, end)
         self._check_key(key)
         entry = self.get_entry(key, start, end)
-        if entry is None:  # A key of another type than the store's would never be found.
+        if entry is None:  # check the key: a key of the wrong type is never found
             self.codec.key_bytes(key)
         return None if entry is None else self._show(entry)
 
@@ -180,7 +180,7 @@ class SessionStore(TimedStore, Generic[K, V]):
     def put_entry(self, key: K, start: int, end: int, entry: Entry | None) -> None:
         """Set the entry of one session; None deletes it.
 
-        Raises SerializationError, with nothing changed, when it cannot be written.
+        Raises SerializationError, with nothing changed, when the entry cannot be written.
         """
         kept = None if entry is None else self.prepared(key, entry)
         self._observe(end)
@@ -225,8 +225,8 @@ class SessionStore(TimedStore, Generic[K, V]):
         )
 
     def remove_entry(self, key: K, start: int, end: int) -> None:
-        """Delete one session; it is never counted as late."""
-        if self.segmented:  # as in Kafka Streams' stores on disk; those in memory do not
+        """Delete one session; the delete is never counted as late."""
+        if self.segmented:  # a delete advances time only on disk, as in Kafka Streams
             self._observe(end)
         if end > self._limit:
             self._delete(
@@ -236,10 +236,10 @@ class SessionStore(TimedStore, Generic[K, V]):
     def _delete(self, handle: tuple[Any, int], end: int) -> None:
         """Delete a session.
 
-        A session that only this transaction has put leaves no trace: most grow into others.
+        A session that only this transaction has put leaves no trace: most are merged into others.
         """
         index, slot = handle
-        # Puts without a read leave the notes unaware of rows on disk.
+        # A put reads no old value, so the notes do not show whether there is a row on disk.
         known = end >= self._low or self.engine is None
         if handle in self._dirty:
             track = self._tracks[index]

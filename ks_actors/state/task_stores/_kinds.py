@@ -50,7 +50,7 @@ TIMESTAMPED: Final = frozenset(
 
 
 def make_store(parts: StoreParts) -> StoreForTasks:  # noqa: PLR0911 - one for each kind
-    """Return a new store of any kind but custom ones; the first of a kind imports its module."""
+    """Return a new store of any kind but custom; the first store of a kind imports its module."""
     match parts.spec.kind:
         case StoreKind.KEY_VALUE:
             return key_value.KeyValueStore(parts)

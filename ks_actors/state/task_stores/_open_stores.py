@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Place(NamedTuple):
     """The location of a task's stores, and the sources of their offsets and positions.
 
-    `checkpoint` is what the checkpoint file had before the opening, which may remove offsets.
+    `checkpoint` has the offsets from the checkpoint file before the opening, which may remove some.
     """
 
     task: str
@@ -57,17 +57,17 @@ def open_stores(
     topics: Mapping[str, str],
     unfit: Mapping[str, str],
 ) -> None:
-    """Make the stores, each with its state on disk: in `engine`, or in one of its own in `engines`.
+    """Make the stores with their state on disk, in `engine` or in their own `engines`.
 
-    They are added to `opened` one by one: after an error, close those that are there. A store that
-    is `unfit`, for the given reason, begins empty; the others keep their state. `topics` are the
+    Each store is added to `opened`; after an error, close the stores in `opened`. A store that is
+    `unfit`, for the given reason, begins empty; the others keep their state. `topics` are the
     changelogs by store. Blocks. Raises TaskCorrupted when the database cannot be read, and any
     error of custom stores. Raises StateError for an unusable store without changelog, and for a
     store of another kind.
     """
     manifest = None if engine is None else Manifest.read(engine, place.task)
     known = {} if manifest is None else dict(manifest.stores)
-    # Before anything is opened or discarded: a user who undoes the change loses nothing.
+    # Check before anything is opened or discarded: a user who undoes the change loses nothing.
     for spec in specs:
         if spec.name in known and spec.name not in unfit:
             _refuse_another_kind(place.task, spec, known[spec.name], topics)
@@ -113,9 +113,9 @@ def _record(
 ) -> None:
     """Write the manifest if it is not as `known`, and delete invalid offsets.
 
-    Those are the offsets of stores without changelog, and of stores that are not among the `specs`.
-    The `specs` are all stores of the task in this database. Rows of other stores do not fit the
-    later changelog, which may lack deletions.
+    The `specs` are all stores of the task in this database. Offsets of stores without changelog,
+    and of stores that are not among the `specs`, are invalid: if such a store follows its changelog
+    again, its rows do not fit that changelog, which may lack deletions.
     """
     logged = {spec.name for spec in specs if spec.logging}
     stale = [
@@ -127,8 +127,8 @@ def _record(
         place.file.forget(name)
         facts = manifest.stores[name]
         if not facts.changelog and all(spec.name != name for spec in specs):
-            # An earlier layout did not record it. Without changelog and offset, the rows would
-            # count as the only copy.
+            # An earlier layout did not record the changelog. Without changelog and offset, the
+            # rows would count as the only copy.
             changelog, _ = place.file.partition(name)
             manifest.stores[name] = msgspec.structs.replace(facts, changelog=changelog)
     rows: list[EngineRow] = [(OFFSET + name.encode(), None) for name in stale]

@@ -1,7 +1,7 @@
 """Positions of stores: the input offsets that each store includes (KIP-796).
 
-They are kept in the database and in the changelog. They are known per commit, not per record: a
-commit's changes are at the task's offsets of that moment.
+Positions are kept in the database and in the changelog. They are known per commit, not per record:
+all changes of a commit count as made at the task's offsets at the commit.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def position_row(store: str, position: At) -> EngineRow:
 def vector_of(headers: Headers) -> At | None:
     """Return the position that `marked` or Kafka Streams appended to a record's headers.
 
-    The names are short, so headers of the user's own may have them, too: return None for these.
+    Return None for headers of the user's own, which may have the same short names.
     """
     if len(headers) < 2 or headers[-2] != (VERSION_HEADER, WITH_VECTOR):  # noqa: PLR2004 - a pair
         return None
@@ -112,8 +112,8 @@ class Positions:
     """The committed positions of a task's stores.
 
     The mappings that `of` returns are never changed. With `vectors`, the last record of each commit
-    in a store's changelog carries the position in Kafka Streams' headers, so that standbys know
-    theirs.
+    in a store's changelog carries the position in Kafka Streams' headers, so that standby tasks
+    know their positions.
     """
 
     def __init__(self, *, vectors: bool) -> None:
@@ -168,8 +168,9 @@ class Positions:
     def recall(self, engine: Engine, store: str, directory: Path | None, *, empty: bool) -> None:
         """Load a store's position from the database.
 
-        A position file of Kafka Streams' layout is migrated into the database if that has none yet,
-        and deleted (KIP-892). For an `empty` store the file is ignored, because it is wrong.
+        If the database has no position yet, a position file of Kafka Streams' layout is migrated
+        into the database; the file is deleted (KIP-892). For an `empty` store the file is ignored,
+        because it is wrong.
         """
         data = None if empty else engine.get(POSITION + store.encode())
         if data is not None:
@@ -194,10 +195,9 @@ class Positions:
         path.unlink()
 
     def rows(self, before: Mapping[str, At], logged: Collection[str]) -> list[EngineRow]:
-        """Return rows of the stores' positions from `before` their write began.
+        """Return position rows for the stores, from `before`: their positions when the write began.
 
-        Stores without changelog write their own position and may have done so meanwhile; skip
-        those.
+        Skip a store without changelog whose position has changed since; it writes its own.
         """
         return [
             position_row(store, at)

@@ -103,13 +103,14 @@ class StoreSet:
         return found.changed if isinstance(found, CustomStore) else found.uncommitted_bytes() > 0
 
     def begin_processing(self, position: Mapping[tuple[str, int], int]) -> None:
-        """Note that all changelogs are read, and processing starts behind this position."""
+        """Note that all changelogs are read, and processing starts after this position."""
         self.positions.begin(self._stores, self.logged, position)
 
     def figures(self, *, in_thread: bool) -> Iterator[tuple[StoreSpec, StoreFigures]]:
         """Iterate over the stores with their figures; cheap, and callable at any time.
 
-        Leave out custom stores, which compute theirs, while a thread has the task (`in_thread`).
+        While a thread has the task (`in_thread`), leave out custom stores: their code computes
+        figures.
         """
         for spec in self._specs:
             custom = spec.kind is StoreKind.CUSTOM

@@ -53,9 +53,9 @@ else:
     timed = Later("ks_actors.state.timed")
 
 RESTORING_TAIL: Final = 4
-"""The factor by which a restoring task may have more to replay after a crash.
+"""How many times more records a restoring task may replay after a crash than a running task.
 
-Rarer writes overwrite fewer rows.
+Writing less often rewrites fewer rows.
 """
 
 
@@ -74,8 +74,8 @@ class TaskStores(StoreSet):
     tasks by their stores' progress, as found in the checkpoint file. `topic_ids` tell of topics
     that were deleted and created again.
 
-    `open`, `close` and `give_up` block; nothing else does, except for calls of custom stores. All
-    of it belongs to one thread at a time.
+    `open`, `close` and `give_up` block; nothing else does, except for calls of custom stores. The
+    stores belong to one thread at a time.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class TaskStores(StoreSet):
             task, directory if assigned else None, self._topics
         )
         self.topic_ids: TopicIds = topic_ids or TopicIds(task, None, {}, {})
-        # For serdes that take headers, which a store's rows do not have.
+        # Only for serdes that take headers: functions that make rows without headers.
         self._rows_of: dict[str, Callable[[Batch], Batch]] = {
             spec.name: rows
             for spec in specs
@@ -252,8 +252,8 @@ class TaskStores(StoreSet):
     def give_up(self, reason: str) -> None:
         """Delete the database, and the data of supplied engines. Custom stores stay. Blocks.
 
-        Call it after `close` or a failed `open`. Raises StateError, and deletes nothing, when a
-        store in them has no changelog.
+        Call it after `close` or a failed `open`. If a store in the database or in an engine has no
+        changelog, raises StateError and deletes nothing.
         """
         if self._engines:
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
@@ -281,8 +281,8 @@ class TaskStores(StoreSet):
     def compact_steps(self) -> Iterator[None]:
         """Compact all published changes, some of them per step.
 
-        Do this after commits before `restore` continues: changes that are not compacted would pass
-        for newer ones.
+        After commits, take these steps before `restore` continues: changes that are not compacted
+        would count as newer than the restored records.
         """
         while any(store.uncompacted() for store in self._stores.values()):
             for store in self._stores.values():
@@ -341,7 +341,7 @@ class TaskStores(StoreSet):
                 "first"
             )
         self._changing, self._changed_at = (
-            # Asked before the freeze, which begins a new count of puts.
+            # Before the freeze, because the freeze begins a new count of puts.
             frozenset(filter(self._puts, self._stores)),
             position or {},
         )
@@ -367,7 +367,7 @@ class TaskStores(StoreSet):
         """
         self._check(token)
         for name in self.logged:
-            # Its changelog is the source topic itself, which has the records already.
+            # If the changelog is a source topic, the topic already has the records.
             if name in self.sources:
                 continue
             store = self._stores[name]
@@ -381,7 +381,7 @@ class TaskStores(StoreSet):
     def persist_unlogged(self, token: Token) -> None:
         """Write the frozen changes of stores without changelog, all or nothing.
 
-        They survive a crash. Call it before `publish`. Raises StateFull.
+        The written changes survive a crash. Call it before `publish`. Raises StateFull.
         """
         self._check(token)
         self._custom.commit_unlogged()
@@ -394,7 +394,7 @@ class TaskStores(StoreSet):
         token.persisted = self._ahead = True
 
     def publish(self, token: Token, offsets: Mapping[str, int]) -> None:
-        """Take the frozen transaction as committed.
+        """Mark the frozen transaction as committed.
 
         `offsets` are the end offsets of the stores' changelogs; a store without an entry keeps its
         offset.
@@ -420,8 +420,8 @@ class TaskStores(StoreSet):
     def drop(self) -> None:
         """Roll back to the last commit: discard the frozen transaction and all later puts.
 
-        Raises TaskCorrupted when a custom store cannot roll back. Close the task and open it again
-        then, which restores the store.
+        Raises TaskCorrupted when a custom store cannot roll back. Then close the task and open it
+        again, to restore the store.
         """
         for store in self._stores.values():
             store.drop()
@@ -484,7 +484,7 @@ class TaskStores(StoreSet):
     def memory_is_short(self) -> bool | None:
         """Whether the stores of all tasks exceed the memory budget; None without a budget.
 
-        Then even unchanged stores may have to evict rows.
+        If they do, even unchanged stores may have to evict rows.
         """
         return None if self._memory is None else self._memory.short
 
@@ -501,9 +501,9 @@ class TaskStores(StoreSet):
     def flush_steps(self) -> Iterator[None]:
         """Write the committed state in steps of about half a millisecond, the offsets last.
 
-        Let others run between the steps. You may abandon it at any step and start again. If
-        `wants_flush` was true only for memory, do only that work. Raises StateFull: unwritten rows
-        then stay in memory for the next try.
+        Let others run between the steps. You may abandon the steps at any time and start again. If
+        `wants_flush` found nothing to write, the steps only compact and evict. Raises StateFull;
+        unwritten rows then stay in memory for the next try.
         """
         self._stop_flush()
         steps = self._flush()

@@ -27,10 +27,10 @@ def wipe(
     file: CheckpointFile,
     reason: str,
 ) -> None:
-    """Delete both from a task's directory, with a warning that gives the `reason`. Blocks.
+    """Delete a task's database and engine data, with a warning that gives the `reason`. Blocks.
 
-    Custom stores stay. Raises StateError, and deletes nothing, when a store in them has no
-    changelog, even one of an earlier topology.
+    Custom stores stay. If a deleted store, even a store of an earlier topology, has no changelog,
+    raises StateError and deletes nothing.
     """
     own = [spec for spec in specs if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}]
     give_up(task, own, directory, reason, others=_former(task, directory, specs, shared))
@@ -38,7 +38,7 @@ def wipe(
     for data in (directory / DATABASE, *engines):
         if data.exists():
             shutil.rmtree(data)
-    with suppress(OSError):  # fails if engines of an earlier topology are there, or none ever were
+    with suppress(OSError):  # fails if the directory has other engines, or is missing
         (directory / ENGINES).rmdir()
     # Custom stores have files of their own, which the database's damage does not touch.
     file.retain(spec.name for spec in specs if spec.kind is StoreKind.CUSTOM)

@@ -19,7 +19,7 @@ def expire(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) ->
 
 
 def take_out(tracks: dict[Any, dict[int, Any]], indexes: list[Any], limit: int) -> int:
-    """Do the same in Python, for slots of any size."""
+    """Do the same as `expire` in Python, for slots of any size."""
     removed = 0
     for index in indexes:
         track = tracks.get(index)

@@ -29,9 +29,9 @@ _first: Final = itemgetter(0)
 class SegmentedReader(Reader[W], Generic[W]):
     """The base of readers of stores with times.
 
-    Rows that have expired as of the last commit, or as of now, are invisible. `shown` takes a dict
-    key, a slot and their value in memory, or its bytes. It returns the entry, with a copy of a
-    mutable value.
+    Rows that have expired as of the last commit, or as of now, are invisible. `shown` takes a
+    handle (dict key and slot) and the value in memory or its bytes. It returns the entry, with a
+    copy of a mutable value.
     """
 
     def __init__(self, store: W, shown: Callable[[Any, Any], Entry | None]) -> None:
@@ -55,7 +55,7 @@ class SegmentedReader(Reader[W], Generic[W]):
     ) -> Rows:
         """Iterate over a key's rows: those `found` in memory, by slot, and others on disk.
 
-        Those on disk have times within the `span`, to before its end.
+        The rows on disk have times within the `span`, whose end is excluded.
         """
         store, form = self.store, self.store.slot_form
         from_engine = store.codec.from_engine
@@ -100,8 +100,8 @@ class SegmentedReader(Reader[W], Generic[W]):
     ) -> Rows:
         """Iterate over the rows `found` in memory and those on disk, in the store's order.
 
-        Those on disk have times within the `span`, to before its end. The steps of the rows take
-        `found` in pieces.
+        The rows on disk have times within the `span`, whose end is excluded. The `steps` of the
+        returned Rows read `found` in pieces.
         """
         chunks: list[list[Found]] = []
         codec = self.store.codec
@@ -205,7 +205,7 @@ class TimedReader(SegmentedReader[TimedStore]):
 def _merged(
     chunks: list[list[Found]], below: Iterator[Found], *, reverse: bool
 ) -> Generator[Found, None, None]:
-    """Iterate over the sorted `chunks` merged with `below`, and use up the chunks.
+    """Iterate over the sorted `chunks` merged with `below`, and empty the chunks.
 
     Rows in memory take precedence over rows on disk.
     """
@@ -223,9 +223,9 @@ def _merged(
 def _into_chunks(
     found: Iterator[Found | None], chunks: list[list[Found]], rows: Rows
 ) -> Generator[None, None, None]:
-    """Collect the found rows in sorted chunks, and pass them to the `rows` at the end.
+    """Collect the found rows in sorted chunks; at the end, set `rows.looking` to False.
 
-    Take one step for some hundred rows, found or not.
+    Each step handles some hundred rows, found or not.
     """
     part: list[Found] = []
     size = step()

@@ -29,8 +29,8 @@ class SegmentedRows(ABC):
 
     Expiry is that of Kafka Streams: rows with a time at or before the latest put time minus the
     retention are invisible. A put that old is dropped and counted as late. In a segmented store
-    (type rocksdb) it is counted only when its whole segment has expired; otherwise it is neither
-    counted nor visible. `slot_form` is that of slots on disk and in the changelog.
+    (type rocksdb) such a put is counted only when its whole segment has expired; otherwise it is
+    neither counted nor visible. `slot_form` is that of slots on disk and in the changelog.
     """
 
     codec: Codec
@@ -80,7 +80,7 @@ class SegmentedRows(ABC):
 
     @property
     def place(self) -> Callable[[bytes, int], Any]:
-        """The function that returns the sort key of a row, of its key bytes and slot."""
+        """The function that returns a row's sort key from its key bytes and slot."""
         return self._place_on_disk if self.segmented else self.slot_form.in_memory
 
     def in_order(self, rows: list[Found]) -> list[Found]:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 SUFFIX: Final = struct.Struct(">qi")
 """The suffix of a window's key: its start and its sequence number.
 
-It is that of Kafka Streams' WindowKeySchema.
+The format is that of Kafka Streams' WindowKeySchema.
 """
 
 ENDS: Final = struct.Struct(">qq")
 """The suffix of a session's key: its end and its start.
 
-It is that of Kafka Streams' SessionKeySchema.
+The format is that of Kafka Streams' SessionKeySchema.
 """
 
 SEGMENT: Final = struct.Struct(">q")
@@ -82,9 +82,9 @@ class SlotForm:
     def check(self, numbers: list[tuple[int, int]]) -> None:
         """Raise ValueError for numbers of a changelog that no put has written.
 
-        They belong to a store of another kind, whose bytes make times beyond all clocks. The last 4
-        bytes of a window's key are 0, or a count where the store has kept duplicates. Read as a
-        session's key, they are the low half of its start.
+        Such numbers come from a store of another kind, whose bytes give times beyond all clocks.
+        The last 4 bytes of a window's key are 0, or a count if the store has kept duplicates. If
+        the bytes are read as a session's key, they are the low half of its start.
         """
         if not self.bits:
             for time, sequence in numbers:

@@ -53,7 +53,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
     and start.
 
     All windows that start (sessions: end) at the low-water mark `_low` or later are in memory.
-    Older ones may be on disk only and are looked up by key. The engine has segments, so that
+    Older windows may be on disk only and are looked up by key. The engine has segments, so that
     expired rows are deleted in one piece.
 
     Expired rows leave memory by time ranges. Each range lists the keys that have a slot in it. Once
@@ -266,10 +266,10 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         self._frozen_observed = self._observed
 
     def publish(self, *, written: bool) -> int:
-        """Take the frozen transaction as committed; return its number of records."""
+        """Mark the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
         count = super().publish(written=written)
-        # Stream time is final only now: a rollback would have to restore expired rows.
+        # Only after a commit is stream time final: a rollback would have to restore expired rows.
         self._expire()
         if self._due:
             self.sweep(VISITS)
@@ -280,7 +280,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         super().drop()
         self._observed = self._committed
         self._limit = self._observed - self._retention
-        # puts without a read leave memory unaware of the rows on disk
+        # After puts that read no old value, memory may lack rows that are on disk.
         self._loaded = set()
 
     def _expire(self) -> None:
@@ -301,14 +301,14 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
 
     def _group(self) -> set[tuple[Any, int]]:
         group = super()._group()
-        # Each set of handles has the time of its latest row: when that expires, none need be
-        # written.
+        # Each set of handles has the time of its latest row: once that row has expired, no row of
+        # the set has to be written.
         self._bounds += [-1] * (len(self._unwritten) - len(self._bounds))
         self._bounds[-1] = self._committed
         return group
 
     def begin_write(self) -> None:
-        """Take the compacted changes as the ones to write."""
+        """Select the compacted changes for writing."""
         super().begin_write()
         self._bounds = []
 
@@ -330,7 +330,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
     def sweep(self, visits: int) -> None:
         """Sweep some keys: evict expired windows, and windows on disk below the low-water mark."""
         if self._looked_at():
-            return  # queries read from memory only for moments, so waiting is cheap
+            return  # queries read from memory only briefly, so waiting is cheap
         limit, gone, stale = self._committed - self._retention, self._gone, self._stale
         if stale:
             # in pieces: freeing a large set takes long
@@ -497,7 +497,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
         """Return dict key, slot and value of the rows in memory with times in a range."""
 
     def _values_between(self, first: int, last: int) -> list[tuple[Any, int, Any]]:
-        """Return the same for all visible rows, loaded from disk if need be, in no order."""
+        """Return dict key, slot and value of all visible rows in a range, loaded if necessary."""
         first = max(first, self._limit + 1)
         if last < first:
             return []
@@ -523,7 +523,7 @@ class TimedStore(SegmentedRows, Transactional[tuple[Any, int]]):
     def closed_entries(
         self, time_from: int, time_to: int
     ) -> list[tuple[Any, int, Entry | SerializationError]]:
-        """Return `fetch_all_entries`, with a SerializationError in place of an unreadable entry.
+        """Return the same as `fetch_all_entries`, but a SerializationError for an unreadable entry.
 
         For operators. An unreadable key is None.
         """

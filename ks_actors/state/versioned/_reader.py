@@ -37,7 +37,7 @@ class VersionedReader(Reader[VersionedKeyValueStore[Any, Any]]):
     def get(
         self, key: Any, as_of: int | datetime | None, *, committed: bool
     ) -> VersionedRecord[Any] | None:
-        """Return the latest version of a key, or the one valid at `as_of`."""
+        """Return the latest version of a key, or the version valid at `as_of`."""
         as_of = instant(self.store.name, as_of)
         index = self._index(key)
         times = self.store.found(index, committed=committed)

@@ -51,12 +51,12 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     An older version is readable until `history_retention_ms` of stream time after its end. Stream
     time is the latest put timestamp.
 
-    A version is valid from its time to that of the next one; a delete is a version too. A key's
+    A version is valid from its time to the next version's time; a delete is a version too. A key's
     track is the sorted times of all its versions. It is complete or absent, and is loaded from the
     engine on first use. Versions restored before that are `loose`.
 
-    Versions that ended a history retention before stream time are invisible. They are removed once
-    they are that old in committed stream time, without any note in transaction or changelog. A
+    Versions that ended a history retention before stream time are invisible. Once they are that old
+    in committed stream time, they are removed, without any change in transaction or changelog. A
     `put` that old is dropped and counted as late.
     """
 
@@ -101,8 +101,8 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
 
         After a delete there is no value until the next version. Return the end of validity: the
         timestamp of the next version, or PUT_RETURN_CODE_VALID_TO_UNDEFINED if this is the latest
-        one. Return PUT_RETURN_CODE_NOT_PUT for a timestamp beyond the history retention; that put
-        is dropped and counted.
+        version. Return PUT_RETURN_CODE_NOT_PUT for a timestamp beyond the history retention; that
+        put is dropped and counted.
         """
         self._check_key(key)
         if self.codec.checked_time(timestamp) < 0:
@@ -114,7 +114,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Delete `key` from `timestamp` (ms) on; return its value at that time.
 
-        Return None if that is beyond the history retention.
+        Return None if that time is beyond the history retention.
         """
         before = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == PUT_RETURN_CODE_NOT_PUT else before
@@ -158,7 +158,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     # For queries.
 
     def found(self, index: Any, *, committed: bool) -> list[int]:
-        """Return the times of the versions of a key, in order: the latest or the committed ones.
+        """Return the times of the current or the `committed` versions of a key, in order.
 
         Versions that only the engine has are not cached.
         """
@@ -214,7 +214,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         track = self._tracks.get(index)
         if track is None:
             track = self._track(index)
-        if not track:  # A key of another type than the store's would never be found.
+        if not track:  # check the key: a key of the wrong type is never found
             self.codec.log_key(index)
             return None
         entry = self.entry_at(index, track[-1])
@@ -262,7 +262,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
             return PUT_RETURN_CODE_NOT_PUT
         index = self.codec.index(key)
         track = self._tracks.get(index)
-        if not track:  # a read has left an empty one
+        if not track:  # a read has left an empty track
             self.codec.log_key(index)
             track = self._track(index)
         self._observed = max(self._observed, time)
@@ -300,7 +300,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
     def _set(self, handle: Handle, kept: Any) -> None:
         dirty, view = self._dirty, self._view
         if handle in dirty:
-            # Move it to the end: the changelog has versions in the order of puts.
+            # Move the version to the end: the changelog has versions in the order of puts.
             old = dirty.pop(handle)
         else:
             old = view.get(handle, MISSING)
@@ -318,7 +318,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         self._frozen_observed = self._observed
 
     def publish(self, *, written: bool) -> int:
-        """Take the frozen transaction as committed; return its number of records."""
+        """Mark the frozen transaction as committed; return its number of records."""
         self._committed = max(self._committed, self._frozen_observed)
         return super().publish(written=written)
 
@@ -359,7 +359,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         return Batch(keys, contents, timestamps)
 
     def fill(self, batch: Batch) -> None:
-        """Apply rows of a snapshot as committed; they come key by key."""
+        """Apply rows of a snapshot as committed; the rows of each key come together."""
         keys = [key[:-TIME_BYTES] for key in batch.keys]
         times = [time if time >= 0 else -1 - time for time in batch.timestamps]
         self.restore(
@@ -508,7 +508,7 @@ class VersionedKeyValueStore(Table[Handle], Generic[K, V]):
         return list(islice(self._loose, count))
 
     def _let_go_of(self, indexes: list[Any], *, loose: bool) -> int:
-        """Evict the keys that the engine has with all versions; return the number of freed rows."""
+        """Evict the keys with all versions in the engine; return the number of freed rows."""
         times: dict[Any, list[int]] = self._loose if loose else self._tracks
         handles = {
             index: [(index, time) for time in set(times[index])]

@@ -41,12 +41,12 @@ class WindowsByKey(TimedStore, Generic[K]):
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Set the entry of one window; None deletes it.
 
-        Raises SerializationError, with nothing changed, when it cannot be written.
+        Raises SerializationError, with nothing changed, when the entry cannot be written.
         """
         kept = entry
         if entry is not None:
             value = entry[0]
-            # Most aggregates are ints that the serde takes: these need no check by a call.
+            # Most aggregates are ints that the serde accepts, which are checked without a call.
             if type(value) is not int or not self._least <= value < self.bound:
                 kept = self._as_kept(key, entry)
         if start > self._observed:
@@ -61,7 +61,7 @@ class WindowsByKey(TimedStore, Generic[K]):
             self.codec.check_key(index)
             track = self._track(index)
         handle = (index, start)
-        # A rollback goes back to the value before the first put: later ones have nothing to note.
+        # A rollback goes back to the value before the first put: later puts have nothing to note.
         if handle not in self._dirty:
             old = self._dirty[handle] = track.get(start, MISSING)
             if old is MISSING:
@@ -76,7 +76,7 @@ class WindowsByKey(TimedStore, Generic[K]):
         elif self._sized:
             self._count(kept)
 
-    # The kernel counts in dicts by window, and here they are by key.
+    # The kernel counts in dicts by window; the dicts of this store are by key.
     count_up: None = None
 
     @property

@@ -36,8 +36,8 @@ class WindowsByStart(TimedStore, Generic[K]):
     It does what `WindowsByKey` does, with another layout in memory.
 
     Most records find their window in the dict of the current window. So a window costs one entry in
-    it and no dict per key, and an expired window is freed as a whole. To find the windows of one
-    key, each window in the time range is searched.
+    that dict and no dict per key, and an expired window is freed as a whole. To find the windows of
+    one key, each window in the time range is searched.
     """
 
     def __init__(self, parts: StoreParts) -> None:
@@ -71,12 +71,12 @@ class WindowsByStart(TimedStore, Generic[K]):
     def put_entry(self, key: K, start: int, entry: Entry | None) -> None:
         """Set the entry of one window; None deletes it.
 
-        Raises SerializationError, with nothing changed, when it cannot be written.
+        Raises SerializationError, with nothing changed, when the entry cannot be written.
         """
         kept = entry
         if entry is not None:
             value = entry[0]
-            # Most aggregates are ints that the serde takes: these need no check by a call.
+            # Most aggregates are ints that the serde accepts, which are checked without a call.
             if type(value) is not int or not self._least <= value < self.bound:
                 kept = self._as_kept(key, entry)
         if start > self._observed:
@@ -90,7 +90,7 @@ class WindowsByStart(TimedStore, Generic[K]):
         if pane is None:
             pane = self._pane(start)
         handle = (index, start)
-        # A rollback goes back to the value before the first put: later ones have nothing to note.
+        # A rollback goes back to the value before the first put: later puts have nothing to note.
         if handle not in self._dirty:
             old = pane.get(index, MISSING)
             if old is MISSING:
@@ -111,7 +111,7 @@ class WindowsByStart(TimedStore, Generic[K]):
     def counts(self) -> bool:
         """Whether `count_up` is supported.
 
-        It needs the kernel, faithful keys, and immutable values of fixed size.
+        `count_up` needs the kernel, faithful keys, and immutable values of fixed size.
         """
         return HAS_KERNEL and self._faithful and self._simple and not self._sized
 

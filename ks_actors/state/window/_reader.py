@@ -57,7 +57,7 @@ class DuplicatesReader(SegmentedReader[JoinWindowLookups[Any]]):
         super().__init__(store, store.shown)
 
     def get(self, key: Any, start: int | datetime, *, committed: bool) -> Entry | None:
-        """Return the entry of the very last put, if it was for this window."""
+        """Return the entry of the latest put if that put was for this window, else None."""
         start = instant(self.store.name, start)
         latest = self.store.latest_slot(start)
         rows = self.fetch(key, start, start, committed=committed, reverse=False)

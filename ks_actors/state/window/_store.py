@@ -114,7 +114,7 @@ class WindowBase(SegmentedRows, Generic[K, P]):
     ) -> list[tuple[int, Entry]]:
         time_from, time_to = instant(self.name, time_from), instant(self.name, time_to)
         found = self.fetch_entries(key, time_from, time_to)
-        if not found:  # A key of another type than the store's would never be found.
+        if not found:  # check the key: a key of the wrong type is never found
             self.codec.key_bytes(key)
         return found
 
@@ -214,7 +214,7 @@ class WindowStoreWithHeaders(WindowBase[K, ValueTimestampHeaders[V]], Generic[K,
 
 
 def window_store(parts: StoreParts) -> Any:
-    """Make a window store: its data as the windows require, its interface by the form of values."""
+    """Make a window store: the windows decide on its data, the form of values on its interface."""
     spec, codec = parts.spec, parts.codec
     data: type[SegmentedRows] = (
         JoinWindowLookups
@@ -237,6 +237,6 @@ def window_store(parts: StoreParts) -> Any:
 def _joined(data: type[SegmentedRows], interface: type[WindowBase[Any, Any]]) -> Any:
     """Return the class of stores with this data and this interface.
 
-    One object is both, so that operators and users reach the data without a call in between.
+    One object has both, so that operators and users reach the data without a call in between.
     """
     return type(interface.__name__, (data, interface), {"__module__": __name__})
