@@ -6,14 +6,14 @@ A `StreamsBuilder` (or a `Topology` by hand) describes the processing; an `App` 
 `ks_actors.testing` has the test drivers.
 """
 
-from ks_actors.system import _early_signals  # noqa: F401 - it acts, by being imported
+from ks_actors.system import _early_signals  # noqa: F401 - the import itself has an effect
 
 # isort: split
 
 from typing import TYPE_CHECKING
 
 from ks_actors import _hints
-from ks_actors.system import VERSION, _supported, taken_from  # noqa: F401 - it checks, by being imported
+from ks_actors.system import VERSION, _supported, taken_from  # noqa: F401 - the import itself checks
 
 # isort: split
 
@@ -211,8 +211,8 @@ if TYPE_CHECKING:
         WallclockTimestampExtractor,
         stores,
     )
-else:  # a checker would take any name for one of these
-    # From the lowest floor up: a name imports no folder above its own.
+else:  # With a `__getattr__`, a type checker would accept any name.
+    # From the lowest layer up: a name imports no folder of a layer above its own.
     __getattr__ = taken_from(
         __name__,
         (

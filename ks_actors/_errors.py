@@ -156,8 +156,8 @@ class LogTruncated(OffsetOutOfRange):
 class ProduceFailed(LogError):
     """Some batches were not written; all others were. `errors` has the error by partition.
 
-    `written` counts the written records of such a partition, from the first of that call on; a
-    partition without an entry has none. Records after the first error may be written, too.
+    For such a partition, `written` has how many of the call's records were written, from the first
+    record on (no entry: none). Records after the first error may be written, too.
     """
 
     def __init__(
@@ -216,8 +216,8 @@ class TransactionAborted(LogError):
 class LogCorrupted(LogError):
     """The stored data is corrupt, or exceeds the limit of decompression.
 
-    `partition` says where, `offset` is that of the first unreadable record, and `next_offset` the
-    one to continue at. Each is None when unknown.
+    `offset` is the offset in `partition` of the first unreadable record, and `next_offset` the
+    offset to continue at. Each is None when unknown.
     """
 
     def __init__(
@@ -437,7 +437,7 @@ class BackfillRefused(BatchError):
 
 
 class PublishRefused(BatchError):
-    """A backfill's output differs from the log's of the same job; nothing was written."""
+    """A backfill's output differs from the same job's output in the log; nothing was written."""
 
 
 class ResetRefused(KsActorsError):

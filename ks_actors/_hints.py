@@ -1,7 +1,7 @@
 """Hints at the right names, for names of Java's Kafka Streams and of other Python libraries.
 
 `Hinted` is the metaclass of public classes, and `unknown_name` the `__getattr__` of public modules.
-Both are asked about missing attributes only. Type checkers see neither: they report unknown names.
+Both are only called for missing attributes. Type checkers see neither and report unknown names.
 """
 
 from __future__ import annotations
@@ -346,10 +346,10 @@ def refuse(text: str) -> Callable[..., Any]:
 
 
 class Elsewhere:
-    """A name that a class lacks: access raises AttributeError, which says the right one.
+    """A name that a class lacks: access raises an AttributeError with the right name.
 
-    It is for classes whose attributes are read for each record, because a `__getattr__` would slow
-    all of them.
+    Use it in classes whose attributes are read for each record: a `__getattr__` of the class would
+    slow the access to all attributes.
     """
 
     def __init__(self, text: str) -> None:
@@ -369,7 +369,7 @@ class Elsewhere:
 def unknown_name(module: str, name: str) -> Any:
     """Raise the error about a name that a module lacks; the `__getattr__` of the module calls it.
 
-    It is an ImportError for `from module import name`, which would drop the text of another error.
+    For `from module import name` it raises ImportError: the text of any other error would be lost.
     """
     names = MODULES[module]
     found = names.get(name) or names.get(snake(name))

@@ -107,21 +107,21 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
     An app makes no event loop, installs no signal handler and holds no global state. (`main` does
     all of that, for programs that consist of one app.) `log` replaces the config's log, and may be
     its URL; the app neither starts nor closes a log object. `system` is the actor system to run in,
-    by default one of its own.
+    by default a system of its own.
 
-    `topics` are created before the start, with the given number of partitions, where they do not
-    exist. Use it for source topics in a log that no other program fills. `on_state` is called with
+    Missing `topics` are created before the start, with the given numbers of partitions. Use this
+    for source topics in a log that no other program fills. `on_state` is called with
     the new and the old state. `restore_listener` follows the restoration of stores,
     `standby_listener` the updates of standbys. `uncaught_handler`, a plain or coroutine function,
     decides about errors that nothing else handles (default: the app ends in ERROR).
 
-    `task_priority` orders tasks, higher before lower; it is called when a task becomes ready. A
-    task that has been ready for a second gets every second turn. `services`, such as a SparkBridge,
+    `task_priority` orders tasks, higher before lower; it is called when a task becomes ready. Tasks
+    ready for a second or longer are chosen every other time. `services`, such as a SparkBridge,
     are entered before the start and exited after the end, as are those of the topology's functions.
     `tracing`, such as an OtelTracing, records spans (default: none are). An app runs once.
 
     Raises the error of a failed start. Leaving the block raises the error that ended the app,
-    unless the block raises one itself.
+    unless the block raises an error itself.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         self._tracing = tracing
         self._services = AsyncExitStack()
         self._start_report = StartReport(config.application_id, config.processing_guarantee)
-        # Opened before the log, which may take long: callers may ask for health meanwhile.
+        # Enter these before opening the log, which may take long: callers may ask for health.
         self._early_services: tuple[AbstractAsyncContextManager[Any], ...] = ()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Event | None = None
@@ -173,7 +173,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         self._instance: Instance | None = None
         self._ref: Ref[m.InstanceMessage] | None = None
         self._task_parts: TaskParts | None = None
-        # The log for `waiting`, whether started or not.
+        # The log that `waiting` asks, whether started or not.
         self._asked: Log | None = None
         self._metrics = Metrics(RecordingLevel[config.metrics_recording_level])
         self._workers = Workers(
@@ -316,7 +316,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         try:
             self._check_wanted()
             await self._create_topics(log)
-            # Before the services, which may send records.
+            # Open the topics before the services, which may send records.
             self._app_topics.open(log.bare, self._shared_parts().clocks.wall_time)
             self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
@@ -328,7 +328,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             assert self._instance is not None
             self._closing.begin(self.config.close_timeout_ms / 1000)
             self._instance.give_up_start(self._closed_early())
-            # The error that ended the start counts; log those of closing.
+            # Raise the error that ended the start; log errors of closing.
             errors: list[Exception] = []
             await try_step(ref.ask(m.StopInstance, leave=self._leaves).within(inf), errors)
             for error in errors:
@@ -385,7 +385,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             except BaseException as error:
                 if passes(error):
                     raise
-                # A user's code; the event has happened anyway.
+                # The listener is user code, and cannot undo the change of state.
                 _log.exception("the state listener raised, about %s", new.name)
 
     async def close(
@@ -395,16 +395,16 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
 
         Raises the error that ended the app. Does nothing when the app is closed already.
 
-        The app waits for the log until `timeout_ms` are over (default: `close_timeout_ms`), for all
-        steps together. It gives up requests without an answer by then, and a warning names the
-        tasks that are not committed; stores are closed properly all the same. While long
-        calls are in flight, other tasks continue for most of that time: the app stays RUNNING until
-        those calls have ended. While another call closes the app, this one waits for the same end,
-        and the earlier deadline counts. Awaited in the uncaught handler, or in an async function of
-        the topology, it only begins the close, which waits for that code.
+        All steps together wait for the log for at most `timeout_ms` (default: `close_timeout_ms`).
+        Requests without an answer by then are abandoned, and a warning names the tasks that are not
+        committed; stores are closed properly all the same. While long calls are in flight, other
+        tasks continue for most of that time: the app stays RUNNING until those calls have ended. If
+        another call is closing the app, this call waits for the same end, and the earlier deadline
+        counts. If you await it in the uncaught handler, or in an async function of the topology, it
+        only begins the close, which waits for that code.
 
-        A start in progress, or a later one, fails with NotRunning at any stage. Only the opening of
-        a log is waited for, within the same limit, and a service that is being entered. With a
+        A start in progress, at any stage, or a later start fails with NotRunning. The close waits
+        only for a log being opened, within the same limit, and for a service being entered. With a
         `group_instance_id` the app keeps its place in the group, and its tasks, for
         `session_timeout_ms`, unless `leave_group` is true.
         """
@@ -419,7 +419,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             with self._log_client.named():
                 await self._close(leave_group=leave_group)
             return
-        # The close ends this code, or waits for it: it must not be cancelled with it.
+        # The close ends this code, or waits for it: cancelling this code must not cancel the close.
         if self._closing_apart is None:
             context = copy_context()
             context.run(leave_user_code)
@@ -440,7 +440,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
     async def _close(self, *, leave_group: bool) -> None:
         starting = self._starting
         if self._stack is None:
-            # A start in progress, or a later one, looks at these.
+            # A start in progress, or a later start, reads these fields.
             self._unwanted, self._leaves = True, leave_group
         if starting is not None:
             if self._instance is not None:
@@ -458,7 +458,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             finally:
                 self._note_gone()
         elif starting is None:
-            # A service of the app may close it while it is exited.
+            # A service may close the app while the app exits the service.
             if self._gone.is_set() or not self._begun or self._closer is asyncio.current_task():
                 return
             await self._gone.wait()
@@ -479,9 +479,9 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
     async def run(self) -> None:
         """Run until the app ends, is closed, or this call is cancelled, which closes the app.
 
-        Starts the app if necessary. Raises the error that ended it. When another task closes the
-        app, this returns after that: a program with this as its main task does not end in the
-        middle of closing.
+        Starts the app if necessary. Raises the error that ended the app. When another task closes
+        the app, `run` returns only after the close, so that a program which awaits `run` does not
+        end in the middle of closing.
         """
         try:
             if not self._begun:
@@ -507,10 +507,10 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         soft limit of open files to the hard one. Where logging is not configured, a line on stderr
         says that the app runs, with its guarantee and tasks.
 
-        Raises the error that ended the app. Its traceback has the frames of the user's code alone,
-        and none if the log has them; at the log level DEBUG it is whole.
+        Raises the error that ended the app. Its traceback has only the frames of the user's code,
+        or none if the log has them; at the log level DEBUG the traceback is whole.
 
-        Raises RuntimeError where an event loop runs already: await `run` there; and in a thread.
+        Raises RuntimeError in a thread, and where an event loop runs already: await `run` there.
         """
         refuse_running_loop(of="App.main", remedy="await app.run() instead")
         refuse_other_threads(of="App.main", remedy="asyncio.run(app.run())")
@@ -562,8 +562,8 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
     def metrics(self) -> MetricValues:
         """Return all metrics of this instance, with their tags, as they are now.
 
-        `metrics()["process-total"]` is a number of the whole instance, `metrics().instance()` are
-        all of these. Call it on the event loop.
+        `metrics()["process-total"]` is a value for the whole instance, `metrics().instance()` has
+        all such values. Call it on the event loop.
         """
         began = time.perf_counter()
         found = self._metrics.registry.values()
@@ -628,8 +628,8 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
     def tasks(self) -> tuple[TaskMetadata, ...]:
         """Return the metadata of each task on this instance, standbys included, by task.
 
-        With their positions, restores, calls in flight and waits. Empty before the start and after
-        the end. Call it on the event loop.
+        The metadata includes positions, restores, calls in flight and waits. Empty before the start
+        and after the end. Call it on the event loop.
         """
         parts, instance = self._parts, self._instance
         if parts is None or instance is None or self.state in ENDS:
@@ -644,9 +644,9 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         """Let other processes, such as Spark jobs, read the stores of this instance.
 
         Returns the endpoint, which serves until the app is closed. It is read only, and requires
-        the `token` (default: a new random one that cannot be guessed). Nothing is encrypted: serve
-        other hosts than this machine's own only in a network that you trust. Port 0 is any free
-        one. Raises NotRunning, and OSError when the address is taken.
+        the `token` (default: a new random token that cannot be guessed). Nothing is encrypted, so
+        serve other machines only in a network that you trust. Port 0 is any free port. Raises
+        NotRunning, and OSError when the address is taken.
         """
         self._running()
         assert self._stack is not None

@@ -62,7 +62,7 @@ def check_tracing(tracing: Any) -> None:
 
 
 def check_listeners(*, restore_listener: Any, standby_listener: Any) -> None:
-    """Raise TopologyError unless listeners have all methods of their protocols, as plain ones."""
+    """Raise TopologyError unless listeners have all methods of their protocols, none async."""
     _check_listener(restore_listener, RestoreListener, "restore_listener")
     _check_listener(standby_listener, StandbyUpdateListener, "standby_listener")
 

@@ -20,7 +20,7 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def refuse_running_loop(*, of: str, remedy: str) -> None:
-    """Raise RuntimeError if an event loop runs in this thread, before one more is made."""
+    """Raise RuntimeError if an event loop runs in this thread, before another loop is made."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -32,7 +32,7 @@ def refuse_running_loop(*, of: str, remedy: str) -> None:
 
 
 def refuse_other_threads(*, of: str, remedy: str) -> None:
-    """Raise RuntimeError outside of the main thread, the only one that may handle signals."""
+    """Raise RuntimeError outside of the main thread: only that thread may handle signals."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError(
             f"{of} handles signals, which only the main thread may: in a thread, use {remedy}"

@@ -92,7 +92,7 @@ class AppOverHistory:
     async def _create_topics(self, log: Log) -> None:
         if self._topics:
             existing = await log.describe_topics(self._topics)
-            # Another instance may be faster, or an unanswered attempt may have created them.
+            # Another instance, or an unanswered attempt, may have created topics meanwhile.
             with suppress(TopicExists):
                 await log.create_topics(
                     [
@@ -178,13 +178,13 @@ class AppOverHistory:
         """Write tables (by store name) and topics as Parquet; return how many rows each has.
 
         The files are `<directory>/<name>/<partition>.parquet`. A table is the last value of each
-        key in its changelog, a topic all its records; both only as far as it is committed now. You
+        key in its changelog, a topic all its records; both only up to what is committed now. You
         may call it before, during or after the app's run.
 
         Keys and values are decoded by the serdes of the topology, into structs, lists, maps and
-        scalars where their types allow. Other values stay bytes, unless `types` gives by name the
-        type that a serde makes. With `raw` all values stay bytes, as do those of topics that the
-        topology does not know. Windows and sessions have columns of their own. A file appears when
+        scalars where their types allow. Other values stay bytes, unless `types` has, by name, the
+        type that the serde makes. With `raw`, and for topics that the topology does not know, all
+        values stay bytes. Windows and sessions have columns of their own. A file appears when
         it is complete; a table's partition has to fit into memory. `progress` is called on this
         event loop at the start and the end of each partition, and each second in between; an error
         that it raises ends the export.
@@ -222,8 +222,8 @@ class AppOverHistory:
 
         `uri` is a snapshot, or a place with snapshots, of which the newest of this application is
         taken. Rows, the group's offsets and deletions of the changelogs' former content are one
-        transaction: all of it happens, or nothing, and repeating it gives the same. `if_seeded` is
-        for a group that has committed something: refuse, skip (returns None), or overwrite all.
+        transaction: all of it happens, or nothing, and a repetition gives the same. `if_seeded`
+        applies if the group has committed something: refuse, skip (returns None), or overwrite all.
 
         Raises NotRunning once the app was started. Raises SnapshotRefused for a snapshot that is
         broken, foreign, or lacks something that the topology needs, or when the group has members

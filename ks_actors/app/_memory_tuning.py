@@ -17,7 +17,7 @@ def tune_gc() -> None:
     The settings are process-wide. Objects in memory by now (modules, mostly) are never scanned
     again. Young objects are scanned a hundred thousand at a time instead of hundreds, because
     batches are many small objects without cycles. `make bench-runtime` measures applications with
-    and without it.
+    and without these settings.
 
     Where the C library is glibc, freed blocks of 512 KiB and more go back to the operating system.
     By default it would keep all blocks up to the largest size so far, and brokers send megabytes.

@@ -28,7 +28,7 @@ T = TypeVar("T")
 ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 _LOOK_AGAIN = 0.02
 _LOOK_AT_OTHERS = 0.1
-# The time between two commits of a wait, as a share of the time waited so far.
+# The time between two commits during a wait, as a share of the time waited so far.
 _SHARE = 0.25
 
 
@@ -70,7 +70,7 @@ class CommitPace:
 
 
 class AppOrders(AppQueries):
-    """The part of an App with the orders to a running one.
+    """The part of an App with the orders to a running app.
 
     An order waits while the app starts or rolls back. At its deadline it raises TaskTimeout, is
     withdrawn, and has no effect afterwards.
@@ -101,7 +101,7 @@ class AppOrders(AppQueries):
         """Start one more worker; return its name.
 
         Returns None when the app is neither RUNNING nor REBALANCING (KIP-663). Raises TaskTimeout
-        when the app does not get to it within `timeout_ms`; then no worker is started later either.
+        when the app does not do so within `timeout_ms`; then no worker is started later either.
         """
         timeout_ms = check_timeout(timeout_ms)
         self._check_loop()
@@ -112,10 +112,10 @@ class AppOrders(AppQueries):
     async def remove_worker(self, timeout_ms: int | timedelta = 60_000) -> str | None:
         """Stop a worker at the end of its slice; return its name, None without any.
 
-        The app stays RUNNING without workers, until one is added. Raises TaskTimeout when the
+        Without workers the app stays RUNNING, until a worker is added. Raises TaskTimeout when the
         worker does not end within `timeout_ms`. If the app has already told a worker to end, that
-        worker still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker will be
-        told. The error says which case it is.
+        worker still ends when it can, as in Kafka Streams (KIP-663). Otherwise no worker ends.
+        The error says which case it is.
         """
         timeout_ms = check_timeout(timeout_ms)
         self._check_loop()
@@ -136,8 +136,8 @@ class AppOrders(AppQueries):
     async def pause(self, timeout_ms: int | timedelta = 60_000) -> None:
         """Process no records and call no punctuators until `resume`; keep membership and state.
 
-        Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
-        then it does not pause later either.
+        Raises NotRunning. Raises TaskTimeout when the app does not pause within `timeout_ms`; then
+        it does not pause later either.
         """
         timeout_ms = check_timeout(timeout_ms)
         await self._obeyed("pause", self._running().ask(m.PauseAll), timeout_ms)
@@ -146,8 +146,8 @@ class AppOrders(AppQueries):
     async def resume(self, timeout_ms: int | timedelta = 60_000) -> None:
         """Resume processing after `pause`.
 
-        Raises NotRunning. Raises TaskTimeout when the app does not get to it within `timeout_ms`;
-        then it does not resume later either.
+        Raises NotRunning. Raises TaskTimeout when the app does not resume within `timeout_ms`; then
+        it does not resume later either.
         """
         timeout_ms = check_timeout(timeout_ms)
         await self._obeyed("resume", self._running().ask(m.ResumeAll), timeout_ms)
@@ -158,8 +158,8 @@ class AppOrders(AppQueries):
 
         Raises NotRunning, and the error of a failed commit: then everything since the last commit
         is rolled back. Raises TaskTimeout after `timeout_ms` (None: four times `task_timeout_ms`).
-        A commit that has begun by then still completes, as one by the clock would; one that has not
-        begun is dropped.
+        A commit that has begun by then still completes, as a periodic commit would; a commit that
+        has not begun is dropped.
         """
         if timeout_ms is not None:
             timeout_ms = check_timeout(timeout_ms)
@@ -170,7 +170,7 @@ class AppOrders(AppQueries):
     async def snapshot(self, timeout_ms: int | timedelta | None = None) -> SnapshotManifest:
         """Take a snapshot of this instance's active tasks at `snapshot_uri`; return its manifest.
 
-        Processing continues meanwhile. If a snapshot is in progress, that one serves. Raises
+        Processing continues meanwhile. If a snapshot is in progress, waits for that. Raises
         NotRunning, ConfigError when no place is set, and SnapshotFailed. Raises TaskTimeout after
         `timeout_ms` (None: three times `snapshot_timeout_ms`, plus a commit's time); a snapshot
         that has begun by then still completes.
@@ -190,7 +190,7 @@ class AppOrders(AppQueries):
     async def _obeyed(self, what: str, asked: Ask[T], timeout_ms: int | None) -> T:
         """Wait for the answer to an order.
 
-        Raises TaskTimeout when it is late, NotRunning when the app ends meanwhile.
+        Raises TaskTimeout when the answer is late, NotRunning when the app ends meanwhile.
         """
         if timeout_ms is not None:
             asked = asked.within(max(timeout_ms, 1) / 1000)
@@ -224,10 +224,10 @@ class AppOrders(AppQueries):
         """Wait until all records of source and repartition topics are processed and committed.
 
         It commits if necessary. It covers all partitions that the topology reads. Partitions of
-        other instances count as far as these have committed, which they do each
+        other instances are processed up to their last commits, which come each
         `commit_interval_ms`. A partition that no member of the group reads is behind, even when it
-        is empty. Records that come meanwhile count, too: on a stream that never rests there may be
-        no such moment before the timeout.
+        is empty. Records that come meanwhile count, too: if records never stop coming, the timeout
+        may come first.
 
         Raises TaskTimeout, with the progress so far; the error that ended the app, if one has;
         NotRunning.
@@ -263,9 +263,9 @@ class AppOrders(AppQueries):
             raise TaskTimeout(f"not caught up within {timeout_ms} ms: {how}") from None
 
     async def _lag(self) -> Lag:
-        """Count what is left on this instance, on others, and on this one again.
+        """Count the offsets left on this instance, on other instances, and on this instance again.
 
-        The others may have written to topics that this one reads.
+        The other instances may have written to topics that this instance reads.
         """
         processed = self._metrics.processed_total
         found = await self._local_lag()
@@ -285,7 +285,7 @@ class AppOrders(AppQueries):
         found = await self._local_lag()
         return (
             found
-            # Records that were processed meanwhile may have led to new ones for other instances.
+            # Records that were processed meanwhile may have caused records for other instances.
             if self._metrics.processed_total == processed
             else Lag(max(found.offsets, 1), found.text)
         )
@@ -295,7 +295,7 @@ class AppOrders(AppQueries):
         self._check_loop()
         if self._log is None or self._instance is None:
             raise NotRunning(NOT_STARTED)
-        # Zero says nothing while the app starts or rebalances: it may not have all partitions yet.
+        # While the app starts or rebalances, zero means nothing: partitions may still be missing.
         offsets = await consumer_lag(self._metrics, self._log, self.config) or int(
             self.state is not InstanceState.RUNNING
         )

@@ -120,10 +120,10 @@ class AppQueries(AppOverHistory):
         For example `await app.store("counts").get(key)`, or `async for key, value in
         app.store("counts").range("a", "k")`. With the types of its keys and values, or their
         serdes, or with `Table.queryable()` instead of the name, the answers are typed:
-        `app.store("counts", str, int)`. Values of versioned stores are VersionedRecords, which
-        those types do not say: give only the name.
+        `app.store("counts", str, int)`. Values of versioned stores are VersionedRecords, which such
+        types cannot express: give only the name.
 
-        It reads the store on this instance: one `partition`, or all local ones. `isolation`
+        It reads the store on this instance: one `partition`, or all local partitions. `isolation`
         defaults to the setting `default_interactive_query_isolation_level`. `stale` allows
         standbys, and tasks that are still being restored. `timestamped` gives each value with its
         timestamp, `headers` with timestamp and headers, of sessions with headers. A read waits at

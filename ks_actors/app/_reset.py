@@ -57,19 +57,19 @@ async def reset(
 ) -> ResetPlan:
     """Reset an application, so that its next start is like the first; return the changes.
 
-    It changes something only with `execute`.
+    Without `execute`, it changes nothing.
 
     The group gets new offsets of the input topics by `to`: 'earliest', 'latest', an offset,
     `ShiftBy`, a `datetime` (UTC unless it says otherwise), a `timedelta` before now, or offsets by
-    partition. An offset that the log does not have becomes the nearest one. Internal topics are
+    partition. An offset that the log does not have becomes the nearest offset. Internal topics are
     deleted, and so is the local state below `state_dir`, and the snapshots of the internal topics
     at `snapshot_uri`. Input and output topics, dead letters and the state on other machines stay.
     `log` replaces the config's log.
 
-    Input topics are the given ones, else those that the `topology` reads, else those with committed
-    offsets of the group. Internal topics are the given ones, else those of the `topology`, else
-    those with names of internal topics; without a topology, a name that also fits the id of another
-    application with a group is refused.
+    Input topics are those given, else those that the `topology` reads, else topics with committed
+    offsets of the group. Internal topics are those given, else those of the `topology`, else topics
+    with names of internal topics; a name that also fits the id of another application with a group
+    is then refused.
 
     The offsets are set last, in one request. After an interruption or failure, reset again before
     the application is started.
@@ -126,7 +126,7 @@ class _Resetter:
         return bool(self._done)
 
     def explained(self, error: KsActorsError) -> ResetIncomplete:
-        """Return an error that lists the changes before this one came, and says how to continue."""
+        """Return an error that lists the changes made so far, and says how to continue."""
         return ResetIncomplete(
             f"the reset of application {self._id} stopped in the middle: it failed {self.step}: "
             f"{error}. Changed, at least in part: {', '.join(self._done)}. Run the reset again "
@@ -231,8 +231,8 @@ class _Resetter:
     async def _carry_out(self, plan: ResetPlan, log: Log, groups: ManagesGroups) -> None:
         """Carry out the plan.
 
-        Steps that only make the next start slower come first, and the offsets last: until then the
-        plan would be the same again.
+        Steps that only make the next start slower come first, and the offsets last: until these are
+        set, a repeated reset makes the same plan.
         """
         try:
             self.step = "to commit for the group"
@@ -246,7 +246,7 @@ class _Resetter:
             )
             if plan.state_directory is not None:
                 self.step = f"to delete the state in {plan.state_directory}"
-                # Noted before the step: even a failure may have changed a part.
+                # Note the step before taking it: even a failed step may have changed something.
                 self._done.append("local state")
                 await run_in_thread(partial(_empty, plan.state_directory))
             for place in plan.snapshots:
@@ -300,7 +300,7 @@ def _empty(directory: Path) -> None:
 def _remove_if_empty(directory: Path) -> None:
     """Remove a directory that has only its lock and its process id.
 
-    Others stay, for a repeated reset.
+    Other directories stay, for a repeated reset.
     """
     names = {path.name for path in directory.iterdir()}
     if names <= {_LOCK, PROCESS_FILE, CLUSTER_FILE}:

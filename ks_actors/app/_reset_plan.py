@@ -139,7 +139,7 @@ class Planner:
     ) -> list[str]:
         """Return the topics that get new offsets.
 
-        These are the given ones, else those that the topology reads, else those with a commit.
+        These are the given topics, else those that the topology reads, else those with a commit.
         """
         read = None if self._topology is None else self._read_by(self._topology, existing)
         if wanted is None:
@@ -194,9 +194,9 @@ class Planner:
     ) -> list[str]:
         """Return the topics to delete: those of the topology, or those that the user names.
 
-        A name of another topic may begin with the id of another application, too. Without a
-        topology, these are all topics whose names begin with this application's id, unless a group
-        of another application shows that they may belong to it.
+        Without a topology, these are all topics whose names begin with this application's id. Such
+        a name may also begin with another application's id: if that application has a group, the
+        topic may belong to it.
         """
         named = self._names_of_topology()
         found = {

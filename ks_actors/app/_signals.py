@@ -21,7 +21,7 @@ async def until_signal(work: Coroutine[Any, Any, None], hurry: Callable[[], None
 
     The first SIGINT or SIGTERM cancels it, a second one calls `hurry`, a third one ends the process
     at once. Raises errors of the work, except for the cancellation. The handlers stay until the
-    event loop is closed. A second signal after the end of the work interrupts that.
+    event loop is closed. A second signal after the end of the work interrupts the closing.
     """
     loop = asyncio.get_running_loop()
     signals = _Signals(loop, asyncio.ensure_future(work), hurry)

@@ -69,7 +69,7 @@ def _tell_unlogged(text: str) -> None:
 def topology_hash(topology: Topology) -> str:
     """Return 12 digits that differ for topologies with other nodes, topics or stores.
 
-    They are the same in every process, and for the same topology in any version of its functions.
+    The digits are the same in every process, and do not depend on the code of functions.
     """
     return hashlib.sha256(topology.describe().to_json().encode()).hexdigest()[:12]
 

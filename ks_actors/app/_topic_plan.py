@@ -1,4 +1,4 @@
-"""The topics that an app needs, compared with the existing ones."""
+"""The topics that an app needs, compared with the existing topics."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     created: bool = False
     """Whether the start of the app creates it, if it is missing."""
     partitions: int | None = None
-    """The partitions that it has, or that it needs; None if unknown."""
+    """The number of partitions that the topic has, or that it needs; None if unknown."""
     state: Literal["exists", "missing", "does not fit"]
-    """Whether it exists, as the app needs it."""
+    """Whether the topic exists, and fits the app."""
     configs: Mapping[str, str] = {}
     """The configs that an internal topic is created with."""
     problem: str | None = None
@@ -62,7 +62,7 @@ async def plan_app_topics(
 
     `topics` are those of the App, which its start creates. Without its source topics the sizes of
     internal topics are unknown. Raises LogError, NotAuthorized, and TopologyError for topics that
-    do not fit each other, such as joined ones with different numbers of partitions.
+    do not fit each other, such as joined topics with different numbers of partitions.
     """
     app_topics = TaskParts.of(topology, config).topics
     existing = await log.describe_topics()
@@ -73,11 +73,11 @@ async def plan_app_topics(
         # Include new topics, which the listing may lack.
         existing = {**{name: one for name, one in found.items() if name not in topics}, **existing}
     except MissingSourceTopics:
-        pass  # they have rows of their own
+        pass  # missing topics are in the plan, too
     except TopologyError as error:
         wrong = str(error)
         if not _WRONG_SIZE.search(wrong):
-            raise  # no row of an internal topic shows it
+            raise  # the plan of an internal topic cannot show this error
     known = {topic.name for topic in wanted}
     internal = [
         *wanted,

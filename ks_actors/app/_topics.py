@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @final
 class AppTopics:
-    """The topics of an app: open from the moment when a start has its log and the given topics.
+    """The topics of an app, open as soon as a start has opened the log and created missing topics.
 
-    So services may use them, too. They are closed after the services.
+    Services are entered later and exited before the topics are closed, so they can use the topics.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, closing: Closing) -> None:
@@ -42,7 +42,7 @@ class AppTopics:
         self._settled.set()
 
     def settle(self) -> None:
-        """Note the end of the start: calls that wait for it go on, or fail."""
+        """Note the end of the start: calls that wait for the start continue, or fail."""
         self._settled.set()
 
     async def opened(self, *, begun: bool, error: Exception | None) -> Topics:

@@ -21,8 +21,8 @@ class ClientIds(NamedTuple):
     def of(cls, config: StreamsConfig, process_id: str) -> ClientIds:
         """Return the client ids of a process.
 
-        The process id is part of it even if the config names the client: a member may take over
-        from another one with its client id only if that one is dead.
+        The process id is part of each id even if the config names the client: a member may take
+        over from another member with the same client id only if that member is dead.
         """
         return cls(f"{config.client_id}-{process_id}")
 

@@ -126,7 +126,7 @@ class Prefixed(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The precedence among settings of one source; the narrower prefix has the higher one."""
+        """The precedence among settings of one source: higher for a narrower prefix."""
         # As in Kafka Streams: main.consumer. wins over consumer., in any order.
         return len(_EVERY) - len(self.clients)
 

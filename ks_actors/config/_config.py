@@ -50,8 +50,8 @@ class StreamsConfig(metaclass=Hinted):
     as `ks_actors.serdes.STRING`. Times are in ms, or a `timedelta`; sizes are in bytes.
 
     Raises ConfigError, with all problems at once, for wrong values and for names that are unknown
-    or not supported: no setting is accepted and ignored. A config is immutable;
-    `replace` makes another one.
+    or not supported: no setting is silently ignored. A config is immutable; `replace` makes
+    another config.
     """
 
     application_id: str
@@ -66,7 +66,7 @@ class StreamsConfig(metaclass=Hinted):
     log: str
     """The log with the app's topics.
 
-    One of `memory://`, a new one in memory, `embedded:///path`, or `kafka://host:port,host:port`.
+    One of `memory://`, a new log in memory, `embedded:///path`, or `kafka://host:port,host:port`.
     Default: the Kafka at `bootstrap_servers`; an app needs one of the two, or `App(log=…)`, by
     which apps of one process share a log.
     """
@@ -79,9 +79,9 @@ class StreamsConfig(metaclass=Hinted):
     """The login mechanism.
 
     Required for SASL: with `sasl_username` and `sasl_password`, or `sasl_jaas_config`. OAUTHBEARER
-    takes a token endpoint or a callback. AWS_MSK_IAM is that of Amazon MSK, by AWS's signer, which
-    the extra `msk` has. GSSAPI takes the Kerberos ticket of the process; it needs the extra
-    `gssapi`.
+    takes a token endpoint or a callback. AWS_MSK_IAM is the mechanism of Amazon MSK; it needs the
+    extra `msk`, which has AWS's signer. GSSAPI takes the Kerberos ticket of the process; it needs
+    the extra `gssapi`.
     """
     sasl_username: str | None
     """The user name for SASL."""
@@ -96,8 +96,8 @@ class StreamsConfig(metaclass=Hinted):
     sasl_login_callback_handler: Callable[[], Any] | None
     """A function, plain or async, that returns a token for OAUTHBEARER, or its name.
 
-    The token is a `str`, or a `ks_actors.log.kafka.Token` with its end and extensions. The function
-    is called in a thread, at the first connection and when a token has used up 80 % of its life.
+    The token is a `str`, or a `ks_actors.log.kafka.Token` with expiry and extensions. The function
+    is called in a thread, at the first connection and when 80 % of a token's lifetime have passed.
     """
     sasl_oauthbearer_token_endpoint_url: str | None
     """The service that issues tokens for OAUTHBEARER (OpenID Connect, client credentials).
@@ -206,7 +206,7 @@ class StreamsConfig(metaclass=Hinted):
     again without a rebalance.
     """
     state_dir: Path
-    """The directory of stores, which contains one by the application's id.
+    """The directory of stores; it contains a directory named by the application's id.
 
     Default: `ks-actors` in the system's directory for temporary files.
     """
@@ -229,7 +229,7 @@ class StreamsConfig(metaclass=Hinted):
     commit_interval_ms: int
     """Interval of commits. Default: 30,000; 100 under exactly-once."""
     max_task_idle_ms: int
-    """Time that a task with several partitions waits for data of empty ones. Default: 0.
+    """Time that a task with several partitions waits for data of empty partitions. Default: 0.
 
     -1: do not wait. 0: wait only for data that the log has. More: also wait that long for data that
     may come.
@@ -261,7 +261,7 @@ class StreamsConfig(metaclass=Hinted):
     default_key_serde: Serde[Any] | None
     """The serde of keys, or a type, where the topology names none. Default: none.
 
-    It comes before serdes that follow from annotations.
+    It takes precedence over serdes that follow from annotations.
     """
     default_value_serde: Serde[Any] | None
     """The serde of values, or a type, where the topology names none. Default: none."""
@@ -302,14 +302,14 @@ class StreamsConfig(metaclass=Hinted):
     kafka_streams_faults: bool
     """True: results have the known faults of Kafka Streams, as its own do. Default: False.
 
-    For comparisons with it, and for an app that takes over from one whose readers expect them. The
-    documentation lists them ("What differs on purpose"). Not known to Kafka.
+    Use it to compare results, or to replace a Kafka Streams app whose readers expect the faults.
+    The documentation lists the faults ("What differs on purpose"). Not known to Kafka.
     """
     default_dsl_store: StoreType
     """The default type of stores: `rocksDB` (the default), `in_memory`, or an engine of one's own.
 
-    For that, give a function that makes a `StoreEngine` from a `StoreEngineContext`, or its name.
-    `dsl_store` is another name for the setting.
+    For an engine, give a function that makes a `StoreEngine` from a `StoreEngineContext`, or the
+    function's name. `dsl_store` is another name for the setting.
     """
     dsl_store_format: Literal["DEFAULT", "HEADERS"]
     """The format of the DSL's stores: `DEFAULT`, or `HEADERS`, which keep headers (KIP-1285).
@@ -347,8 +347,8 @@ class StreamsConfig(metaclass=Hinted):
     stall_warning_ms: int
     """Time that records of an assigned partition wait before a warning names the reason.
 
-    It repeats after twice that time, four times and so on. 0 or -1: no warning. Default: 10,000.
-    Not known to Kafka.
+    The warning repeats after twice that time, four times and so on. 0 or -1: no warning.
+    Default: 10,000. Not known to Kafka.
     """
     poll_ms: int
     """Maximum wait (ms) of a fetch; the first record ends it. Default: 1,000.
@@ -361,10 +361,10 @@ class StreamsConfig(metaclass=Hinted):
     The `deserialization_exception_handler` decides about a larger batch. Not known to Kafka.
     """
     linger_ms: int
-    """Time (ms) that trickling records gather before the next fetch; 0: none. Default: 20.
+    """Time (ms) to gather slowly arriving records before the next fetch; 0: none. Default: 20.
 
     Under at-least-once, their output gathers half as long before it is written. The first record
-    after a quiet moment is not delayed.
+    after an idle period is not delayed.
     """
     metadata_max_age_ms: int
     """Interval (ms) of new lookups of the topics in use. Default: 300,000.
@@ -408,7 +408,7 @@ class StreamsConfig(metaclass=Hinted):
     max_drain_ms: int
     """Time (ms) in which a call of a draining task has to end. Default: 60,000.
 
-    Then the task fails, alone. Not known to Kafka.
+    If the call takes longer, the task fails, and only that task. Not known to Kafka.
     """
     worker_slice_ms: int
     """Time (ms) that a worker spends at a task before it yields. Default: 5. Not known to Kafka.
@@ -419,19 +419,19 @@ class StreamsConfig(metaclass=Hinted):
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"]
     """The level of metrics. Default: `INFO`.
 
-    `App.metrics()` has those of this level and those below. From `DEBUG` on, RocksDB counts its
-    operations, at a small cost per read and write.
+    `App.metrics()` has the metrics of this level and lower levels. From `DEBUG` on, RocksDB counts
+    its operations, at a small cost per read and write.
     """
 
     ignored_settings: tuple[str, ...]
     """Settings that are not supported, and accepted without effect. Default: none.
 
-    A list, or one text with commas. `schema.registry.*` stands for all that begin so. An app logs
-    the names of those that it ignores.
+    A list, or one text with commas. `schema.registry.*` stands for all names that begin with
+    `schema.registry.`. An app logs the names of ignored settings.
     """
 
     ignored: tuple[str, ...] = field(compare=False)
-    """The given settings without effect, all of them by `ignored_settings`."""
+    """The given settings that have no effect, as `ignored_settings` allows."""
 
     origins: Mapping[str, str] = field(compare=False)
     """The origin of each setting.
@@ -463,7 +463,7 @@ class StreamsConfig(metaclass=Hinted):
         prefix: str = ENVIRONMENT,
         **settings: Unpack[Keywords],
     ) -> Self:
-        """Return the config of a file, the environment and keywords; later ones override earlier.
+        """Return the config of a file, the environment and keywords, each overriding the earlier.
 
         `file` is TOML or Java properties, by its suffix. Every variable of `environ` (None: this
         process's) that begins with `prefix` is a setting: KS_ACTORS_COMMIT_INTERVAL_MS.
@@ -500,7 +500,7 @@ class StreamsConfig(metaclass=Hinted):
         return config
 
     def _resolve(self, *sources: Source) -> None:
-        """Set all fields; later sources override earlier ones."""
+        """Set all fields; later sources override earlier sources."""
         found = Recognized()
         for source in sources:
             found.add(source)
@@ -519,7 +519,7 @@ class StreamsConfig(metaclass=Hinted):
         if "application_id" not in latest:
             found.problems.append("application_id: is required")
         ignored = found.ignore(values.get("ignored_settings", ()))
-        # Defaults depend on other settings, and contradictions exist among valid ones only.
+        # Defaults depend on other settings, and only valid settings can contradict each other.
         if not found.wrong():
             for name, setting in SETTINGS.items():
                 if name not in values:
@@ -543,7 +543,7 @@ class StreamsConfig(metaclass=Hinted):
 
 
 def _parsed(given: Mapping[str, Given], problems: list[str]) -> dict[str, Any]:
-    """Return the valid values; append the wrong ones to `problems`."""
+    """Return the valid values; append the problems of wrong values to `problems`."""
     values: dict[str, Any] = {}
     for name, entry in given.items():
         if problem := unfilled(name, entry):

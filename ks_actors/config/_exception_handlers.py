@@ -44,7 +44,7 @@ class HandlerResponse(Enum):
     RESUME = "RESUME"
     """Drop the failed record and continue.
 
-    It counts as dropped. If it takes several branches, only the failed one is left out.
+    It counts as dropped. If the record takes several branches, only the failed branch is left out.
     """
 
 
@@ -61,7 +61,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class Response(msgspec.Struct, frozen=True):
     """A decision, with records for a dead letter queue.
 
-    They are written like other output, in the transaction if there is one.
+    The records are written like other output, in the transaction if there is one.
     """
 
     result: HandlerResponse
@@ -238,12 +238,12 @@ def log_and_continue(
 class stop_after:  # noqa: N801 - given where the functions are given
     """A handler that continues as `log_and_continue` does, until too many records have failed.
 
-    It ends processing at the failure that has `failures` others within the last `per_seconds`
-    before it: then the fault is not in one record, but in something that all records need. That
-    record is no dead letter, and is processed again after a restart. `failures` is an int of 1 or
-    more, `per_seconds` a number of seconds above 0. Give each setting a handler of its own, or give
-    several settings one handler that counts them together. In a file: `"stop_after(10,
-    per_seconds=60)"`.
+    It ends processing at a failure that follows `failures` others within `per_seconds`: then the
+    fault is not in a single record, but in something that all records need. The last failed record
+    is no dead letter, and is processed again after a restart. `failures` is an int of 1 or more,
+    `per_seconds` a number of seconds above 0. Give each setting a handler of its own, or several
+    settings the same handler, which then counts their failures together. In a file:
+    `"stop_after(10, per_seconds=60)"`.
 
     Raises ValueError for other numbers.
     """
@@ -284,7 +284,7 @@ def _loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _tell_some(context: ErrorContext, record: FailedRecord | None, error: Exception) -> None:
-    """Log the first failure of its kind, and one a minute: dead letters have all details anyway."""
+    """Log the first failure of a kind, then a failure a minute: dead letters have all details."""
     loop = _loop()
     if loop is None:
         _tell(logging.WARNING, context, record, error, _GOES_ON)
@@ -318,7 +318,7 @@ def _tell(
         return
     shown: Any = error if traced else None
     if traced and not _log.isEnabledFor(logging.DEBUG):
-        # The entry names the place: where a serde of ours refuses an object, frames say no more.
+        # The entry names the place, so frames of this package's serdes would add nothing.
         shown = events.to_tell(error, placed=True)
     _log.log(
         level,

@@ -23,9 +23,9 @@ def config_of(
 ) -> StreamsConfig:
     """Return the config of an app's arguments.
 
-    They are a StreamsConfig, or a mapping of all settings, or an application id with settings
-    beside it. Raises ConfigError for a mixture of these, for wrong settings, and without an id if
-    there is no default.
+    The arguments are a StreamsConfig, or a mapping of all settings, or an application id and other
+    settings. Raises ConfigError for a mixture of these, for wrong settings, and for a missing id
+    without a default.
     """
     if isinstance(topology, str):
         raise TopologyError(

@@ -71,7 +71,7 @@ _CLIENTS = (
     "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret",
 )
-# The settings that do not belong to a mechanism; of PLAIN and SCRAM it is the last row.
+# The settings that do not belong to a mechanism; the last row is for PLAIN and SCRAM.
 _OTHERS = {
     "OAUTHBEARER": (*_USERS, *_KERBEROS),
     MSK: (*_TOKENS, *_KERBEROS, "sasl_username", "sasl_password"),
@@ -179,7 +179,7 @@ def _login(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
 
 
 def _identity(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
-    """Return the contradictions of a login by a user's name, or as one of Amazon's."""
+    """Return the contradictions of a login with a user's name, or with an identity of Amazon's."""
     mechanism, line = values["sasl_mechanism"], values["sasl_jaas_config"]
     if line is not None and isinstance(line, IamLogin) != (mechanism == MSK):
         return [f"sasl_jaas_config: is a login by another mechanism than {mechanism}"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-# As Kafka reads them: a line's end may be any blank, for in some files it cannot stand.
+# As Kafka reads PEM: any blank may end a line, because values in some files cannot have line ends.
 _BLOCK: Final = re.compile(
     r"-----BEGIN (?!EC PARAMETERS)([A-Z0-9 ]+)-----\s+(.+?)\s+-----END \1-----", re.DOTALL
 )
@@ -29,7 +29,7 @@ KEYS: Final = (
 )
 """Settings of keys and certificates."""
 
-# Each setting that needs one of others.
+# Settings, each with the other settings of which it needs one.
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "ssl_truststore_type": ("ssl_truststore_location", "ssl_truststore_certificates"),
     "ssl_truststore_password": ("ssl_truststore_location",),

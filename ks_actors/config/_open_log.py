@@ -33,7 +33,7 @@ def open_configured(config: StreamsConfig) -> Log:
     from ks_actors.log import kafka_log  # noqa: PLC0415 - likewise
 
     log = kafka_log(config.log.removeprefix(SCHEME), **kafka_options(config))
-    # Until the process id is known, which is in the state directory.
+    # Use this client id until the process id is known, which is in the state directory.
     log.take_client_id(f"{config.client_id}-admin")
     return log
 
@@ -146,7 +146,7 @@ async def open_patiently(
 ) -> Log:
     """Open the log of an app on an exit stack, as `opened` does.
 
-    As all calls of an app this one is repeated until `task_timeout_ms` have passed.
+    Like all calls of an app, the opening is repeated until `task_timeout_ms` have passed.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + config.task_timeout_ms / 1000

@@ -116,7 +116,7 @@ def milliseconds(
 
 
 def one_of(**words: Any) -> Callable[[Any], Any]:
-    """Accept one of some words, in any case, or an Enum member of such a value.
+    """Accept one of these words, in any case, or an Enum member with such a value.
 
     Return the word's meaning.
     """
@@ -153,7 +153,7 @@ def offset_reset(value: Any) -> Any:
 
 
 def switch(value: Any) -> bool:
-    """Accept True or False, or the word, in any case."""
+    """Accept True or False, or these words, in any case."""
     word = str(value).strip().lower() if isinstance(value, bool | str) else ""
     if word not in {"true", "false"}:
         raise ValueError("is neither true nor false")
@@ -354,7 +354,7 @@ def _handler_names(_: str) -> str:
 def _named(value: Any, hint: Callable[[str], str] = lambda _: "") -> Any:
     """Return the object of a name: `package.module.name`, or a Java class with a counterpart here.
 
-    A class is called to create the object. `hint` is about a word that is no such name.
+    A class is called to create the object. `hint` returns help for a word that is no such name.
     """
     if isinstance(value, str):
         value = JAVA[value] if value in JAVA else _imported(value, hint)

@@ -15,9 +15,9 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
 
 def unfilled(name: str, entry: Given) -> list[str]:
-    """Return the problem of a value with a placeholder; nothing without one.
+    """Return the problem of a value with a placeholder; nothing for other values.
 
-    The environment and keywords may have such a text, as a password may contain it.
+    Values from the environment and keywords are no problem: a password may contain such a text.
     """
     if entry.literal or not _has_placeholder(entry.value):
         return []

@@ -38,7 +38,7 @@ HINT = "settings that are not supported are accepted, and ignored, if ignored_se
 class Recognized:
     """The settings of all sources so far; later sources override earlier ones.
 
-    Only the effective values count: one that is overridden may be wrong.
+    Only the effective values are checked: an overridden value may be wrong.
     """
 
     latest: dict[str, Given] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Recognized:
     topics: dict[str, Given] = field(default_factory=dict)
     """Configs of internal topics by their names."""
     wrong_topics: dict[str, str] = field(default_factory=dict)
-    """Messages about wrong ones, by their names, or by `topic_configs` for a whole source."""
+    """Messages about wrong topic configs, by name, or by `topic_configs` for a whole source."""
 
     def add(self, source: Iterable[Given]) -> None:
         """Add the settings of a source."""
@@ -182,9 +182,9 @@ def _note(
     rank: int,
     entry: Given,
 ) -> None:
-    """Note the setting of a source, unless one with a narrower prefix is there."""
+    """Note the setting of a source, unless the source has it with a narrower prefix, too."""
     held, other = found.get(name, (-1, entry))
-    # Two names for one setting in the same source: neither of them is the later one.
+    # Two names for one setting in the same source: neither name is later than the other.
     if held == rank and other.name != entry.name:
         doubled[name] = (
             f"{entry.name} ({entry.origin}): is another name of {other.name}, which is set, too"
@@ -194,7 +194,7 @@ def _note(
 
 
 def unknown(name: str) -> str:
-    """Return the message about an unknown name, with the closest known one."""
+    """Return the message about an unknown name, with the closest known name."""
     close = (
         [OTHERS[name]]
         if name in OTHERS

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
-# Longer than a task waits for the log: writes are retried as long as its other requests.
+# At least as long as a task waits for the log: writes are retried as long as other requests.
 _DELIVERY_MS = 300_000
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 # fsspec's names of the local file system, with or without slashes.
@@ -299,7 +299,7 @@ SETTINGS: dict[str, Setting] = {
     "input_buffer_max_bytes": Setting(whole_number(1, unlimited=True), _is(512 << 20)),
     "statestore_uncommitted_max_bytes": Setting(whole_number(1, unlimited=True), _is(64 << 20)),
     "statestore_memory_max_bytes": Setting(
-        # RocksDB ends the process with a cache that no machine could hold.
+        # RocksDB ends the process if its cache is larger than any machine's memory.
         whole_number(1 << 20, most=1 << 42),
         _is(512 << 20),
     ),

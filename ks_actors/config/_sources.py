@@ -84,7 +84,7 @@ def from_environment(environ: Mapping[str, str], prefix: str) -> tuple[Given, ..
 
 
 def _of_services(environ: Mapping[str, str], prefix: str) -> Callable[[str], bool]:
-    """Return whether a variable is one that Kubernetes makes for a service."""
+    """Return a check whether Kubernetes makes a variable of this name for a service."""
     host = "_SERVICE_HOST"
     services = [
         re.escape(name.removesuffix(host))
@@ -102,7 +102,7 @@ def from_file(path: Path) -> tuple[Given, ...]:
     """Return settings from a `.toml` or `.properties` file.
 
     TOML: its table `ks-actors` if there is one, else the whole file. Raises ConfigError for any
-    other file, and for one that cannot be read.
+    other file, and for a file that cannot be read.
     """
     if path.suffix not in {".toml", ".properties"}:
         raise ConfigError(f"{path}: settings come from .toml and .properties files")
@@ -160,7 +160,7 @@ def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
         if not whole and (not part or part[0] in "#!"):
             continue
         whole += part
-        # An even number of backslashes at the end is that many escaped ones.
+        # Two backslashes at the end are an escaped backslash; an odd one continues the line.
         if (len(whole) - len(whole.rstrip("\\"))) % 2:
             whole = whole[:-1]
             continue

@@ -47,9 +47,9 @@ class Aggregation(NamedTuple):
     """`key_value_store`, or the function for stores of windows."""
     view: Callable[[str], View]
     operator: Callable[[str, Functions, bool, int | None], Operator]
-    """Makes the operator of a store; whether it sends old values, and its stream in a cogroup."""
+    """Makes an operator of: store, functions, whether to send old values, index in a cogroup."""
     key: Callable[[Serde[Any] | None], Serde[Any] | None] = lambda key: key
-    """Makes the serde of the table's keys; without a key serde that takes the app's default."""
+    """Makes the serde of the table's keys from the serde of the stream's keys, None if unknown."""
     closes: Closes | None = None
 
     def logic(
@@ -101,7 +101,7 @@ def count(
     # Check first: a refused call must not use up a number for names.
     materialized = check_materialized(materialized, grouped.called("count", name))
     if materialized is not None and materialized.name is None:
-        grouped.graph.new_store_name(_AGGREGATE)  # Kafka Streams wastes a number here.
+        grouped.graph.new_store_name(_AGGREGATE)  # Kafka Streams skips a number here.
     return _table_of(grouped, by, materialized, name, _AGGREGATE, LONG, Functions())
 
 
@@ -128,7 +128,7 @@ def aggregate(
     name: str | None,
     **functions: Callable[..., Any],
 ) -> Table[Any, Any]:
-    """Return the table of aggregates; the functions have the names of their roles."""
+    """Return the table of aggregates; the functions are passed by role."""
     materialized = _check(functions, materialized, grouped.called("aggregate", name))
     made = Functions(**functions)
     value = value_of(made.aggregator, made.merger, made.initializer)

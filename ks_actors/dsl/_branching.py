@@ -38,8 +38,8 @@ class _Branches(dict[str, "Stream[K, V]"], Generic[K, V]):
 class BranchedStream(Generic[K, V], metaclass=Hinted):
     """The result of `Stream.split`: a record goes only to the first branch whose predicate holds.
 
-    End it with `default_branch` or `no_default_branch`. They return the branches by name: the
-    split's name and the branch's, or its number from 1 (0 is the default branch's).
+    End it with `default_branch` or `no_default_branch`, which return the branches by name: the
+    split's name, then the branch's name or its number from 1 (the default branch has 0).
     """
 
     def __init__(self, source: Stream[K, V], name: str | None) -> None:
@@ -60,11 +60,11 @@ class BranchedStream(Generic[K, V], metaclass=Hinted):
         function: Callable[[Stream[K, V]], Stream[K, V] | None] | None = None,
         consumer: Callable[[Stream[K, V]], object] | None = None,
     ) -> BranchedStream[K, V]:
-        """Add a branch for records for which predicate(key, value) holds and no earlier one did.
+        """Add a branch for records that match predicate(key, value), but no earlier branch.
 
-        With a `function`, the returned branches have its result for the branch's stream, unless
-        that is None. With a `consumer`, it gets the stream, and the returned branches do not have
-        it.
+        A `function` is called with the branch's stream. Its result takes the stream's place among
+        the returned branches; for None the branch is left out. A `consumer` is called with the
+        stream, and the branch is left out.
         """
         check_function(predicate, 2, role="predicate", of=f"split {self._name}")
         number = len(self._operator.branches) + 1

@@ -70,11 +70,11 @@ class StreamsBuilder(metaclass=Hinted):
         topics: TopicOrName | Sequence[TopicOrName] | re.Pattern[str],
         consumed: Consumed[Any, Any] | None = None,
     ) -> Stream[Any, Any]:
-        """Read a topic, several, or all that match a pattern in full, as a stream of records.
+        """Read a topic, several topics, or all that match a pattern in full, as a stream.
 
-        A Topic brings its options; those in `consumed` come first. The same topics can be read more
-        than once, with the same serdes, timestamp extractor and offset reset: one source reads
-        them.
+        Options in `consumed` override those of a Topic. The same topics can be read more than once,
+        if serdes, timestamp extractor and offset reset are the same: then one source reads the
+        topics.
         """
         named, options = consumed_from(topics, consumed, of="stream")
         wanted = checked_topics(named, "stream")
@@ -195,7 +195,7 @@ class StreamsBuilder(metaclass=Hinted):
     ) -> StreamsBuilder:
         """Add a store that every instance fills with all of a topic, through its own processor.
 
-        All other processors can read it, unconnected.
+        All other processors can read it without being connected to it.
         """
         check_kind(
             spec,
@@ -227,10 +227,10 @@ class StreamsBuilder(metaclass=Hinted):
     def build(self, config: StreamsConfig | None = None) -> Topology:
         """Return the topology, optimized by the config's `topology_optimization`.
 
-        Without a config it is not optimized. You can call it again after further operations; the
-        new topology has them too. With a config, stores and internal topics with generated names
-        are a warning, or an error by `ensure_explicit_internal_resource_naming` (KIP-1111). Raises
-        TopologyError for anything but a config.
+        Without a config it is not optimized. You can call `build` again after further operations;
+        the new topology includes them. With a config, generated names of stores and internal topics
+        cause a warning, or an error by `ensure_explicit_internal_resource_naming` (KIP-1111).
+        Raises TopologyError for anything but a config.
         """
         if config is not None and not hasattr(config, "topology_optimization"):
             raise TopologyError(

@@ -33,7 +33,7 @@ _MERGE = "COGROUPKSTREAM-MERGE-"
 
 
 class CogroupedStream(Generic[K, A], metaclass=Hinted):
-    """Grouped streams, each with its aggregator into one aggregate per key.
+    """Grouped streams that share one aggregate per key; each stream has its own aggregator.
 
     Made by `GroupedStream.cogroup`.
     """
@@ -107,9 +107,9 @@ class CogroupedStream(Generic[K, A], metaclass=Hinted):
         name: str | None,
         logic: Callable[[Callable[[Any, Any, Any], Any], int], Logic],
     ) -> tuple[GraphNode, frozenset[str], PassLogic]:
-        """Add a node for each stream, and the merge node; return the latter.
+        """Add a node for each stream, and a node that merges them.
 
-        The result also has its name as a source, and its logic.
+        Return the merge node, its name (as the table's source), and its logic.
         """
         graph = self.graph
         self._find_parents(stored)
@@ -128,7 +128,7 @@ class CogroupedStream(Generic[K, A], metaclass=Hinted):
             if not grouped.repartition_required:
                 self._parents[grouped] = grouped.node
                 continue
-            # Always made: the counter advances, even if the node is not used.
+            # Make the node even if it will not be used, so that the counter advances.
             repartition = self.graph.new_repartition(
                 grouped.name or stored.spec.name, grouped.key, grouped.value
             )

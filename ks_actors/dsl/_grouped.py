@@ -133,7 +133,7 @@ class GroupedStream(Generic[K, V], metaclass=Hinted):
     def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedStream[K, A]:
         """Begin to aggregate several grouped streams into one table.
 
-        This one is aggregated by `aggregator(key, value, aggregate)`.
+        This stream is aggregated by `aggregator(key, value, aggregate)`.
         """
         return _cogroup.CogroupedStream[K, A](self.graph).cogroup(self, aggregator)
 
@@ -144,11 +144,11 @@ class GroupedStream(Generic[K, V], metaclass=Hinted):
     def build(self, name: str, stored: Stored, logic: Logic) -> tuple[GraphNode, frozenset[str]]:
         """Add the node of an aggregation, after a repartition if the keys may have changed.
 
-        Return it with the sources upstream.
+        Return the node and the names of its sources.
         """
         if not self.repartition_required:
             return add_logic(self.graph, name, logic, self.node), self.sources
-        # Always made: the counter advances as in Kafka Streams, even if the node is not used.
+        # Make the node even if it will not be used: the counter advances as in Kafka Streams.
         repartition = self.graph.new_repartition(
             self.name or stored.spec.name, self.key, self.value
         )

@@ -1,7 +1,7 @@
 """Infer serdes from the annotations of functions.
 
-An annotation that cannot be evaluated here, such as one of a type that is imported for type
-checkers only, says nothing. So does a type that leaves the format open: `Any`, `object`, a
+An annotation gives no serde if it cannot be evaluated at run time, for example because its type is
+imported for type checkers only. Nor does a type that leaves the format open: `Any`, `object`, a
 TypeVar, or a class of this package.
 """
 
@@ -33,14 +33,14 @@ _BUILTINS: Final[dict[Any, Any]] = {
     **dict.fromkeys((str.casefold, str.lower, str.strip, str.title, str.upper), str),
 }
 _NO_ITEMS: Final = (list, dict, set, frozenset, tuple)
-"""Classes that say nothing of their items when they are called."""
+"""Classes that, used as functions, do not tell the types of the items in their results."""
 _OURS: Final = __name__.partition(".")[0]
 _PAIR: Final = 2
 _NONE: Final[Pair] = (None, None)
 
 
 def value_of(*functions: Callable[..., Any] | None) -> Serde[Any] | None:
-    """Return the serde of the results of the first function that tells its own."""
+    """Return the serde of the results of the first function whose result type is known."""
     found = (_serde(_result(function)) for function in functions if function is not None)
     return next((serde for serde in found if serde is not None), None)
 
@@ -67,7 +67,7 @@ def records_of(function: Callable[..., Any]) -> Pair:
 
 
 def forwarded_by(processor: type[Any]) -> Pair:
-    """Return the serdes of what a processor, or a transformer of values, forwards."""
+    """Return the serdes of the records that a processor, or a transformer of values, forwards."""
     if arguments := _arguments(processor, Processor):
         return _last(arguments, _PAIR)
     arguments = _arguments(processor, FixedKeyProcessor)
@@ -106,7 +106,7 @@ def _result(function: Callable[..., Any]) -> Any:
 
 
 def _annotation(function: Any) -> Any:
-    """Evaluate the annotation of a function's results alone: others may be for checkers only."""
+    """Evaluate only the annotation of a function's results: others may be for checkers only."""
 
     def stub() -> None: ...
 
@@ -114,7 +114,7 @@ def _annotation(function: Any) -> Any:
         stub.__annotations__ = {"return": function.__annotations__.get("return", Any)}
         namespace = getattr(_unwrapped(function), "__globals__", {})
         return typing.get_type_hints(stub, namespace, include_extras=True)["return"]
-    except Exception:  # noqa: BLE001 - any code may stand there
+    except Exception:  # noqa: BLE001 - an annotation may be any code
         return Any
 
 
@@ -157,13 +157,13 @@ def _serde(type_: Any) -> Serde[Any] | None:
     try:
         return InferredSerde(of_type(found))
     except (TypeError, NameError):
-        return None  # a type without a serde: it may go to no topic
+        return None  # no error: perhaps the type is never written to a topic
 
 
 def like(key: Serde[Any] | None, other: Serde[Any] | None) -> Serde[Any] | None:
-    """Return the serde of a stream's keys, or that of the keys which it is joined with.
+    """Return the serde of a stream's keys, or that of the keys with which it is joined.
 
-    Equal keys have to be in the same partitions, so a known serde of the other side comes before
-    one that this side infers.
+    Equal keys have to be in the same partitions, so a known serde of the other side is preferred
+    to an inferred serde of this side.
     """
     return key if is_known(key) else inferred(other) or key

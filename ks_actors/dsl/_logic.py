@@ -1,6 +1,6 @@
-"""The logic of tables: late decisions, until the topology is built.
+"""The logic of tables: decisions that stay open until the topology is built.
 
-These are the decisions whether a table is stored, and whether it sends old values.
+The decisions are whether a table is stored, and whether it sends old values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Logic(Protocol):
         ...
 
     def view(self) -> View:
-        """Return the view for readers of the table; a source is stored from then on."""
+        """Return the view for readers of the table. A source table is stored from this call on."""
         ...
 
     @property
@@ -76,7 +76,7 @@ def add_logic(
     """Add the node of a table."""
 
     def write(topology: Topology, above: tuple[str, ...]) -> None:
-        # Only now: operations downstream decide whether the table is stored and sends old values.
+        # Not earlier: operations downstream decide about the store and about old values.
         stores = [
             msgspec.structs.replace(spec, as_written=True)
             if spec.name in graph.as_written
@@ -192,7 +192,7 @@ def table_reduce(
 
 
 class _DerivedLogic(ABC):
-    """A table computed from another one, stored if the user asks for it."""
+    """A table computed from another table, stored if the user asks for it."""
 
     def __init__(self, parent: Table[Any, Any], spec: StoreSpec | None) -> None:
         self.parent: Table[Any, Any] = parent
@@ -204,7 +204,7 @@ class _DerivedLogic(ABC):
         return () if self.spec is None else (self.spec,)
 
     def view(self) -> View:
-        """Return the store's view, or one that computes from the parent's."""
+        """Return the store's view, or a view that computes rows from the parent's view."""
         return self._compute(self.parent.view()) if self.spec is None else StoreView(self.spec.name)
 
     @property
@@ -214,9 +214,9 @@ class _DerivedLogic(ABC):
         return self.parent.history_ms if self.spec is None else history_ms(self.spec)
 
     def send_old(self, *, force: bool) -> bool:
-        """Send old values: they come from the store here, or from upstream."""
-        # With a store of its own the table knows the old value; without one the parent must send
-        # it.
+        """Send old values, which come from the table's own store or from upstream."""
+        # With a store of its own, the table knows the old value; without a store, the parent must
+        # send old values.
         if self.spec is not None or self.parent.send_old(force=force):
             self._send_old = True
         return self._send_old
@@ -228,7 +228,7 @@ class _DerivedLogic(ABC):
 
     @abstractmethod
     def _compute(self, parent: View) -> View:
-        """Return the view that computes from the parent's."""
+        """Return the view that computes rows from the parent's view."""
 
 
 class FilterLogic(_DerivedLogic):
@@ -298,7 +298,7 @@ class MapLogic(_DerivedLogic):
 
 
 class JoinSideLogic:
-    """One side of a join of two tables; `joiner` takes this side's value before the other one.
+    """One side of a join of two tables; `joiner` takes this side's value first.
 
     It forces both tables to send old values.
     """

@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 def check_materialized(
     materialized: Materialized[K, V] | str | None, of: str
 ) -> Materialized[K, V] | None:
-    """Return the options of a store; a str names it, None stays None.
+    """Return the options of a store: a str is taken as its name, None stays None.
 
     Raises TopologyError for other objects.
     """
@@ -51,7 +51,7 @@ def key_value_store(
 ) -> Stored:
     """Describe the key-value store of a table.
 
-    `key` and `value` are the serdes that `materialized` lacks; without a name it gets a new one.
+    `key` and `value` stand for serdes missing in `materialized`. A missing name is generated.
     """
     name, named = _name(graph, materialized, prefix)
     if materialized is None:
@@ -155,9 +155,9 @@ def session_store(
 ) -> Stored:
     """Describe the session store of a table.
 
-    It keeps sessions for as long as they take records, or for the retention of `materialized`. With
-    results `on_close`, it keeps sessions until they are forwarded, and also those that late records
-    may join.
+    It keeps sessions for as long as they take records, or for the retention of `materialized`. If
+    results are sent `on_close`, it keeps sessions until they are forwarded, and sessions that late
+    records may join.
     """
     without_history(materialized, "a table of sessions")
     spec, named = key_value_store(graph, materialized, prefix, key=key, value=value)
@@ -205,7 +205,7 @@ def optional_store(
     key: Any,
     value: Any,
 ) -> StoreSpec | None:
-    """Describe the store of an operation that has a store only with a name.
+    """Describe the store of an operation that is stored only if the options name a store.
 
     The counter advances for options without a name, as in Kafka Streams.
     """

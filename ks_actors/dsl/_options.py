@@ -39,10 +39,10 @@ NO_CONFIGS: Final[Mapping[str, str]] = {}
 class Consumed(Generic[K, V], metaclass=Hinted):
     """Options for reading a topic. A missing serde or extractor is the app's default.
 
-    `offset_reset` is the start without a committed offset: "earliest", "latest", "none" (an error),
-    or a timedelta before now (KIP-1106); None is the app's setting. It does not apply to global
-    tables and global stores, which read the whole topic. The extractor gets the record and the
-    partition's time (ms).
+    Without a committed offset, reading starts at `offset_reset`: "earliest", "latest", "none" (an
+    error), or a timedelta before now (KIP-1106); None is the app's setting. It does not apply to
+    global tables and global stores, which read the whole topic. The extractor gets the record and
+    the partition's time (ms).
     """
 
     key: Serde[K] | None
@@ -119,11 +119,11 @@ class Grouped(Generic[K, V], metaclass=Hinted):
 
 @dataclass(frozen=True)
 class Joined(Generic[K, V, W], metaclass=Hinted):
-    """Options for a stream-table join: serdes of key, stream's and table's value.
+    """Options for a stream-table join: serdes of the key, the stream's value, the table's value.
 
-    `name` names the join and its repartition topic. With `grace_ms`, records wait until stream time
-    has passed their timestamps by that time, so that the table can receive its rows of that time
-    first. The table's store has to be versioned, and keep history for at least that long (KIP-923).
+    `name` names the join and its repartition topic. With `grace_ms`, a record waits until stream
+    time has passed its timestamp by that much, so that earlier rows of the table arrive before the
+    join. The table's store has to be versioned, with a history of at least `grace_ms` (KIP-923).
     """
 
     key: Serde[K] | None
@@ -152,7 +152,7 @@ class Joined(Generic[K, V, W], metaclass=Hinted):
 class TableJoined(Generic[K, KO], metaclass=Hinted):
     """Options for a join of tables by a foreign key.
 
-    `name` is the beginning of the names of its nodes, its topics and its store. `partitioner`
+    `name` is the prefix of the names of the join's nodes, topics and store. `partitioner`
     returns the partitions of the left table's keys, `other_partitioner` those of the right table's.
     Each must be the partitioner with which the table's own topic was written: it is called like any
     partitioner, always with None as value, and must return one partition, or None for the default.
@@ -208,12 +208,12 @@ class Materialized(Generic[K, V], metaclass=Hinted):
     `StoreEngine`; None is the app's default. `retention_ms` is for windowed stores: None keeps them
     as long as window and grace demand. `logging` keeps a changelog topic; `changelog_configs`
     override the configs of the store. `caching` lets the cache hold updates back, so that only the
-    last of several to a row is forwarded. It has an effect where the app has
-    `statestore_cache_max_bytes`; without it each update is forwarded at once.
+    last of several updates of a row is forwarded. It has an effect only if the app sets
+    `statestore_cache_max_bytes`; otherwise each update is forwarded at once.
 
-    With `history_retention_ms` the store is a versioned one (KIP-889, KIP-914), in RocksDB unless
+    With `history_retention_ms` the store is versioned (KIP-889, KIP-914), and in RocksDB unless
     `store_type` says otherwise, and never cached. A stream is joined with the table as of each
-    record's time. An update with an older timestamp than the latest one goes into the history, and
+    record's time. An update that is older than the row's latest goes into the history, and
     table operations downstream ignore it.
     """
 
@@ -257,14 +257,14 @@ def consumed_from(
     of: str,
     roles: tuple[str, ...] = ("key", "value", "timestamp_extractor", "offset_reset"),
 ) -> tuple[Any, Consumed[Any, Any]]:
-    """Return the names of topics, and the options for reading them: given ones come first."""
+    """Return the names of topics, and the options for reading them: `consumed` overrides Topics."""
     options: Consumed[Any, Any] = check_options(consumed, Consumed, of=of)
     named, found = with_topic(topics, of, **{role: getattr(options, role) for role in roles})
     return named, replace(options, **found)
 
 
 def whole_topic(topic: Any, consumed: Consumed[Any, Any] | None, of: str) -> Consumed[Any, Any]:
-    """Return the options for reading a topic that is always read from its begin.
+    """Return the options for reading a topic that is always read from its beginning.
 
     Raises TopologyError for an offset reset.
     """
@@ -285,7 +285,7 @@ def set_fields(options: Any, arguments: dict[str, Any]) -> None:
 
 
 def convert_serdes(options: Any, *roles: str) -> None:
-    """Replace types by their serdes. Raises TopologyError for what is neither."""
+    """Replace types by their serdes. Raises TopologyError for anything but types and serdes."""
     for role in roles:
         serde = serde_of(getattr(options, role), role=role, of=type(options).__name__)
         object.__setattr__(options, role, serde)

@@ -39,11 +39,11 @@ A = TypeVar("A")
 class SessionWindowedStream(Generic[K, V], metaclass=Hinted):
     """A stream with its records grouped by key and session. Made by `GroupedStream.windowed_by`.
 
-    Whenever a session grows, or two merge, the old ones are deleted: their result is None. The new
-    one is sent at its end. A record is late when stream time has passed the end of its session by
-    more than gap and grace period. Late records and records without key are dropped; records
-    without value are not. `Materialized(retention_ms=…)` keeps results longer than gap and grace
-    demand.
+    When a session grows, or two merge, the old sessions are deleted: their result is None. A result
+    has its session's end as timestamp. A record is late when stream time has passed the end of its
+    session by more than gap and grace period. Late records and records without key are dropped;
+    records without value are not. `Materialized(retention_ms=…)` keeps results longer than gap and
+    grace demand.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class SessionWindowedStream(Generic[K, V], metaclass=Hinted):
     ) -> SessionWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their session closes.
 
-        In the second case no result is lost to a short retention. Kafka Streams needs a higher
-        `retention_ms` for that.
+        Results sent on close are never lost to a short retention; for that, Kafka Streams needs a
+        higher `retention_ms`.
 
         With `idle_after_ms` sessions also close while no record comes: see
-        `TimeWindowedStream.emit_strategy`. Then no record joins a session that has been sent; a
-        record in time begins another session.
+        `TimeWindowedStream.emit_strategy`. No record then joins a session whose result was sent; a
+        record that is not late begins another session.
         """
         chosen = checked_emit(emit, idle_after_ms, self._grouped.called("emit_strategy", None))
         return SessionWindowedStream(self._grouped, self._windows, chosen)
@@ -102,9 +102,9 @@ class SessionWindowedStream(Generic[K, V], metaclass=Hinted):
     ) -> Table[Windowed[K], A]:
         """Return the table of `aggregator(key, value, aggregate)` over the values of each session.
 
-        For each record `initializer()` is merged with all sessions that it joins, by `merger(key,
-        aggregate, other aggregate)`, the earliest first; then the aggregator adds its value. A
-        result of None deletes the row.
+        For each record, `initializer()` is merged with all sessions that the record joins, the
+        earliest first, by `merger(key, aggregate, other aggregate)`; then the aggregator adds the
+        record's value. A result of None deletes the row.
         """
         return _aggregations.aggregate(
             self._grouped,

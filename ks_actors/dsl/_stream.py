@@ -90,7 +90,7 @@ class Stream(
     """
 
     if not TYPE_CHECKING:
-        # A plain `for` asks for rows, too, by number.
+        # A plain `for` also calls `__getitem__`, with indexes.
         __getitem__ = __aiter__ = refuse(
             "describes records and has none: give functions of them, such as "
             "stream.map_values(lambda value: value['a']), filter(lambda key, value: value['a']) "
@@ -212,7 +212,7 @@ class Stream(
         name: str | None = None,
         **options: Unpack[AsyncArguments],
     ) -> Stream[K, Any]:
-        """Replace each record by one for each value of mapper(value) or mapper(key, value)."""
+        """Replace each record by a record per value of mapper(value) or mapper(key, value)."""
         of = self._called("flat_map_values", name)
         with_key = takes_key(mapper, of, awaited=True, iterated=True)
         name = self.graph.name_or(name, "KSTREAM-FLATMAPVALUES-")
@@ -275,7 +275,7 @@ class Stream(
         name: str | None = None,
         **options: Unpack[AsyncArguments],
     ) -> Stream[K, V]:
-        """Call action(key, value) for each record, and forward it."""
+        """Call action(key, value) for each record, and forward the record."""
         check_function(action, 2, role="action", of=self._called("peek", name), awaited=True)
         name = self.graph.name_or(name, "KSTREAM-PEEK-")
         return self._next(
@@ -391,9 +391,9 @@ class Stream(
     def to(
         self, topic: TopicOrName | TopicExtractor, produced: Produced[Any, Any] | None = None
     ) -> None:
-        """Write the records to a topic, or to the one that topic(key, value, context) returns.
+        """Write each record to a topic, or to the topic that topic(key, value, context) returns.
 
-        A Topic brings its options; those in `produced` come first. Topics have to exist.
+        Options in `produced` override those of a Topic. Topics have to exist.
         """
         of = self._called("to", None)
         options: Produced[Any, Any] = check_options(produced, Produced, of=of)
@@ -475,7 +475,7 @@ class Stream(
     ) -> Stream[K2, V2]:
         """Process every record with a processor, which forwards any records.
 
-        `stores` are names of the stores that it uses, added to the builder.
+        `stores` are the names of stores of the builder that the processor uses.
         """
         return self._process(supplier, stores, name, "KSTREAM-PROCESSOR-", options, keeps_key=False)
 
@@ -509,10 +509,10 @@ class Stream(
     ) -> Stream[K2, V2]:
         """Call a function with many records at once, and forward the records that it returns.
 
-        It may return any number of records, with keys and times of its own. A task calls it with up
-        to `max_records` records, in their order, when the first has waited for `max_wait_ms`, and
-        at each commit: nothing is committed before the call has returned. `max_in_flight` calls may
-        run at a time in a task; their results are forwarded in the order of the calls.
+        It may return any number of records, with new keys and times. A task calls it with at most
+        `max_records` records in order, at the latest when the first has waited for `max_wait_ms` or
+        at a commit, which waits until the call has returned. `max_in_flight` calls may run at a
+        time in a task; their results are forwarded in the order of the calls.
 
         An `async def` is awaited; a plain function is called in a thread, where it cannot be
         interrupted. `timeout_ms` and `retry` are as for an `async def` elsewhere; a plain function
@@ -549,7 +549,7 @@ class Stream(
 
         Without a name, all joins of this stream share one topic.
         """
-        # Always made: the counter advances, even if the node is not used.
+        # Make the node even if it will not be used, so that the counter advances.
         node = self.graph.new_repartition(
             self.node.name if name is None else name, key or self.key, value or self.value
         )

@@ -97,10 +97,10 @@ class StreamJoins(Generic[K, V]):
         """Join records with a table's row for their key; without a match there is no result.
 
         The joiner is joiner(value, other) or joiner(key, value, other). In a global table the row
-        is looked up under key_selector(key, value); its joiner may also be joiner(key, mapped key,
-        value, other), with both keys (KIP-1340). A record of another stream matches if the
-        timestamps are in the windows, in either order of arrival. The result has the later
-        timestamp. Records without a key or a value are dropped.
+        is looked up under key_selector(key, value); the joiner may also be joiner(key, mapped key,
+        value, other), with both keys (KIP-1340). Records of two streams match if their timestamps
+        fit the windows, whichever arrives first; the result has the later timestamp. Records
+        without a key or a value are dropped.
         """
         return self._join(other, functions, options, left=False)
 
@@ -232,18 +232,18 @@ class StreamJoins(Generic[K, V]):
         """Join each record with the latest record of another stream at or before its timestamp.
 
         The other record has the same key, and is at most `tolerance_ms` earlier; of several with
-        one timestamp the last one counts. Without such a record there is no result. The joiner is
+        the same timestamp, the last counts. Without such a record there is no result. The joiner is
         joiner(value, other) or joiner(key, value, other), and the result has the record's own key,
         timestamp and headers. Records of the other stream cause no results.
 
         With `grace_ms`, records wait until the stream time of both streams has passed their
-        timestamps by that time, so other records may be late by it. They are joined by time, then
-        by key. Without it they are joined at once, with the other records so far. A record that is
-        later than `grace_ms` is joined at once, too.
+        timestamps by that much, so other records may be that late; they are joined in the order of
+        time, then key. Without `grace_ms` records are joined at once, with the other records so
+        far. So is a record that is late by more than `grace_ms`.
 
         Records without key or value are dropped and counted. Records of the other stream are kept
-        for tolerance and grace. Kafka Streams has no such join of streams; of tables with a history
-        it has `Joined(grace_ms=…)`.
+        for tolerance and grace. Kafka Streams has no such join of streams; for tables with a
+        history it has `Joined(grace_ms=…)`.
         """
         return joins.stream_asof_join(
             cast("Stream[K, V]", self),

@@ -52,12 +52,12 @@ class StreamMemory(Generic[K, V]):
     ) -> Stream[K, V]:
         """Keep the first of equal records, and drop its duplicates.
 
-        Two records are the same when their keys are equal, also the results of `by(value)` if it
-        is given, and their timestamps are at most `within_ms` apart, in either order. A duplicate
-        does not lengthen that time. `by_serde`, a serde or a type, writes the results of `by`; it
-        follows from the annotation of `by`, if that has one. To find duplicates
-        whatever their keys, choose the key first: `select_key`. The stream is repartitioned if an
-        earlier operation may have changed its key; `key` is the serde of the new one.
+        Two records are equal if their keys are equal, their timestamps are at most `within_ms`
+        apart, in either order, and, if `by` is given, the results of `by(value)` are equal. A
+        duplicate does not lengthen that time. `by_serde`, a serde or a type, writes the results of
+        `by`; it may follow from the annotation of `by`. To find duplicates with any key, choose
+        another key first: `select_key`. If an earlier operation may have changed the key, the
+        stream is repartitioned; `key` is the serde of the new key.
 
         A record that is `grace_ms` (default: `within_ms`) behind stream time is late: it is
         dropped and counted, since its duplicates may be forgotten. So are records without key, and
@@ -117,18 +117,18 @@ class StreamMemory(Generic[K, V]):
         each is deleted `after_ms` after its last update, in its store, in the changelog and
         downstream.
 
-        By stream time (the default), stream time has then passed the latest timestamp of the key's
-        records by `after_ms`; the delete has the timestamp at which it was due, and the same
+        By stream time (the default), a delete is sent when stream time has passed the key's latest
+        timestamp by `after_ms`; the delete has the timestamp at which it was due, and the same
         records always give the same deletes. A record that would expire at once is dropped and
-        counted. By wall-clock time, `after_ms` have then passed since the last record was
-        processed; the delete may be late by a tenth of `after_ms`, or a minute, and has stream time
-        as its timestamp. A backfill refuses that, or leaves such deletes to the app.
+        counted. By wall-clock time, a delete is sent `after_ms` after the last record of the key
+        was processed, or later by a tenth of `after_ms` or a minute; its timestamp is stream time.
+        A backfill refuses wall-clock time, or leaves such deletes to the app.
 
         Records without key are dropped and counted. A record without value is forwarded, and its
         key needs no other delete. The time of each key's last record is in a store with a
-        changelog, named after the node, so a restart forgets none. The stream is repartitioned if
-        an earlier operation may have changed its key; `key` is the serde of the new one. Kafka
-        Streams has no such operation (KAFKA-19759 asks for one).
+        changelog, named after the node, so a restart forgets none. If an earlier operation may have
+        changed the key, the stream is repartitioned; `key` is the serde of the new key. Kafka
+        Streams has no such operation (KAFKA-19759 asks for it).
         """
         stream = cast("Stream[K, V]", self)
         of = named_or_behind("expire", name, stream.node)

@@ -39,10 +39,10 @@ _SUPPRESS = "KTABLE-SUPPRESS-"
 @final
 @dataclass(frozen=True)
 class BufferConfig(metaclass=Hinted):
-    """Limits for waiting changes, at most one per key, in number or in bytes as they are written.
+    """Limits for waiting changes (at most one per key): their number, or their serialized bytes.
 
-    None is no limit. When the buffer is full, the first ones are emitted early, or processing ends.
-    Waiting changes are in memory, and in a changelog topic unless `logging` is off.
+    None is no limit. When the buffer is full, the first changes are emitted early, or processing
+    ends. Waiting changes are in memory, and in a changelog topic unless `logging` is off.
     """
 
     max_records: int | None = None
@@ -72,7 +72,7 @@ class BufferConfig(metaclass=Hinted):
 class Suppressed(metaclass=Hinted):
     """The time at which changes of a table are forwarded.
 
-    Made by `until_time_limit` and `until_window_closes`; `wait_ms` None is the latter. With
+    Made by `until_time_limit` and `until_window_closes`; in the latter `wait_ms` is None. With
     `idle_after_ms`, stream time also advances by the wall clock: when the task of one partition has
     received no change for that time (ms), and has read everything in its topics.
     """
@@ -159,7 +159,7 @@ class Suppressed(metaclass=Hinted):
 
 
 class SuppressLogic:
-    """A table with suppressed changes; it needs old values to know the last sent ones."""
+    """A table with suppressed changes; old values tell which values were sent last."""
 
     def __init__(
         self, parent: Table[Any, Any], spec: StoreSpec, suppressed: Suppressed, closes: Closes
@@ -233,12 +233,12 @@ def suppress(table: Table[K, V], suppressed: Suppressed) -> Table[K, V]:
 
 
 def _closes(table: Table[Any, Any]) -> Closes:
-    """Return the close of a table's windows: the latest of all aggregations that it comes from.
+    """Return when a table's windows close: the latest of all aggregations that it results from.
 
     As in Kafka Streams, the search goes up the graph through all operations, to the first
     aggregation by windows on each path.
 
-    Raises TopologyError if a path leads to a source without one.
+    Raises TopologyError if a path leads to a source without such an aggregation.
     """
     found: list[Closes] = []
     seen: set[GraphNode] = set()

@@ -85,11 +85,11 @@ class Table(TableJoins[K, V], metaclass=Hinted):
     Made by `StreamsBuilder.table`, by aggregations and joins, and by `Stream.to_table`. A table is
     kept in a store if the user names one (`Materialized`), or if an operation downstream needs it.
     A value of None deletes the row. An update with an older timestamp replaces the row too, unless
-    the table has a history (`Materialized.history_retention_ms`): then it goes into the history.
+    the table has a history (`Materialized.history_retention_ms`), to which it is then added.
     """
 
     if not TYPE_CHECKING:
-        # A plain `for` asks for rows, too, by number.
+        # A plain `for` also calls `__getitem__`, with indexes.
         __getitem__ = __aiter__ = refuse(
             "describes rows and has none: the app that runs it has them, app.store(name).get(key)"
         )
@@ -126,8 +126,8 @@ class Table(TableJoins[K, V], metaclass=Hinted):
     def queryable(self) -> QueryableStore[Any, Any]:
         """Return the store for `App.store`, whose answers then have the table's types.
 
-        A windowed aggregation is queried by its plain keys, a table made from it by its windowed
-        keys. Raises TopologyError when the user named no store.
+        A windowed aggregation is queried by plain keys; tables derived from such an aggregation are
+        queried by windowed keys. Raises TopologyError when the user named no store.
         """
         if self._store_name is None:
             raise TopologyError(
@@ -149,7 +149,7 @@ class Table(TableJoins[K, V], metaclass=Hinted):
 
     @property
     def has_versioned_store(self) -> bool:
-        """Whether the table's own store is a versioned one."""
+        """Whether the table's own store is versioned."""
         return self._logic.history_ms is not None and self._store_name is not None
 
     def view(self) -> View:
@@ -173,7 +173,7 @@ class Table(TableJoins[K, V], metaclass=Hinted):
     ) -> Table[K, V]:
         """Return the table of rows for which `predicate(key, value)` is true.
 
-        A row that no longer passes is deleted in it.
+        When that stops being so for a row, the row is deleted from the returned table.
         """
         return self._filter(predicate, materialized, name, negated=False)
 
@@ -186,7 +186,7 @@ class Table(TableJoins[K, V], metaclass=Hinted):
     ) -> Table[K, V]:
         """Return the table of rows for which `predicate(key, value)` is false.
 
-        A row that no longer passes is deleted in it.
+        When that stops being so for a row, the row is deleted from the returned table.
         """
         return self._filter(predicate, materialized, name, negated=True)
 
@@ -220,8 +220,8 @@ class Table(TableJoins[K, V], metaclass=Hinted):
         of = self._called("map_values", name)
         keyed = takes_key(mapper, of)
         materialized = check_materialized(materialized, of)
-        # Before the node's name: Kafka Streams numbers the two in this order, and names must be
-        # equal.
+        # Describe the store before naming the node: Kafka Streams numbers them in this order, and
+        # names must be the same as there.
         value = (materialized and materialized.value) or value_of(mapper)
         spec = optional_store(self.graph, materialized, _MAP_VALUES, key=self.key, value=value)
         named = self.graph.name_or(name, _MAP_VALUES)
@@ -237,7 +237,7 @@ class Table(TableJoins[K, V], metaclass=Hinted):
     ) -> Table[K, V2]:
         """Return the table with values that a ValueTransformer computes with these `stores`.
 
-        It is called for deletes too. `supplier` makes a new one at every call.
+        It is called for deletes too. `supplier` makes a new transformer at every call.
         """
         of = self._called("transform_values", name)
         transformer = check_supplier(supplier, role="supplier", of=of)
@@ -286,9 +286,9 @@ class Table(TableJoins[K, V], metaclass=Hinted):
     ) -> GroupedTable[K2, V2]:
         """Group rows by another key: `selector(key, value)` returns it with the value to aggregate.
 
-        For None, or a pair with None, the row is in no group. The rows go through a repartition
-        topic; `grouped` has its serdes and name. The selector is called for a row's old value as
-        well as for its new one. It must return the same for the same arguments.
+        If it returns None, or a pair with None, the row is in no group. Rows go through a
+        repartition topic; `grouped` has its serdes and name. The selector is called for a row's old
+        value as well as for its new value, so equal arguments must give equal results.
         """
         of = self._called("group_by", None)
         options: Grouped[K2, V2] = check_options(grouped, Grouped, of=of)

@@ -126,13 +126,13 @@ class TableJoins(Generic[K, V]):
 
         The values are `joiner(value, other value)`, or `joiner(key, value, other value)`. With
         `foreign_key`, the other row has the key `foreign_key(value)`, or `foreign_key(key, value)`:
-        any number of rows can refer to one (KIP-213, KIP-1104). Without such a row, or for None,
-        there is no result. The joiner may also be `joiner(key, foreign key, value, other value)`.
+        many rows can refer to it (KIP-213, KIP-1104). Without such a row, or for a key None, there
+        is no result. The joiner may also be `joiner(key, foreign key, value, other value)`.
 
         The method is `join`, as in Kafka Streams; the extractor is an argument by name, because
-        `materialized` may be given by position. Call it and the joiner with care: they must return
-        the same for the same arguments. Both tables are stored. Rows are exchanged through two
-        topics, so the tables may have different numbers of partitions.
+        `materialized` may be given by position. Extractor and joiner must return equal results for
+        equal arguments. Both tables are stored. They exchange rows through two topics, so they may
+        have different numbers of partitions.
         """
         table = cast("Table[K, V]", self)
         if foreign_key is None:

@@ -71,8 +71,8 @@ class TimeWindowedStream(Generic[K, V], metaclass=Hinted):
     ) -> TimeWindowedStream[K, V]:
         """Send results at every change, which is the default, or once when their window closes.
 
-        In the second case no result is lost to a short retention. Kafka Streams needs a higher
-        `retention_ms` for that.
+        Results sent on close are never lost to a short retention; for that, Kafka Streams needs a
+        higher `retention_ms`.
 
         With `idle_after_ms` windows also close while no record comes. When the operation, in the
         task of one partition, has received no record for that time (ms) of the wall clock, stream

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class WindowedKeyPartitioner:
     """Partition by the bytes of the inner key.
 
-    A sink that has serialized a key already can use `part` of it, without a call per record.
+    A sink that has already serialized a key can hash its `part`, and need not call the partitioner.
     """
 
     def __init__(self, key: WindowedKeySerde[Any]) -> None:
@@ -42,6 +42,6 @@ class WindowedKeyPartitioner:
 def default_partitioner(key: Serde[Any] | None) -> Partitioner | None:
     """Return a partitioner by the inner key for a serde of windowed keys, None for other serdes.
 
-    None stands for the hash of the whole key.
+    With None, records are partitioned by the hash of the whole key.
     """
     return WindowedKeyPartitioner(key) if isinstance(key, WindowedKeySerde) else None

@@ -16,9 +16,9 @@ _LIVED_SECONDS = 60.0
 
 
 class RetryBackoff:
-    """The pauses between attempts: none before the first, then longer and longer ones.
+    """The pauses between attempts: none before the first attempt, then longer and longer pauses.
 
-    They restart from none after a success, or when the last attempt has lasted a minute.
+    They restart from zero after a success, or when the last attempt has lasted a minute.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class TaskBackoff:
         ] = {}
 
     def next(self, task: TaskId | None, cause: Exception, now: float) -> float:
-        """Return the pause in seconds of a task that failed at `cause`; None is an unknown task."""
+        """Return the pause (s) of a task that failed because of `cause`; None: an unknown task."""
         at = cause if isinstance(cause, StreamsError) else StreamsError("")
         place = (task, at.topic, at.partition)
         offset = -1 if at.offset is None else at.offset
@@ -60,5 +60,5 @@ class TaskBackoff:
         return rests.next(now)
 
     def forget(self) -> None:
-        """Restart from none: the tasks are different ones."""
+        """Restart from zero, because the app has other tasks now."""
         self._failed.clear()

@@ -24,7 +24,7 @@ def work_time(system: System) -> Callable[[], float]:
 
 
 # On Linux CLOCK_MONOTONIC stops in sleep; on macOS it goes on, and there is no CLOCK_BOOTTIME.
-# Windows has neither, and its one monotonic clock goes on.
+# Windows has neither clock; its only monotonic clock goes on in sleep.
 _ELAPSED: Final[int | None] = getattr(
     time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None)
 )
@@ -33,9 +33,9 @@ _ELAPSED: Final[int | None] = getattr(
 def elapsed_time() -> float:
     """Return seconds of a monotonic clock that runs while the machine sleeps.
 
-    It is not the clock of event loops. It decides whether processes on other machines, which did
-    not sleep, may consider this process dead by now. If the system has no such clock, it stops
-    during sleep.
+    Event loops use another clock. This clock tells whether processes on other machines, which did
+    not sleep, may consider this process dead by now. If the system has no such clock, the returned
+    time stands still during sleep.
     """
     return time.monotonic() if _ELAPSED is None else time.clock_gettime(_ELAPSED)
 

@@ -15,8 +15,8 @@ _KEPT_S: Final = 6.0
 _KEPT_SHARE: Final = 0.4
 # The step that ends the last commit; after a failure, its rollback ends by then, too.
 ROLLED_BACK: Final = 1
-# Not a step of closing: until then the app waits for calls in flight, and other tasks continue. The
-# last commit has its own part of that time.
+# Not a step of closing: the time in which the app waits for calls in flight, while other tasks
+# continue. The last commit has its own part of that time.
 CALLS: Final = -1
 _COMMIT_S: Final = 6.0
 _COMMIT_SHARE: Final = 0.25
@@ -24,7 +24,7 @@ _COMMIT_SHARE: Final = 0.25
 
 @final
 class Closing:
-    """The deadline by which a closing app gives up unanswered requests to its log.
+    """The deadline at which a closing app abandons unanswered requests to its log.
 
     Times are those of the event loop. The last commit may take most of the time. A share at the end
     is reserved, in equal parts, for the abort of its transaction, for leaving the group, and for

@@ -60,8 +60,9 @@ class ComponentLog(logging.LoggerAdapter[logging.Logger]):
     """A logger that adds `client_id`, and `task`, `topic`, `partition` and `offset` where known.
 
     The fields come from task ids, partitions and errors among the arguments of a message; `extra`
-    overrides them. A disabled level costs nothing. The traceback of an error has the frames of the
-    user's code alone, and an error has one in all entries; at DEBUG tracebacks are whole.
+    overrides them. A disabled level costs nothing. The traceback of an error has only the frames of
+    the user's code, and is logged once, even if several entries report the error; at DEBUG
+    tracebacks are whole.
     """
 
     def __init__(self, name: str) -> None:
@@ -88,7 +89,7 @@ class ComponentLog(logging.LoggerAdapter[logging.Logger]):
         if extra is not None:
             fields.update(extra)
         logger = self.logger
-        # This frame is not the caller's.
+        # Skip this frame, which is not the caller's.
         file, line, function, stack = logger.findCaller(stack_info, stacklevel + 1)
         if exc_info and not isinstance(exc_info, BaseException | tuple):
             exc_info = sys.exc_info()[1]

@@ -17,7 +17,7 @@ T = TypeVar("T")
 async def shielded(work: Awaitable[T], give_up: Callable[[], None] | None = None) -> T:
     """Await work to completion even when cancelled, then raise the cancellation.
 
-    The first cancellation calls `give_up`, a second one cancels the work.
+    The first cancellation calls `give_up`, a second cancellation cancels the work.
     """
     job = asyncio.ensure_future(work)
     try:

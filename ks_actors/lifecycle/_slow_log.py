@@ -44,10 +44,10 @@ class NoAnswer(LogTimeout):
 class LogRetries:
     """Call the log until it answers, for up to `seconds`; then raise NoAnswer.
 
-    The error has the duration and the request. `what` follows "asked" in logs and errors, `about`
-    are its partitions or topics. The pause between two attempts is 0.05 to 1 s. While the app
-    closes, calls in progress end with their step of closing, and at its deadline no new calls are
-    made.
+    The error has the duration and the request. `what` follows "asked" in logs and errors; `about`
+    has the request's partitions or topics. The pause between two attempts is 0.05 to 1 s. While the
+    app closes, calls in progress end with their step of closing, and no new calls are made after
+    the deadline of the close.
     """
 
     __slots__ = ("_closing", "seconds")

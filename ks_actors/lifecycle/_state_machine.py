@@ -17,7 +17,7 @@ E = TypeVar("E", bound=Enum)
 class Transitions(Generic[E]):
     """The legal transitions between all states of an enum.
 
-    Raises ValueError for a table that lacks states, or has others.
+    Raises ValueError for a table that lacks states, or has unknown states.
     """
 
     def __init__(self, table: Mapping[E, Iterable[E]]) -> None:
@@ -43,12 +43,12 @@ class Transitions(Generic[E]):
     ) -> Cycle[E]:
         """Begin a life in `state`.
 
-        `name` names it in errors; `on_change(old, new)` is called after each transition.
+        `name` names the life cycle in errors; `on_change(old, new)` is called at each transition.
         """
         return Cycle(self, state, name or type(state).__name__, on_change)
 
     def legal(self, state: E) -> frozenset[E]:
-        """Return the legal next states of `state`; none for a final one."""
+        """Return the legal next states of `state`; none for a final state."""
         return self._legal[state]
 
 
@@ -84,7 +84,7 @@ class Cycle(Generic[E]):
     def to(self, new: E) -> E:
         """Go to `new` and return the old state.
 
-        Raises IllegalTransition, and stays, when the transition is not legal.
+        If the transition is not legal, raises IllegalTransition and keeps the state.
         """
         old = self._state
         legal = self._transitions.legal(old)

@@ -21,8 +21,8 @@ def passes(error: BaseException) -> bool:
 def closes(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
     """Return whether an error closes the coroutine of a task that no longer runs.
 
-    A user's code has raised a GeneratorExit within the running task. The task is None while it is
-    in its first step.
+    A GeneratorExit that a user's code raises comes from the running task instead. `task` is None
+    while the task is in its first step.
     """
     return isinstance(error, GeneratorExit) and task not in {None, _current_task()}
 

@@ -16,8 +16,8 @@ class CustomWindows(Protocol):
 
     They correspond to a subclass of Kafka Streams' `Windows`. The object has no state: the same
     timestamp always gives the same windows, in each instance of the app. Windows may overlap and
-    have gaps, but no two of them begin at the same time: stores and topics have a window's start,
-    and its end is computed from it.
+    have gaps, but no two of them begin at the same time: stores and topics have only the start of a
+    window, from which the end is computed.
     """
 
     @property
@@ -44,9 +44,9 @@ class CustomWindows(Protocol):
 def window_at(windows: CustomWindows, start: int) -> Window:
     """Return the window that begins at a time (ms).
 
-    If none does, return a window up to the earliest end of the windows that include this time:
-    after a change of a time zone's rules, windows may begin at other times. Raises
-    SerializationError if there is no such window.
+    If no window begins there, as after a change of a time zone's rules, return a window from this
+    time to the earliest end of the windows that include this time. Raises SerializationError if no
+    window includes it.
     """
     found = list(windows.windows_for(start))
     for window in found:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class EncodedBatch(LazyBatch):
     """Serialized records as in a record batch, without its header.
 
-    `count` is their number, `first` the first record's timestamp, `latest` the highest one.
+    `count` is their number, `first` the first record's timestamp, `latest` the highest timestamp.
     """
 
     __slots__ = ("_count", "_data", "_first", "_latest")

@@ -23,7 +23,7 @@ CACHE = 1 << 16
 """The number of keys that a Partitioner remembers at most."""
 
 REST = 16
-"""The number of batches without a cache after one of mostly unknown keys."""
+"""How many batches do not use the cache after a batch of mostly unknown keys."""
 
 
 def murmur2(key: bytes) -> int:
@@ -66,8 +66,8 @@ def warm_up() -> None:
 class Partitioner:
     """Find partitions of keys, batch by batch, among `partitions`; remember keys while that pays.
 
-    Without the kernel a remembered key costs a fifth of one that must be hashed. If keys rarely
-    repeat, only one batch in a few is remembered. The kernel hashes faster than a lookup.
+    With the kernel no key is remembered, because hashing is faster than a lookup. Without it, a
+    lookup costs a fifth of hashing. If keys rarely repeat, only one batch in a few is remembered.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -123,9 +123,9 @@ def _murmur2(key: bytes) -> int:
 def _murmur2_batch(keys: Sequence[bytes]) -> Any:
     """Return the unsigned hashes of at least FEW keys as a numpy array; None without numpy.
 
-    All keys lie end to end in one buffer, and every round takes one word of each key that still has
-    one. Keys are sorted by length, so these are the last ones of the array. The few longest keys
-    are hashed by themselves: rounds for them alone would cost most.
+    All keys lie end to end in one buffer, and every round takes one word of each key that has words
+    left. Keys are sorted by length, so these keys are the end of the array. The few longest keys
+    are hashed separately, because rounds for only a few keys would cost most.
     """
     try:
         import numpy as np  # noqa: PLC0415 - it takes a while to load, and not every user has it

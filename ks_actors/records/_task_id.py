@@ -8,7 +8,7 @@ import msgspec
 
 
 class TaskId(msgspec.Struct, frozen=True, order=True):
-    """The id of a task: its subtopology, and its `partition` of that.
+    """The id of a task: its subtopology, and the `partition` of each source topic that it reads.
 
     It is written `0_1`, and ordered by subtopology, then partition.
     """

@@ -79,7 +79,7 @@ class AvroSerde(RegistrySerde[T]):
     ) -> Callable[[T], bytes]:
         """Return the function that writes by a schema."""
         parsed, typed = await self._parsed(schema), self._type is not None
-        # As Confluent's clients do: the bytes alone, without their length.
+        # Like Confluent's clients, write only the bytes, without their length.
         if _is_bytes(parsed):
             return _as_bytes
 
@@ -124,7 +124,7 @@ class AvroSerde(RegistrySerde[T]):
         return parse_schema(json.loads(schema.text), named_schemas=named)
 
     async def _resolve(self, schema: Schema, named: dict[str, Any]) -> None:
-        """Parse the schemas to which one refers, and those to which they refer."""
+        """Parse the schemas to which `schema` refers, at any depth."""
         for each in schema.references:
             if each.name not in named:
                 found = (await self._registry.version(each.subject, each.version)).schema

@@ -41,8 +41,8 @@ class SchemaRegistry:
     `url` is its address, or several of the same registry, tried in turn; `mock://name` is a
     registry in memory, for tests, as an `InMemoryRegistry` is. `basic_auth` logs in with a user and
     a password, such as an API key and its secret. `token` logs in with tokens: a token itself, or
-    a function, plain or async, that returns one (called in a thread, again before it ends). Or
-    `token_endpoint` issues them to `client_id` with `client_secret` (OpenID Connect, client
+    a function, plain or async, that returns a token (called in a thread, again before expiry). Or
+    `token_endpoint` issues tokens to `client_id` with `client_secret` (OpenID Connect, client
     credentials). Tokens need the extra `kafka`. `headers` are sent with each request, as clouds ask
     for: `target-sr-cluster`, `Confluent-Identity-Pool-Id`. `ssl_context` has other certificates
     than the system's, and those of the client.
@@ -53,8 +53,8 @@ class SchemaRegistry:
     by schema and subject.
 
     `avro`, `protobuf` and `json_schema` make serdes. An app finds the ids of their schemas before
-    it starts; see docs/registry.md. Raises ConfigError for a wrong address, or one by which a login
-    would leak. All methods raise RegistryUnavailable after the deadline, RegistryRefused for a
+    it starts; see docs/registry.md. Raises ConfigError for an address that is wrong, or would leak
+    a login. All methods raise RegistryUnavailable after the deadline, RegistryRefused for a
     login that is wrong or lacks a right, and RegistryError for other answers.
     """
 
@@ -112,9 +112,9 @@ class SchemaRegistry:
     async def register(
         self, subject: str, schema: Schema, *, normalize: bool = False
     ) -> RegisteredSchema:
-        """Register a schema under a subject, unless it is; return it with id and version.
+        """Register a schema under a subject, unless it exists there; return it with id and version.
 
-        With `normalize` the registry brings it to a canonical form first. Raises
+        With `normalize` the registry first brings the schema to a canonical form. Raises
         SchemaIncompatible.
         """
         known = self._registered.get((subject, schema, normalize))
@@ -125,7 +125,7 @@ class SchemaRegistry:
         try:
             answer = await self._transport.call("POST", path, query, schema.request())
         except SchemaIncompatible:
-            # Some registries answer so to one of two clients that register it at the same time.
+            # Some registries answer so to one of two clients that register a schema simultaneously.
             try:
                 return await self.lookup(subject, schema, normalize=normalize)
             except SchemaNotFound:
@@ -183,7 +183,7 @@ class SchemaRegistry:
     async def incompatibilities(
         self, subject: str, schema: Schema, version: int | str = "latest"
     ) -> list[str]:
-        """Return why a schema is not compatible with a subject's version; none if it is.
+        """Return why a schema is not compatible with a subject's version; empty if it is.
 
         A subject without any version accepts each schema.
         """
@@ -265,14 +265,14 @@ class SchemaRegistry:
     def avro(self, schema: Any = None, type_: Any = None, **options: Unpack[Options]) -> Serde[Any]:
         """Return a serde of Avro.
 
-        `schema` is a schema (text or dict), or a type that msgspec knows, from which it is made;
-        with both, objects of `type_` are written by the schema. Without a type, values are what
-        fastavro reads: dicts for records. Without a schema the serde only reads, as the writers'
-        schemas say, or writes with `use_latest_version`.
+        `schema` is a schema (text or dict), or a type that msgspec knows, from which a schema is
+        made; with both, objects of `type_` are written by the schema. Without a type, values are
+        what fastavro reads: dicts for records. Without a schema the serde only reads, as the
+        writers' schemas say, or writes with `use_latest_version`.
 
-        Records are read by the writer's schema and converted to this one, as Avro's rules say.
+        Records are read by the writer's schema and converted to `schema` by Avro's rules.
 
-        See `Options` for the others. Raises TypeError or ValueError for a wrong schema or option.
+        For `options` see `Options`. Raises TypeError or ValueError for a wrong schema or option.
         """
         from ks_actors.registry._avro import avro  # noqa: PLC0415 - fastavro is loaded when needed
 
@@ -318,10 +318,10 @@ class SchemaRegistry:
     ) -> Serde[Any]:
         """Return a serde of JSON with a JSON Schema.
 
-        `schema` is a schema (text or dict), or a type that msgspec knows, from which it is made;
-        with both, objects of `type_` are read and written. `validate` checks each object against a
-        schema that was given; one that was made of a type needs no check. A type that is read
-        refuses what it does not know.
+        `schema` is a schema (text or dict), or a type that msgspec knows, from which a schema is
+        made; with both, objects of `type_` are read and written. `validate` checks each object
+        against a given schema; a schema made from a type needs no check. With a type, data that
+        does not fit the type is refused when read.
         """
         from ks_actors.registry._json_schema import json_schema  # noqa: PLC0415 - likewise
 

@@ -180,7 +180,7 @@ def _tls(url: str, error: ssl.SSLError) -> RegistryError:
 def checked_url(url: str, *, login: bool) -> str:
     """Return the address of a registry without a slash at its end.
 
-    Raises ConfigError for another URL, and for one by which a login would leak.
+    Raises ConfigError for another URL, and for a URL by which a login would leak.
     """
     try:
         parts = urlsplit(url)

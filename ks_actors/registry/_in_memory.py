@@ -31,9 +31,9 @@ class _Failure(Exception):
 class InMemoryRegistry:
     """A schema registry in memory, with the interface of Confluent's over HTTP.
 
-    `SchemaRegistry("mock://name")` uses the one that `named` returns, `SchemaRegistry(registry)`
-    this one. Equal schemas have one id, in all subjects. The compatibility level is NONE: all
-    schemas are compatible, until `refuse` says otherwise of a subject.
+    `SchemaRegistry("mock://name")` uses the registry that `named` returns,
+    `SchemaRegistry(registry)` this registry. Equal schemas have one id, in all subjects. The level
+    of compatibility is NONE: all schemas are compatible, until `refuse` is called for a subject.
     """
 
     at_once: bool = True

@@ -141,7 +141,7 @@ class JsonSchemaSerde(RegistrySerde[T]):
         return check
 
     async def _resolve(self, schema: Schema, registry: Any) -> Any:
-        """Return the registry of schemas with those to which one refers, at any depth."""
+        """Return the registry with the schemas to which `schema` refers, at any depth."""
         for each in schema.references:
             found = (await self._registry.version(each.subject, each.version)).schema
             resource = Resource.from_contents(json.loads(found.text), default_specification=DRAFT7)

@@ -92,7 +92,7 @@ class ProtobufSerde(RegistrySerde[M]):
         return write
 
     async def reader_of(self, schema: Schema) -> Callable[[bytes, int], M]:
-        """Return the function that reads a message, if it is one of the class."""
+        """Return the function that reads a message, if the message is of the class."""
         file = _file(schema)
         fits: dict[bytes, int] = {}
         parse: Callable[[bytes], M] = self._message.FromString

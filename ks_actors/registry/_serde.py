@@ -132,7 +132,7 @@ class RegistrySerde(HeaderSerde[T]):
         def serialize(value: T, headers: MutableHeaders) -> bytes:
             made = written.get(use) or late(use)
             data = made.write(value)
-            # An id that the record had before is one of other data: readers would believe it.
+            # An id that the record already has belongs to other data, and would mislead readers.
             if headers:
                 headers[:] = [each for each in headers if each[0] != name]
             if not in_header:
@@ -206,7 +206,7 @@ class RegistrySerde(HeaderSerde[T]):
         return needs
 
     def _probe(self, needs: Needs, data: bytes) -> Any:
-        """Note the id of data if it is unknown; read nothing."""
+        """Add a lookup to `needs` if the id of data is unknown; read nothing."""
         key = data[1:_AFTER_ID] if data[:1] == _BY_ID else data[1:_AFTER_GUID]
         if (
             data[:1] in {_BY_ID, _BY_GUID}
@@ -256,7 +256,7 @@ class RegistrySerde(HeaderSerde[T]):
             raise
 
     async def _load(self, subject: str) -> None:
-        """Learn all versions of a subject: rows on disk may have any of them."""
+        """Look up all versions of a subject: rows on disk may have any of them."""
         registry = self._registry
         try:
             for version in await registry.versions(subject):
@@ -265,7 +265,7 @@ class RegistrySerde(HeaderSerde[T]):
             return  # nothing is written yet, or under another subject
 
     async def _learn(self, key: bytes) -> None:
-        """Learn the schema of an id or a GUID; one that the registry lacks is bad data."""
+        """Look up the schema of an id or a GUID; without it, records with that id are bad data."""
         of_id = len(key) == _ID.size
         number = _ID.unpack(key)[0] if of_id else str(uuid.UUID(bytes=key))
         try:
@@ -324,7 +324,7 @@ class RegistrySerde(HeaderSerde[T]):
         )
 
     def _run(self, find: Callable[[Any], Coroutine[Any, Any, None]], what: Any) -> bool:
-        """Find something now, if no event loop has to wait for it; return whether it could."""
+        """Run `find` now, if no event loop has to wait for it; return whether that was possible."""
         if self._registry.at_once:
             try:
                 find(what).send(None)

@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """A reference of a schema to another one: the name in its text, and subject and version."""
+    """A reference to another schema: its name in the text, its subject and its version."""
 
     name: str
     subject: str
@@ -82,7 +82,7 @@ class Schema(msgspec.Struct, frozen=True):
 class RegisteredSchema(msgspec.Struct, frozen=True):
     """A schema in a registry.
 
-    The id and the GUID name the schema, whatever its subjects are; the version is one of the
+    The id and the GUID name the schema, whatever its subjects are; the version is the number in the
     subject. `version` and `guid` are None where the registry does not tell.
     """
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def arrow(schema: Any = None) -> Serde[Any]:
     """Return the serde of `pyarrow.Table`s, as streams of Arrow's IPC format.
 
-    Tables and record batches are written; tables are read. With a `schema`, tables of another one
-    are bad data. Raises ModuleNotFoundError without the extra `arrow`.
+    Tables and record batches are written; tables are read. With a `schema`, tables with another
+    schema are bad data. Raises ModuleNotFoundError without the extra `arrow`.
     """
     try:
         import pyarrow as pa  # noqa: PLC0415 - a large library, which few need

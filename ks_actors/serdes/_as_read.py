@@ -21,7 +21,7 @@ Returns False in doubt.
 
 
 def whole_number(bits: int) -> AsRead:
-    """Return a check for integers that fit into so many bits, sign included."""
+    """Return a check for integers that fit into this many bits, sign included."""
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     return lambda value: type(value) is int and low <= value <= high
 
@@ -82,11 +82,11 @@ SCALARS: Final[tuple[tuple[inspect.Type, str], ...]] = (
 )
 """Types without bounds or patterns, and the conditions for their objects.
 
-Bounds and patterns would be checked by decoding only.
+Types with bounds or patterns are not here, because only decoding checks these.
 """
 
 EXACT_FLOATS: Final = 1 << 53
-"""The whole numbers up to this are floats without a loss."""
+"""Whole numbers up to this number can be converted to floats without loss."""
 
 WHOLE_FLOAT: Final = (
     "({0} - {0} == 0 if type({0}) is float else "
@@ -109,8 +109,8 @@ class Conditions:
     """The conditions under which objects are read back from JSON or MessagePack.
 
     A condition is one expression: a call for each part of an object would take as long as writing
-    it. It refers to names in `names`. An object that meets it is read back unchanged; with `equal`
-    it is enough that it is read back equal. With `free` there may be anything in parts of type Any.
+    the object. The expression refers to names in `names`. If it is true, the object is read back
+    unchanged, or with `equal` as an equal object. With `free` parts of type Any may be anything.
     With `omitted`, Structs leave out defaults, as `omit_defaults` says.
     """
 
@@ -200,7 +200,7 @@ class Conditions:
         return parts
 
     def _alike(self, info: inspect.Type, cls: Any, place: str) -> list[str | None]:
-        """Return the conditions for an object that is written like all that are equal to it."""
+        """Return the conditions for an object that is written like every object equal to it."""
         parts: list[str | None] = []
         if names := in_dict(info):
             if hasattr(cls, "__attrs_attrs__"):

@@ -1,8 +1,8 @@
 """Serdes that must await something, such as a schema of a registry, before they work.
 
-Their functions cannot wait: they are called within the processing of records. So the app makes all
-functions once under `collecting`, before its start, and awaits the needs that serdes note then.
-Functions made under `collecting` read records only to note further needs.
+The functions of serdes cannot wait, because they are called while records are processed. So before
+its start, the app makes all functions once under `collecting`: serdes then add async jobs, the
+"needs", which the app awaits. Functions made so read records only to add further jobs.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     Probe = Callable[[bytes, MutableHeaders], Any]
 
 _AT_ONCE = 8
-"""The number of needs that are awaited at once."""
+"""The most jobs that are awaited at the same time."""
 
 
 @final
 class Needs:
-    """The needs of serdes that must be awaited, each once."""
+    """Async jobs that serdes require, such as the lookup of a schema; each is awaited once."""
 
     def __init__(self) -> None:
         self._jobs: dict[Hashable, Callable[[], Awaitable[None]]] = {}
         self.touched: int = 0
-        """The number of functions made under `collecting` that may note needs."""
+        """How many functions made under `collecting` may add jobs."""
 
     @property
     def pending(self) -> bool:
@@ -43,11 +43,11 @@ class Needs:
         return bool(self._jobs)
 
     def add(self, need: Hashable, job: Callable[[], Awaitable[None]]) -> None:
-        """Note a need, and the job that meets it."""
+        """Add the job for a need, unless the need has a job already."""
         self._jobs.setdefault(need, job)
 
     async def meet(self) -> None:
-        """Await all needs noted so far. Raises the first job's error."""
+        """Await all jobs added so far. Raises the first job's error."""
         if not self._jobs:
             return
         jobs, self._jobs = list(self._jobs.values()), {}
@@ -70,7 +70,7 @@ _collecting: ContextVar[Needs | None] = ContextVar("collecting", default=None)
 
 @contextmanager
 def collecting(needs: Needs) -> Iterator[None]:
-    """Have serdes note their needs when their functions are made in this block."""
+    """Have serdes add jobs to `needs` when their functions are made in this block."""
     token = _collecting.set(needs)
     try:
         yield
@@ -79,7 +79,7 @@ def collecting(needs: Needs) -> Iterator[None]:
 
 
 def collected() -> Needs | None:
-    """Return the place for needs, None outside of `collecting`."""
+    """Return the Needs to which a serde adds its jobs; None outside of `collecting`."""
     needs = _collecting.get()
     if needs is not None:
         needs.touched += 1
@@ -87,7 +87,7 @@ def collected() -> Needs | None:
 
 
 def needs_to_write(topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> Needs:
-    """Return the needs of serdes that must be met before they write records of `topic`."""
+    """Return the jobs to await before these serdes write records of `topic`."""
     needs = Needs()
     with collecting(needs):
         for serde, is_key in ((key, True), (value, False)):
@@ -98,10 +98,10 @@ def needs_to_write(topic: str, key: Serde[Any] | None, value: Serde[Any] | None)
 
 @final
 class NeedsToRead:
-    """The needs of serdes that must be met before they read records of `topic`.
+    """The jobs to await before serdes read records of `topic`.
 
-    They are added to `needs`, if given, else to needs of their own. `waits` tells whether a serde
-    may have any.
+    The jobs are added to `needs`, if given, else to a new Needs. `waits` tells whether a serde may
+    add any.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class NeedsToRead:
         return None if self.needs.touched == before else probe
 
     async def meet(self, batch: Batch) -> None:
-        """Await the needs of these records. Raises the first job's error."""
+        """Await the jobs for these records. Raises the first job's error."""
         self.note(batch)
         await self.needs.meet()
 
     def note(self, batch: Batch) -> None:
-        """Note the needs of these records."""
+        """Add the jobs for these records."""
         for probe, column in zip(self._probes, (batch.keys, batch.values), strict=True):
             if probe is None:
                 continue
@@ -139,5 +139,5 @@ class NeedsToRead:
                     continue
                 try:
                     probe(data, list(own))
-                except Exception:  # noqa: BLE001, S112 - told when the record is decoded
+                except Exception:  # noqa: BLE001, S112 - reported when the record is decoded
                     continue

@@ -35,7 +35,7 @@ def checked_serializer(
     bytes, and are not checked. The first keys are written twice, and a warning tells if their bytes
     differ.
     """
-    # Other types would fail in a batch of records, without a sign which record is at fault.
+    # Other types would fail in a batch of records, and the error could not name the record.
     serialize = again = serde.serializer(topic, is_key=is_key)
     if headers is not None and isinstance(serde, HeaderSerde):
         write = serde.serializer_with_headers(topic, is_key=is_key)

@@ -31,7 +31,7 @@ _KNOWN: Final = {*_REQUIRED, *_OPTIONAL, "time", "specversion", "datacontenttype
 
 
 class CloudEvent(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """An event with its attributes; `extensions` are further ones, by names in lower case."""
+    """An event with its attributes; `extensions` are further attributes, by lower-case names."""
 
     data: T | None = None
     id: str
@@ -52,8 +52,8 @@ def cloud_events(
     """Return the serde of values that are CloudEvents, with data of the serde or type `data`.
 
     In mode binary the value is the data, and the attributes are headers; in mode structured the
-    value is a JSON object with both. Both are read. Stores, which have no headers, have the
-    structured form. `content_type` is that of the data. Raises TopologyError for another mode.
+    value is a JSON object with both. Either mode can be read. Stores have no headers, so they use
+    the structured form. `content_type` is that of the data. Raises TopologyError for another mode.
     """
     if mode not in {"binary", "structured"}:
         raise TopologyError(f"mode of cloud_events is {mode!r}: use binary or structured")
@@ -156,7 +156,7 @@ def _refuse_key(*, is_key: bool) -> None:
 
 
 def _take(headers: MutableHeaders) -> dict[str, str]:
-    """Take the headers of an event out of a record's."""
+    """Remove an event's headers from a record's headers, and return them."""
     own = [each for each in headers if each[0].startswith(_PREFIX) or each[0].lower() == _CONTENT]
     headers[:] = [each for each in headers if each not in own]
     return {name.lower(): (value or b"").decode() for name, value in own}

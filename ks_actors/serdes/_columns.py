@@ -30,8 +30,8 @@ def has_column(convert: Callable[[Any], Any], form: Callable[[list[Any]], list[A
 def for_column(convert: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
     """Return the function that applies `convert` to each object of a list; None stays None.
 
-    When it raises, a caller that must know the failed object converts them one by one; the error
-    text may then differ.
+    If it raises, a caller that must know the failed object converts the objects one by one; the
+    error text may then differ.
     """
     for known, form in _FORMS:
         if known is convert:

@@ -1,4 +1,4 @@
-"""Comparison of serdes of two versions of an app: whether one reads what the other wrote."""
+"""Comparison of serdes of two versions of an app: whether the new serde reads the old data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Types:
         """Return whether `new` reads everything that `old` writes."""
         old, new = self._fields_of(old), self._fields_of(new)
         if (id(old), id(new)) in self._seen:
-            return True  # a type within itself
+            return True  # a recursive type
         self._seen.add((id(old), id(new)))
         if isinstance(new, inspect.AnyType) or isinstance(old, inspect.AnyType):
             return isinstance(new, inspect.AnyType) and (

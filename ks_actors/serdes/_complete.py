@@ -1,9 +1,9 @@
 """Normalize read objects: msgspec writes some equal objects as different bytes.
 
 A dataclass with a `__dict__` is read without the fields that the data leave out: their defaults are
-on the class, and are not written. A class of attrs with a `__dict__` is written in its order, with
-attributes that are no fields. A Struct with `omit_defaults` leaves out its own default objects, and
-writes others that are equal to them.
+on the class, and are not written. A class of attrs with a `__dict__` is written in the order of the
+`__dict__`, with attributes that are no fields. A Struct with `omit_defaults` leaves out the default
+objects themselves, and writes other objects that are equal to them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def completion(type_: Any, *, omitted: bool = False) -> Callable[[Any], None] | 
             return
         for field in found:
             part = getattr(value, field.name)
-            if part is not field.default:  # which is the user's object
+            if part is not field.default:  # the default is the user's object: do not change it
                 complete(part)
         if cls in loose:
             parts = {name: getattr(value, name) for name in loose[cls]}
@@ -61,7 +61,7 @@ def completion(type_: Any, *, omitted: bool = False) -> Callable[[Any], None] | 
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """Return the parts of a container; no parts of other objects."""
+    """Return the parts of a container, nothing for other objects."""
     if isinstance(value, dict):
         return chain(value, value.values())
     return value if isinstance(value, list | tuple | set | frozenset) else ()

@@ -13,7 +13,7 @@ _WRAPPED: Final = ("inner", "left", "right")
 def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[Any] | None:
     """Return a serde with its missing parts replaced by the app's default.
 
-    For None the default replaces all of it; otherwise it replaces a missing wrapped serde.
+    For None, return the default. In a serde that lacks its wrapped serde, wrap the default.
     """
     if serde is None:
         return default
@@ -22,7 +22,7 @@ def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[
 
 
 def wraps_key(serde: Any) -> bool:
-    """Return whether this serde of values wraps a serde of keys, with the default of keys."""
+    """Return whether this serde of values wraps a serde of keys, so needs the default of keys."""
     return getattr(serde, "wraps_key", False) is True
 
 

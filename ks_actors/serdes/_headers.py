@@ -24,18 +24,18 @@ MutableHeaders: TypeAlias = list[tuple[str, bytes | None]]
 class HeaderSerde(Serde[T]):
     """Base class of serdes that read or change the record's headers.
 
-    Sources and sinks call the functions `with_headers`, the key's before the value's. They share
+    Sources and sinks call the functions `with_headers`, the key's before the value's. The two share
     one list of headers: a sink writes the headers that its serializers leave there, and nodes after
-    a source see those that its deserializers leave there. The record itself stays as it was in the
-    log for dead letters.
+    a source see those that its deserializers leave there. Dead letters keep the headers that the
+    record has in the log.
 
     Rows of stores, records of changelogs and serdes within other serdes have no headers of their
-    own: there `serializer` and `deserializer` are called, which must do without. Batches of records
-    without any header are read by `deserializer`, too.
+    own: there `serializer` and `deserializer` are called, which must work without headers. Batches
+    of records without any header are read by `deserializer`, too.
     """
 
     adds_headers: bool = True
-    """Whether serializers add headers to records that have none: if not, these go in batches."""
+    """Whether serializers add headers to records that have none; if not, write those in batches."""
 
     @abstractmethod
     def serializer_with_headers(
@@ -76,9 +76,9 @@ def reader(
 def rows_of_topic(key: Any, value: Any, topic: str) -> Callable[[Batch], Batch] | None:
     """Return the function that turns a source topic's records into rows of a store.
 
-    Rows have no headers, so keys and values are written anew without them. Records that cannot be
-    read are left out: the deserialization handler has decided about them. None if neither serde
-    takes headers.
+    Rows have no headers, so keys and values are serialized again without headers. Records that
+    cannot be read are left out: the deserialization handler has decided about them. Returns None if
+    neither serde takes headers.
     """
     if not (isinstance(key, HeaderSerde) or isinstance(value, HeaderSerde)):
         return None

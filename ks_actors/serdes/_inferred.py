@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @final
 class InferredSerde(Serde[T]):
-    """A serde that gives way to the app's default serde.
+    """A serde that is used only if the app has no default serde.
 
     So annotations change nothing in an app that has default serdes.
     """
@@ -43,9 +43,9 @@ class InferredSerde(Serde[T]):
 
 
 def inferred(serde: Serde[Any] | None) -> Serde[Any] | None:
-    """Return a serde that gives way to the app's default.
+    """Return a serde that is used only if the app has no default serde.
 
-    Returns None for that of a windowed key, which also decides about partitions.
+    Returns None for a serde of windowed keys, because it also decides about partitions.
     """
     if serde is None or isinstance(serde, InferredSerde):
         return serde
@@ -53,9 +53,9 @@ def inferred(serde: Serde[Any] | None) -> Serde[Any] | None:
 
 
 def common(one: Serde[Any] | None, other: Serde[Any] | None) -> Serde[Any] | None:
-    """Return the serde of two merged streams, which gives way to the default; None if they differ.
+    """Return the serde of two merged streams, as an inferred serde; None if the two differ.
 
-    Kafka Streams knows none after a merge.
+    In Kafka Streams a merged stream has no serde.
     """
     return inferred(one) if is_same(with_default(one, None), with_default(other, None)) else None
 

@@ -48,7 +48,7 @@ class _ListSerde(Serde[list[T]]):
         self._size: int | None = SIZES.get(inner)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[list[T]], bytes]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         item, count = self._inner.serializer(topic, is_key=is_key), COUNT.pack
 
         def serialize_constant(values: list[T]) -> bytes:
@@ -73,7 +73,7 @@ class _ListSerde(Serde[list[T]]):
         return serialize_variable if self._size is None else serialize_constant
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], list[T]]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         item, size = self._inner.deserializer(topic, is_key=is_key), self._size
 
         def deserialize(data: bytes) -> list[Any]:

@@ -66,7 +66,7 @@ def of_type(type_: Any) -> Serde[Any]:
 
 
 def _plain(type_: Any) -> Any:
-    """Return the type that another one is a name for."""
+    """Return the type for which a NewType or a type alias stands."""
     while True:
         if hasattr(type_, "__supertype__"):  # a NewType
             type_ = type_.__supertype__

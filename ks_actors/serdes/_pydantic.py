@@ -37,7 +37,7 @@ def holds_models(type_: Any) -> bool:
 
 
 def _holds_models(type_: Any, seen: list[Any]) -> bool:
-    # msgspec does not inspect a union of models, so it cannot tell.
+    # msgspec does not inspect a union of models, so look for models here.
     if is_model(type_):
         return True
     if type_ in seen:
@@ -46,13 +46,13 @@ def _holds_models(type_: Any, seen: list[Any]) -> bool:
     cls = get_origin(type_) or type_
     parts = [*get_args(type_)]
     if any(hasattr(cls, name) for name in _WITH_FIELDS):
-        with suppress(NameError, TypeError):  # msgspec tells of it
+        with suppress(NameError, TypeError):  # msgspec reports such types
             parts += get_type_hints(cls).values()
     return any(_holds_models(part, seen) for part in parts)
 
 
 def info_of(type_: Any) -> inspect.Type:
-    """Return what msgspec knows of a type: of one with several models, that it can be anything."""
+    """Return msgspec's description of a type; a type with several models counts as Any."""
     try:
         return inspect.type_info(type_)
     except TypeError:
@@ -70,13 +70,13 @@ def coders(
     pydantic: Any = sys.modules["pydantic"]
     try:
         adapter = pydantic.TypeAdapter(type_)
-        adapter.rebuild()  # a forward reference that nothing defines is an error
+        adapter.rebuild()  # raises for a forward reference that is undefined
         schema = adapter.core_schema
     except (pydantic.errors.PydanticUserError, NameError) as error:
         reason = str(error).partition("\n")[0]
         raise TypeError(f"{name}: Pydantic cannot read this type: {reason}") from error
-    # A value that its field does not allow is an error, not a warning. Aliases, and no computed
-    # fields, are written: these are the fields that are read.
+    # A value that its field does not allow is an error, not a warning. Write aliases, and no
+    # computed fields, because these are the fields that are read.
     options = {"by_alias": True, "round_trip": True, "warnings": "error"}
     encode_ordered = msgspec.json.Encoder(order="deterministic").encode
 
@@ -98,20 +98,20 @@ def coders(
             return adapter.validate_json(data)
         except pydantic.ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
-        # Not as a cause: its text has the data.
+        # Raise outside of `except`: the text of pydantic's error contains the data.
         raise SerializationError(f"these bytes are no {name}: {_told(problems)}")
 
     return ordered if _has_sets(schema) else encode, ordered, decode
 
 
 def as_object(cls: type[Any]) -> Any:
-    """Return a model's fields, with the attributes that msgspec gives of an object's fields.
+    """Return a model's fields in the form in which msgspec describes the fields of an object.
 
     `is_frozen` says that no part of a model can be replaced.
     """
     model: Any = cls
     if hasattr(model, "model_rebuild"):
-        model.model_rebuild(raise_errors=False)  # of classes that are defined by now
+        model.model_rebuild(raise_errors=False)  # with the classes that are defined by now
     fields = getattr(model, "model_fields", {}).items()
     config = getattr(model, "model_config", {})
     extra = config.get("extra")

@@ -1,8 +1,8 @@
 """Kafka's own serdes; their formats are those of the Java classes of the same names.
 
 Each callable is the fastest one found: a C function where there is one, else one Python frame.
-`bytes.decode` takes a third of the time of a `partial(str, encoding="utf-8")`. An unpacking frame
-takes half of that of `int.from_bytes`, and msgspec reads a UUID in a fifth of the time of
+`bytes.decode` takes a third of the time of a `partial(str, encoding="utf-8")`. Unpacking in a frame
+takes half the time of `int.from_bytes`, and msgspec reads a UUID in a fifth of the time of
 `uuid.UUID`.
 """
 

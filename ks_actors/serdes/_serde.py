@@ -19,9 +19,9 @@ T = TypeVar("T")
 class Serde(ABC, Generic[T]):
     """Base class of serdes: convert objects to bytes and back.
 
-    `serializer` and `deserializer` are called once per topic and use, and their results once per
-    key or value: do all preparation in them. Null is handled outside: None never reaches the
-    callables, and missing bytes stay None. Any exception that they raise means bad data, and the
+    `serializer` and `deserializer` are called once per topic and use: do all preparation there. The
+    functions that they return are called once per key or value, never for null: None and missing
+    bytes are handled outside. Any exception that these functions raise means bad data, and the
     app's exception handlers decide about it.
 
     `faithful` promises that decoded objects can stand for their bytes: decoding encoded bytes gives
@@ -139,15 +139,15 @@ class FunctionSerde(Serde[T]):
 
 
 def alike_writer(serde: Serde[T], topic: str) -> Callable[[T], bytes]:
-    """Return a serializer of values of `topic` that writes equal objects alike.
+    """Return a serializer of values of `topic` that writes equal objects as equal bytes.
 
-    Serdes of this package do so for keys. Of a user's serde only the serializer is known.
+    Serdes of this package do so for keys. Of a user's serde, take the serializer of values.
     """
     return serde.serializer(topic, is_key=isinstance(serde, FunctionSerde))
 
 
 def may_be_same(one: Serde[Any], other: Serde[Any]) -> bool:
-    """Return False for serdes that are known to read and write other bytes.
+    """Return False for serdes that are known to read and write different bytes.
 
     Serdes of functions are distinguished by their names, others by their classes.
     """
@@ -159,9 +159,9 @@ def may_be_same(one: Serde[Any], other: Serde[Any]) -> bool:
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two serdes, or other options, are known to do the same.
 
-    Functions must be the same object, also in a user's serde. Serdes that know it say it by
-    `alike`. Other objects of one class are the same if they are equal, or their reprs are, or all
-    of their attributes.
+    Functions must be the same object, also in a user's serde. Serdes with a method `alike` decide
+    by it. Other objects of one class are the same if they are equal, or their reprs are equal, or
+    all of their attributes are.
     """
     if one is other or one == other:
         return True

@@ -50,8 +50,8 @@ def json(type_: Any = Any, /) -> Serde[Any]:
     `dict[str, int]`. Without a type any JSON is read, as dicts, lists and scalars. Raises TypeError
     for a type that neither msgspec nor Pydantic knows.
 
-    With a type, an object that would not be read back equal is refused with SerializationError: one
-    of another type, or a NaN, which JSON does not have. Parts of type Any are not looked at.
+    With a type, objects that would not be read back equal are refused with SerializationError, for
+    example another type, or a NaN, which JSON does not have. Parts of type Any are not checked.
 
     The bytes of a key are its identity. Keys are written with the members of objects in order, and
     numbers as the type has them: an int in the place of a float is written as that float. Defaults
@@ -59,8 +59,8 @@ def json(type_: Any = Any, /) -> Serde[Any]:
     Without a type 1, 1.0 and True are three keys. With a type, too, 0.0 and -0.0 are two; so are
     equal times of different zones, and equal Decimals with different digits.
 
-    Values of a type that has sets are written with the items of sets, and of dicts, in order: equal
-    values get the same bytes in each process.
+    If a type has sets, its values are written with the items of sets and dicts in order, so that
+    equal values get the same bytes in each process.
 
     Pydantic reads and writes a type that has its models: by alias, without computed fields.
     """
@@ -129,7 +129,7 @@ def _of_models(type_: Any) -> Serde[Any]:
 
 
 def _order(type_: Any) -> Literal["deterministic"] | None:
-    """Return the order of values' items: as they come, unless that differs between processes."""
+    """Return the order of items in values; None unless the order differs between processes."""
     parts = parts_of(inspect.type_info(type_))
     unordered = any(isinstance(part, inspect.SetType | inspect.FrozenSetType) for part in parts)
     return "deterministic" if unordered else None
@@ -161,7 +161,7 @@ def is_immutable(type_: Any) -> bool:
 
 
 def _immutable(info: inspect.Type, seen: set[Any]) -> bool:
-    # A recursive type returns here as the same object: it is as immutable as the rest of its parts.
+    # A recursive type comes here again, as the same object: then only its other parts matter.
     known = info.cls if isinstance(info, inspect.CustomType) else id(info)
     if known in seen:
         return True

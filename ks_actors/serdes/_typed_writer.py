@@ -22,7 +22,7 @@ Compare: TypeAlias = Callable[[Any, Any], bool]
 Complete: TypeAlias = Callable[[Any], None]
 
 ARRAYS: Final = (list, tuple)
-"""Classes that one array is read as, whichever it was written of."""
+"""Classes that are written as the same array, so an object may be read back as the other class."""
 
 
 def value_writer(type_: Any, name: str, encode: Encode, decode: Decode, *, free: bool) -> Encode:
@@ -38,8 +38,8 @@ def value_writer(type_: Any, name: str, encode: Encode, decode: Decode, *, free:
 def key_writer(type_: Any, name: str, encode: Encode, decode: Decode) -> Encode:
     """Return a serializer of keys of a type, with a form for columns.
 
-    It refuses as `value_writer` does. Keys that are read back as the same object of the type
-    get the same bytes: an int in the place of a float is written as that float.
+    It refuses the same objects as `value_writer`. Keys that are read back as the same object of the
+    type get the same bytes: an int in the place of a float is written as that float.
     """
     slow = checked_key(
         name,
@@ -80,7 +80,7 @@ def checked_value(
     reads_as: Compare | None = None,
     complete: Complete | None = None,
 ) -> Encode:
-    """Return a serializer that reads its own bytes, and compares."""
+    """Return a serializer that reads its bytes back, and compares the object with the original."""
     reads_as = reads_as or same
 
     def checked(value: Any) -> bytes:
@@ -127,7 +127,7 @@ def checked_key(
 
 
 def _comparison(type_: Any) -> Compare:
-    """Return the comparison of an object with the one that is read back."""
+    """Return the comparison of an object with the object that is read back."""
     info = inspect.type_info(type_)
     if not any(isinstance(part, inspect.AnyType | inspect.RawType) for part in parts_of(info)):
         return same

@@ -92,17 +92,17 @@ class WindowedSerde(WindowedKeySerde[K]):
         return self if inner is self.inner else WindowedSerde(inner, self._size)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         return _with_start(self._known_serde(), topic, is_key=is_key)
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         key, size, unpack = (
             self._known_serde().deserializer(topic, is_key=is_key),
             self._size,
             START.unpack,
         )
-        # Make named tuples by tuple's own constructor: theirs would take as long as all the rest.
+        # Make named tuples by tuple's constructor: their own takes as long as everything else here.
         new = tuple.__new__
 
         def deserialize(data: bytes) -> Windowed[K]:
@@ -136,11 +136,11 @@ class CustomWindowedSerde(WindowedKeySerde[K]):
         return self if inner is self.inner else CustomWindowedSerde(inner, self._windows)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         return _with_start(self._known_serde(), topic, is_key=is_key)
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         key, windows = self._known_serde().deserializer(topic, is_key=is_key), self._windows
         known: dict[bytes, Window] = {}
 
@@ -178,7 +178,7 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
         return self if inner is self.inner else SessionWindowedSerde(inner)
 
     def serializer(self, topic: str, *, is_key: bool = False) -> Callable[[Windowed[K]], bytes]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         key, ends = self._known_serde().serializer(topic, is_key=is_key), ENDS.pack
 
         def serialize(value: Windowed[K]) -> bytes:
@@ -188,7 +188,7 @@ class SessionWindowedSerde(WindowedKeySerde[K]):
         return serialize
 
     def deserializer(self, topic: str, *, is_key: bool = False) -> Callable[[bytes], Windowed[K]]:
-        """Return the function for `topic`, around the inner serde's."""
+        """Return the function for `topic`, which calls that of the inner serde."""
         key, unpack = self._known_serde().deserializer(topic, is_key=is_key), ENDS.unpack
         new = tuple.__new__
 

@@ -7,7 +7,7 @@ import os
 from ks_actors._errors import StateError
 from ks_actors.system._windows import check_posix
 
-# The first process to open a database: this one, or a process from which it was forked.
+# The first process to open a database: this process, or a process from which it was forked.
 _opened_by: int | None = None
 
 

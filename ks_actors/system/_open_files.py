@@ -9,9 +9,9 @@ _log = logging.getLogger("ks_actors")
 
 
 def raise_open_files() -> None:
-    """Raise the soft limit of open files to the hard one, where the system has them.
+    """Raise the soft limit of open files to the hard limit, where the system has such limits.
 
-    Each task with state on disk needs some, and a limit of 1,024 is usual.
+    Each task with state on disk needs open files, and a limit of 1,024 is usual.
     """
     if sys.platform == "win32":  # pragma: no cover - it has no such limit
         return

@@ -79,10 +79,10 @@ class TopicAccess:
     ) -> SentRecord:
         """Send a record, and return its place once all in-sync replicas have it.
 
-        Serdes are those of the Topic, or given beside its name (serdes or types); else those with
-        which the topology reads or writes the topic, else the default ones of the config. The
-        record goes to `partition`, or to the one that the topic's partitioner chooses, by default
-        Kafka's: by the hash of the key, without a key to all partitions in turn. `timestamp_ms`
+        Serdes are those of the Topic, or serdes or types given beside its name; else those with
+        which the topology reads or writes the topic, else the config's defaults. The record goes to
+        `partition`, or where the topic's partitioner sends it. Kafka's, the default, takes the hash
+        of the key, or all partitions in turn for records without key. `timestamp_ms`
         (ms since 1970, or a datetime with a zone) defaults to the clock. None as value deletes the
         key.
 
@@ -94,8 +94,8 @@ class TopicAccess:
         transactions: work that is repeated after a failure sends its records again. A cancelled
         call sends nothing if the write has not begun; otherwise the record may be written.
 
-        Serdes that take headers may add to `headers`. Those with schemas in a registry find them
-        first, in one lookup for all calls that wait.
+        Serdes that take headers may add to `headers`. Serdes with schemas in a registry look these
+        up first, in one lookup for all calls that wait.
 
         Raises TopologyError for an unknown serde, SerializationError, UnknownTopicOrPartition,
         RecordTooLarge, InvalidRecord, NotAuthorized, StreamsError for a wrong answer of a
@@ -140,9 +140,9 @@ class TopicAccess:
         records that were read, which keep their timestamps and headers. It is read no faster than
         records can be written. Serdes, partitions and errors are those of `send`.
 
-        An error concerns a block of up to 1,000 records: those before it are written, and some of
-        it and of later ones may be. A cancellation drops the records that are not being written
-        yet.
+        An error concerns a block of up to 1,000 records: all records before the block are written,
+        and some records in or after it may be. A cancellation drops the records that are not being
+        written yet.
         """
         topics = await self._open_topics()
         return await topics.send_many(topic, records, key_serde=key_serde, value_serde=value_serde)
@@ -203,7 +203,7 @@ class TopicAccess:
         with `until="end"`, otherwise follows the topic for ever. Joins no group and commits
         nothing. `partitions` are all by default. Records of open and aborted transactions are left
         out unless `isolation` is `read_uncommitted`. Serdes are found as by `send`; records have
-        the headers that these leave.
+        the headers that the serdes leave.
 
         Leaving the loop, or a cancellation, closes the reader; the close of the app or Publisher
         ends it with NotRunning. With `skip_bad` a warning tells of records that cannot be read, in

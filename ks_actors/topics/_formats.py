@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 Skip: TypeAlias = "Callable[[DeserializationFailed], None]"
-"""Gets the error of a record that is left out."""
+"""A function that gets the error of each record that is left out."""
 
 _KEPT: Final = 1_000
 """The number of formats that are kept for later calls."""
@@ -79,7 +79,7 @@ def _partitioner_in(topology: Topology | None, topic: str) -> Callable[..., Any]
 class TopicFormat:
     """The serdes of a topic, None where unknown, and its partitioner, None for the default.
 
-    `ready` tells whether the serdes may write; until then their needs must be awaited.
+    `ready` tells whether the serdes may write; before that, their async jobs must be awaited.
     """
 
     __slots__ = (
@@ -163,7 +163,7 @@ class TopicFormat:
         try:
             encoded: bytes | None = encode(given)
         except Exception as error:
-            # Not the object itself, which may be a secret.
+            # Do not show the object itself, which may be a secret.
             part = "value" if is_value else "key"
             raise SerializationError(
                 f"a record for topic {self.name} was not sent: its {part}, of type "
@@ -262,8 +262,8 @@ class TopicFormat:
     ) -> tuple[Batch, list[Any], list[Any]]:
         """Return the records that can be read, with their keys and their values.
 
-        They have the headers that the serdes leave. Calls `skip` for each other one, or raises
-        DeserializationFailed for the first if it is None.
+        The records have the headers that the serdes leave. Calls `skip` for each unreadable record,
+        or, if `skip` is None, raises DeserializationFailed for the first.
         """
         if self._readers is not None and batch.headers is not None:
             return self._decode_each(batch, place, skip)
@@ -342,14 +342,14 @@ def _default(key: bytes | None, size: int, spread: Iterator[int]) -> int:
 class TopicFormats:
     """The formats of topics by the arguments of calls.
 
-    A Topic's serdes come first, then those with which the topology reads or writes the topic, then
+    Serdes are those of a Topic, else those with which the topology reads or writes the topic, else
     the config's defaults.
     """
 
     def __init__(self, config: StreamsConfig, topology: Topology | None) -> None:
         self._config = config
         self._topology = topology
-        # With the objects, so that no other object gets one of these ids.
+        # Keep the objects, so that no other object gets one of the ids in these keys.
         self._known: dict[tuple[Any, ...], tuple[TopicFormat, Any]] = {}
 
     def of(

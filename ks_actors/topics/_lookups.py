@@ -1,4 +1,4 @@
-"""The waits of calls for the needs of serdes, such as schemas of a registry."""
+"""Wait for async jobs of serdes, such as lookups of schemas in a registry, in calls."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class _Lookup:
 
 @final
 class Lookups:
-    """Await the needs of serdes before calls write or read with them.
+    """Await the async jobs of serdes before calls write or read with the serdes.
 
-    Calls that send to a topic wait for one lookup, and go on in their order. A lookup without a
-    call that waits for it is cancelled.
+    Calls that send to the same topic wait for one lookup, and continue in their order. If no call
+    waits for a lookup any more, the lookup is cancelled.
     """
 
     def __init__(self, sender: RecordSender, *, who: str, timeout_ms: int) -> None:
@@ -43,7 +43,7 @@ class Lookups:
         self._reads: set[asyncio.Task[None]] = set()
 
     async def before_writing(self, form: TopicFormat, deadline: float) -> None:
-        """Await the needs of serializers until a time of the loop.
+        """Await the async jobs of serializers until a time of the loop.
 
         Raises RegistryError, and NotRunning after the close.
         """
@@ -73,7 +73,7 @@ class Lookups:
                 form.ready = _end(task)
 
     async def before_reading(self, needs: NeedsToRead, fetched: Fetched) -> None:
-        """Await the needs of deserializers for these records.
+        """Await the async jobs of deserializers for these records.
 
         Raises RegistryError, and NotRunning after the close.
         """
@@ -97,7 +97,7 @@ class Lookups:
             raise NotRunning(f"{what}: {self._who} was closed before their schemas were found")
         error = task.exception()
         if isinstance(error, RegistryError):
-            # One for each caller, with its own traceback.
+            # A new error for each caller, with its own traceback.
             raise type(error)(f"{what}: {error}", status=error.status, code=error.code) from error
         if error is not None:
             raise error
@@ -109,7 +109,7 @@ class Lookups:
         tasks = [each.task for each in self._writes.values()]
         left = until - self._sender.loop.time()
         if tasks and left > 0:
-            # The calls that wait go on first.
+            # The calls that wait continue first.
             await asyncio.wait(tasks, timeout=None if left == inf else left)
         for task in tasks:
             task.cancel()

@@ -28,8 +28,8 @@ class Publisher(TopicAccess):
     `async with Publisher("localhost:9092") as publisher:` connects, and waits at the end for all
     records that are being sent, at most `close_timeout_ms`. In place of the servers give a
     StreamsConfig, or a dict of settings, such as a login; its `application_id` (default:
-    `publisher`) names the client. `log` is a Log that is open, which stays open, or the URL of one;
-    it replaces that of a config.
+    `publisher`) names the client. `log` is an open Log, which stays open, or the URL of a log; it
+    replaces the log of the config.
 
     A publisher has one idempotent producer, and no transactions. Use it on one event loop, from any
     task. Raises ConfigError, and the errors of the connection at the start.
@@ -97,7 +97,7 @@ class Publisher(TopicAccess):
     async def close(self) -> None:
         """Wait for the records that are being sent, at most `close_timeout_ms`, and disconnect.
 
-        Those without an acknowledgment by then fail with NotRunning, as do later calls. Does
+        Records without an acknowledgment by then fail with NotRunning, as do later calls. Does
         nothing before the start, and when called again.
         """
         stack, self._stack = self._stack, None

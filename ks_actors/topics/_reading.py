@@ -31,11 +31,11 @@ a zone), or of at most some age, or an offset by partition.
 
 _WAIT_MS: Final = 500
 _AT_ONCE: Final = 1_000
-"""The most records of a partition that are decoded before other tasks get a turn."""
+"""The most records of a partition that are decoded before other tasks run."""
 
 
 def check_from(from_: object, of: str) -> None:
-    """Raise TopologyError unless reading can begin there."""
+    """Raise TopologyError unless reading can begin at `from_`."""
     known = from_ in {"earliest", "latest"} if isinstance(from_, str) else False
     if not known and not isinstance(from_, datetime | timedelta | Mapping):
         raise TopologyError(
@@ -83,9 +83,9 @@ async def read_batches(
     ends: Mapping[TopicPartition, int] | None = None,
     timeout_ms: int = 60_000,
 ) -> AsyncGenerator[Fetched, None]:
-    """Yield the records from `positions` on, as they come; with `ends`, those before them.
+    """Yield the records from `positions` on, as they come; with `ends`, only records before these.
 
-    Each partition is in order. Records that are deleted before the first one of a partition is read
+    Each partition is in order. If its first records are deleted before the first one is read, they
     are passed over. The end closes the fetcher. Raises LogTimeout when no record before the ends
     comes for `timeout_ms`; OffsetOutOfRange; LogTruncated; LogClosed when the fetcher is closed.
     """
@@ -123,7 +123,7 @@ async def _fetched(fetcher: Fetcher, unread: Collection[TopicPartition]) -> Coll
     try:
         return await fetcher.fetch(max_wait_ms=_WAIT_MS, max_records=_AT_ONCE)
     except OffsetOutOfRange as error:
-        # Retention has moved the begin since it was looked up.
+        # Retention has moved the beginning of the log since the lookup.
         if error.partition not in unread or not 0 <= error.position < error.begin:
             raise
         fetcher.seek(error.partition, error.begin)

@@ -14,8 +14,8 @@ V = TypeVar("V")
 class SentRecord(NamedTuple):
     """The place of a record that the log has acknowledged.
 
-    `timestamp_ms` is the time that the record was sent with. A topic with `message.timestamp.type`
-    `LogAppendTime` gives its records other ones.
+    `timestamp_ms` is the timestamp with which the record was sent. A topic with
+    `message.timestamp.type` `LogAppendTime` replaces the timestamps of its records.
     """
 
     topic: str

@@ -43,7 +43,7 @@ _OF_RECORDS: Final = (RecordTooLarge, InvalidRecord)
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return about the bytes of a record in the log, and not less."""
+    """Return about how many bytes a record takes in the log, rather too many than too few."""
     size = _RECORD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += len(name.encode()) + len(content or b"") + _HEADER_BYTES
@@ -54,9 +54,9 @@ def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
 class Entry:
     """Records of one call for one partition, until their outcome is known.
 
-    `written` becomes the offset of the first of them in partition `number`. `deadline` is a time of
-    the event loop. `alone` means that they are written without others, because one of several
-    was refused.
+    `written` becomes the offset of the first record in partition `number`. `deadline` is a time of
+    the event loop. `alone` means that the records are written without others, because one of
+    several was refused.
     """
 
     __slots__ = (
@@ -122,8 +122,8 @@ class _Lane:
             self.timer = self.sender.loop.call_at(entry.deadline, self._expire)
         if not self.busy:
             self.busy = True
-            # After the callbacks of this turn of the loop: the calls of all tasks that run in it
-            # share a write.
+            # Begin after the callbacks of this iteration of the event loop: the calls of all tasks
+            # that run in the iteration share a write.
             self.sender.loop.call_soon(self._begin)
 
     def _begin(self) -> None:
@@ -219,7 +219,7 @@ class _Lane:
 
 @final
 class TopicOutput:
-    """The records for one topic: a lane for each partition, and those without a partition so far.
+    """The records for one topic: a lane per partition, and records without a partition so far.
 
     `portion` is the most bytes of one write: no more than one record batch, so that its records
     have successive offsets.
@@ -305,7 +305,7 @@ class TopicOutput:
             self._place_all(self.partitions)
 
     async def _look_once(self) -> bool:
-        """Look the topic up; return whether that must not be repeated."""
+        """Look the topic up; return whether the lookup must not be repeated."""
         loop = self._sender.loop
         self._seen = loop.time()
         # Without records that wait, a lookup is a refresh, and has the log's own deadline.
@@ -386,8 +386,8 @@ class RecordSender:
     """Send records to topics of a log, by an idempotent producer of its own.
 
     Records of one partition are written in the order of calls, in one write at a time; records of
-    calls meanwhile are gathered for the next one. Partitions do not wait for each other. Calls wait
-    while 32 MiB of records are not acknowledged.
+    calls meanwhile are gathered for the next write. Partitions do not wait for each other. Calls
+    wait while 32 MiB of records are not acknowledged.
     """
 
     def __init__(
@@ -450,7 +450,7 @@ class RecordSender:
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run work in a task that `close` waits for."""
-        # A copy for each: an eager task may begin inside of another one.
+        # A copy for each task, because an eager task may begin inside another task.
         task = self.loop.create_task(work, name=name, context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -526,7 +526,7 @@ class RecordSender:
             if not waiter.done():
                 waiter.set_exception(self.ended())
         self._waiters.clear()
-        # A lane begins its task in the next turn of the loop.
+        # A lane begins its task in the next iteration of the event loop.
         await asyncio.sleep(0)
         while self._tasks and (left := until - self.loop.time()) > 0:
             await asyncio.wait(tuple(self._tasks), timeout=None if left == inf else left)
@@ -570,9 +570,9 @@ def _of_records(entries: list[Entry], indexes: Iterable[int]) -> list[Entry]:
 
 
 def _renewed(error: Exception, text: str | None = None) -> Exception:
-    """Return an error like this one, for one of several callers, with its own traceback.
+    """Return a copy of an error for one of several callers, with a traceback of its own.
 
-    The records' numbers in the write are left out: they say nothing to a caller.
+    The copy lacks the records' numbers in the write, which mean nothing to a caller.
     """
     if not isinstance(error, LogError) or isinstance(error, ProduceFailed):
         return error

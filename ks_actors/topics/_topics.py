@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topic, Topology
 
 _log = component_log(__name__)
-# The most records of `send_many` that are encoded before other tasks get a turn.
+# The most records of `send_many` that are encoded before other tasks run.
 _BLOCK: Final = 1_000
 
 
@@ -153,11 +153,11 @@ class Topics:
                         pending.popleft().result()
             await _all_written(pending)
         except Exception:
-            # The records before the one at fault are sent, and an error of theirs comes first.
+            # The records before the faulty record are sent, and their errors come first.
             await _all_written(pending)
             raise
         finally:
-            # After a cancellation: records that are not being written are dropped.
+            # After a cancellation, drop the records that are not being written.
             for written in pending:
                 if not written.cancel():
                     written.exception()
@@ -315,7 +315,7 @@ async def _blocks(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator
             if len(block) == _BLOCK:
                 yield block
                 block = []
-                # Other tasks get a turn.
+                # Let other tasks run.
                 await asyncio.sleep(0)
     if block:
         yield block

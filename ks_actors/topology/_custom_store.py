@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 class StateStore(ABC):
     """Base class of custom stores; `stores.custom` adds one to a topology.
 
-    It can have any methods that its processors call. Each task has one, made by the supplier, and
-    made again whenever the task starts over. All methods are called from one thread at a time.
+    It can have any methods that its processors call. The supplier makes a store for each task, and
+    a new one whenever the task starts over. All methods are called from one thread at a time.
     `commit` and the restore function run on the app's event loop, so keep them quick.
 
     `persistent` says that committed data is still there when the store is made again on the same
     directory. `manages_offsets` says that `committed_offset` then returns the offsets of the last
     `commit`, and that later writes are gone: such a store is as exact as the framework's own. For
     any other store, rows that a rollback finds changed are deleted and restored from the changelog.
-    Under exactly-once, so are the rows that a crash leaves.
+    Under exactly-once, rows left by a crash are also deleted and restored.
     """
 
     persistent: bool = False
@@ -39,16 +39,16 @@ class StateStore(ABC):
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - for overrides
         """Keep all writes since the last commit: they are committed in the log.
 
-        `offsets` is the end of the changelog then; without a changelog it is empty. A persistent
-        store writes the data to disk; one that manages its offsets writes them atomically with the
-        data. The default calls `flush`, the only method before `commit` existed.
+        `offsets` is the changelog's end at this commit; it is empty without a changelog. A
+        persistent store writes the data to disk; a store that manages offsets writes them
+        atomically with the data. The default calls `flush`, which is older than `commit`.
         """
         self.flush()
 
     def committed_offset(self, partition: TopicPartition) -> int | None:  # noqa: ARG002 - overrides
-        """Return the offset that the last commit gave for a partition, of data on disk.
+        """Return a partition's offset in the last commit whose data are on disk.
 
-        Returns None when there is none, or when the store does not manage offsets.
+        Returns None when there is no such commit, or when the store does not manage offsets.
         """
         return None
 
@@ -62,14 +62,14 @@ class StateStore(ABC):
     def query(self, query: Any, *, committed: bool) -> Any:  # noqa: ARG002 - for overrides
         """Answer a query of `App.query` (KIP-796), of any class that the store knows.
 
-        Return NotImplemented for others, as the default does. `committed` asks for committed data
-        only: a store that cannot distinguish it may raise, and the caller gets the error. The
-        answer must not change with the store. Called on the app's event loop, in standbys and
-        during restore too, never while a worker thread runs the task.
+        Return NotImplemented for other queries, as the default does. `committed` asks for committed
+        data only: a store that cannot tell which data is committed may raise, and the caller gets
+        the error. Later writes must not change the answer. Called on the app's event loop, in
+        standbys and during restore too, never while a worker thread runs the task.
         """
         return NotImplemented
 
-    def flush(self) -> None:  # noqa: B027 - who has nothing to flush overrides nothing
+    def flush(self) -> None:  # noqa: B027 - stores with nothing to flush need not override it
         """Do nothing. Deprecated: override `commit`.
 
         A store that overrides only this method has it called at commits, with a DeprecationWarning.
@@ -84,8 +84,8 @@ class StateStore(ABC):
 class StateStoreContext:
     """The access of a custom store to its task.
 
-    `directory` is its own, and exists already; None for a store without disk. `changelog` is None
-    without one.
+    `directory` belongs to the store and exists already; it is None for a store without disk.
+    `changelog` is None for a store without changelog.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class StateStoreContext:
     def log_change(self, key: bytes, value: bytes | None, timestamp: int | None = None) -> None:
         """Log a change for the changelog: the next commit writes the last value of each key there.
 
-        None deletes. A store with a changelog has to call it for each change, as it makes it: a
-        change that is not logged is not restored. Raises StateError without a changelog.
+        None deletes. A store with a changelog has to call `log_change` at each change, because only
+        logged changes are restored. Raises StateError without a changelog.
         """
         if self.changelog is None:
             raise StateError(

@@ -24,19 +24,19 @@ class Effect(Enum):
     """The effect of a change on one store or topic."""
 
     KEPT = "kept"
-    """It goes on as it is."""
+    """The store or topic continues unchanged."""
     RESTORED = "restored"
-    """The state goes on; its tasks have other ids, so it is restored from the changelog."""
+    """The state continues, but its tasks have other ids, so it is restored from the changelog."""
     BEGINS = "begins"
-    """It is new: a store is empty, a topic is created, an input begins by auto_offset_reset."""
+    """It is new: a store is empty, a topic is created, an input starts by `auto_offset_reset`."""
     REFILLED = "refilled"
     """The store has the rows of another topic, and has lost its former rows."""
     LEFT = "left behind"
     """Nothing uses it any more. It stays in the log until a reset or a user deletes it."""
     MIXED = "mixed"
-    """It goes on, and old rows of one meaning are beside new ones of another."""
+    """It continues, but its old rows have another meaning than its new rows."""
     LOST = "lost"
-    """State of the running app that is in no changelog, or records that wait in a topic."""
+    """State that is in no changelog is lost, or records that wait in a topic."""
     REFUSED = "refused"
     """The app does not start, or cannot read existing data: reset it, or choose another name."""
 
@@ -82,8 +82,8 @@ def compare(
     Both run with the same application id, log and state directories. Stores come first, then
     repartition topics, sources and sinks, each by name. The default serdes of keys and values stand
     for missing serdes of a topology; unknown serdes (None) count as unchanged. Functions are not
-    inspected, nor are serdes of a user. Numbers of partitions are not known here: a source of
-    another size may change those of internal topics, and a start refuses that.
+    inspected, nor are serdes of a user. Numbers of partitions are not known here: if a new source
+    changes the number of partitions of internal topics, the app refuses to start.
     """
     defaults = _Defaults(old_serdes, new_serdes)
     return (
@@ -254,7 +254,7 @@ def _misfit(before: StoreSpec, after: StoreSpec) -> str | None:
 
 
 def _rewritten(before: StoreSpec, after: StoreSpec) -> bool:
-    """Return whether rows on disk have to be restored: stores with headers take over other rows."""
+    """Return whether rows on disk have to be restored; stores with headers can use other rows."""
     return before.kind is not after.kind and after.kind not in HEADED
 
 
@@ -373,7 +373,7 @@ def _read(topology: Topology) -> dict[str, Subtopology]:
 
 
 def _sources(old: Topology, new: Topology) -> Iterator[Change]:
-    # By topic, not by task: committed offsets are the group's, whichever task reads on.
+    # Compare topics, not tasks: committed offsets belong to the group, whichever task continues.
     before, after = _read(old), _read(new)
     for name in sorted({*before, *after}):
         if name not in after:

@@ -67,7 +67,7 @@ class _Entry(Generic[T]):
 class TreeSet(Generic[T]):
     """Java's TreeSet, with its tree.
 
-    Items whose order changes after their addition stay in place, and mislead later ones. Items are
+    Items whose order changes after their addition stay in place, and mislead later items. Items are
     never equal, so `before` (does the first precede the second?) decides.
     """
 

@@ -20,9 +20,9 @@ _OF_STORE: Final = "{0} where the store is made, or in StreamJoined({0}) or Join
 
 
 def topology_of(given: Any, config: Any, *, of: str) -> Topology:
-    """Return a topology that reads a topic: the given one, or that of a StreamsBuilder.
+    """Return the given topology, or the topology that a given StreamsBuilder builds for the config.
 
-    The builder builds it for the config. Raises TopologyError.
+    Raises TopologyError unless the result is a Topology that reads a topic.
     """
     build = None if isinstance(given, type) else getattr(given, "build", None)
     topology: Topology = build(config) if callable(build) else given
@@ -51,8 +51,8 @@ def check_topology(topology: Any, *, of: str) -> None:
 def check_serdes(topology: Topology, *, key: Any, value: Any) -> None:
     """Raise TopologyError unless all nodes have serdes of their own or defaults.
 
-    `key` and `value` are the defaults. The error names each node, topic and store without one, its
-    line of code, and the options to write.
+    `key` and `value` are the defaults. The error names each node, topic and store without a serde,
+    its line of code, and the options to write.
     """
     missing = list(_missing(topology, has_key=key is not None, has_value=value is not None))
     if missing:

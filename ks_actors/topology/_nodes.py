@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
 
 OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
-"""The start of a partition without a committed offset.
+"""Where to start reading a partition without a committed offset.
 
 The first record, the end, an error, or the first record of at most some age (KIP-1106).
 """
@@ -40,8 +40,8 @@ class InputRecord(NamedTuple):
 class RecordContext(NamedTuple):
     """The context of a record that is to be written, for a topic extractor.
 
-    Timestamp (ms) and headers are its own. Topic, partition and offset are those of its input
-    record: "", -1 and -1 in a punctuation, and where the input record is unknown.
+    Timestamp (ms) and headers are those of the record itself. Topic, partition and offset are those
+    of its input record: "", -1 and -1 in a punctuation, and where the input record is unknown.
     """
 
     timestamp: int
@@ -54,8 +54,8 @@ class RecordContext(NamedTuple):
 TimestampExtractor: TypeAlias = Callable[[InputRecord, int], int]
 """Return the time (ms) of a record.
 
-It gets the record and the highest time seen so far in its partition (-1 if none); a negative result
-is invalid.
+The function gets the record and the highest time seen so far in its partition (-1 if none); a
+negative result is invalid.
 """
 
 TopicExtractor: TypeAlias = Callable[[Any, Any, RecordContext], str]
@@ -68,7 +68,7 @@ Partitioner: TypeAlias = (
 """Return the partition of a record from topic, key, value and the number of partitions.
 
 A partitioner with five parameters gets the record's headers before the number (KIP-1321): those
-that its serdes have left. None leaves it to the default: by the hash of the key.
+that its serdes have left. None selects the default partition, by the hash of the key.
 """
 
 

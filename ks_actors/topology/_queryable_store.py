@@ -13,10 +13,10 @@ V = TypeVar("V")
 
 @final
 class QueryableStore(Generic[K, V]):
-    """A store by name, with the types of its keys and values: `Table.queryable` returns it.
+    """The name of a store with its key and value types, from `Table.queryable`.
 
-    `App.store` takes it instead of a name, and its answers have these types. A serde is None where
-    the table has the app's default.
+    Pass it to `App.store` in place of the name to get typed results. A serde is None where the
+    table has the app's default.
     """
 
     __slots__ = ("key", "name", "value")

@@ -34,6 +34,6 @@ async def enter_services(
         for operator in operators
         if (service := getattr(operator, "service", None)) is not None
     ]
-    # By identity: equal services are separate ones.
+    # Compare by identity: equal services may be separate objects.
     for service in {id(one): one for one in (*found, *more)}.values():
         await stack.enter_async_context(service)

@@ -29,22 +29,22 @@ class StoreEngine(ABC):
     """Base class of the storage below one store: a sorted map of bytes.
 
     `Materialized(store_type=…)` and the other options of that name take a function that makes one,
-    and so does the setting `default_dsl_store`. Any kind of store can have one: key-value, window,
-    session and versioned ones, with or without headers. The store keeps recently read and written
+    and so does the setting `default_dsl_store`. Any kind of store can have an engine: key-value,
+    window, session or versioned, with or without headers. The store keeps recently read and written
     rows in memory, reads the rest from the engine, and writes committed rows to it from time to
     time. So an engine never sees uncommitted data, and has nothing to roll back. Offsets are rows
     like the others: after a crash the missing rows are restored from the changelog.
 
     Keys and values are opaque bytes, ordered as Python orders them. Calls come from
     one thread at a time, but not always the same one: stores are opened in a thread of their own,
-    and then used mostly on the app's event loop, so keep them quick. Errors: raise `StateFull` or
-    an OSError without space when there is no room, which is tried again, and `TaskCorrupted` when
-    the data cannot be used: it is then deleted and restored. Any other error goes to the app's
+    and then used mostly on the app's event loop, so keep calls quick. If there is no room, raise
+    `StateFull` or an OSError that says so: the work is tried again. If the data cannot be used,
+    raise `TaskCorrupted`: the data is deleted and restored. Any other error goes to the app's
     uncaught handler.
 
     `persistent` says that flushed rows are there when the engine is opened again on the same
-    directory. An engine that is not, or whose directory is new or empty, must begin empty, wherever
-    it keeps its data.
+    directory. An engine that is not persistent, or whose directory is new or empty, must begin
+    empty, wherever it keeps its data.
     """
 
     persistent: bool = False
@@ -61,7 +61,7 @@ class StoreEngine(ABC):
     def scan(self, low: bytes, high: bytes, *, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
         """Return the rows from `low` to before `high`, in the order of keys or in reverse.
 
-        Writes that come later do not change them. A generator that is not read to its end is
+        Later writes do not change the result of a scan. A generator that is not read to its end is
         closed.
         """
 

@@ -42,8 +42,8 @@ def key_value(
 ) -> StoreSpec:
     """Describe a store of one value per key.
 
-    A `timestamped` store keeps the time (ms) of each value too, and one with `headers` time and
-    headers (KIP-1271). Serdes not given are the app's defaults.
+    A `timestamped` store keeps the time (ms) of each value too, a store with `headers` the time and
+    the headers (KIP-1271). Serdes not given are the app's defaults.
     """
     serdes = _check(
         name,
@@ -88,8 +88,8 @@ def window(
 
     Values are kept until they are `retention_ms` behind the latest start in the store.
     `retain_duplicates` keeps every value that is put for the same key and start, and ignores
-    deletes. A `timestamped` store keeps the time (ms) of each value too, and one with `headers`
-    time and headers (KIP-1271); it cannot retain duplicates.
+    deletes. A `timestamped` store keeps the time (ms) of each value too, a store with `headers` the
+    time and the headers (KIP-1271); a store with headers cannot retain duplicates.
     """
     serdes = _check(
         name,
@@ -213,7 +213,7 @@ def custom(
 ) -> StoreSpec:
     """Describe a custom store (KIP-892).
 
-    `supplier` makes a new one for each task, and whenever a task starts over.
+    `supplier` makes a new store for each task, and whenever a task starts over.
     """
     _check(name, None, None, None, changelog_configs, logging=logging)
     check_function(supplier, 0, role="supplier", of=f"store {name}")
@@ -236,7 +236,7 @@ def _check(
     changelog_configs: Any,
     **flags: bool,
 ) -> dict[str, Serde[Any] | None]:
-    """Return the serdes of keys and values, for types too."""
+    """Return the serdes of key and value; types are replaced by their serdes."""
     of = f"store {valid_name(name)}"
     serdes = {
         role: serde_of(given, role=role, of=of) for role, given in (("key", key), ("value", value))

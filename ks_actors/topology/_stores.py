@@ -67,18 +67,18 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     `key` and `value` are serdes (`ks_actors.serdes.Serde`). `type` says where its rows are, None is
     the app's default.
     `logging` keeps a changelog topic; `changelog_configs` override the configs of the kind.
-    `caching` lets the cache hold back the updates of its table. `as_written` keeps the bytes of
-    values, also where objects could stand for them: an operator compares them.
+    `caching` lets the cache hold back the updates of its table. `as_written` keeps values as bytes
+    where the store could keep objects, because an operator compares the bytes.
 
     Times are ms. A window or session store drops rows that are older than `retention_ms` behind the
     latest record put into it. A versioned store drops versions `history_retention_ms` after their
-    replacement. For `spare_ms` more the rows of a window or session store are still visible, where
-    its operator takes records that belong to them. The windows of all keys start at the same
-    times, about `advance_ms` apart; 0: anywhere. `windows` are custom ones, and tell their ends.
+    replacement. For `spare_ms` longer the rows of a window or session store stay visible, if its
+    operator still accepts records for them. The windows of all keys start at the same times, about
+    `advance_ms` apart (0: at any time). `windows` are custom windows, which tell their ends.
     `rows_of` is the meaning of rows of the DSL: the windows that they belong to, the topic of a
     table, or the serdes of a join by foreign keys (foreign key, left key, left value).
 
-    The kind of a store `of_dsl` may become one that keeps headers, as `dsl_store_format` says.
+    The kind of a store `of_dsl` may become a kind with headers, as `dsl_store_format` says.
 
     `supplier` makes a custom store (`StateStore`), for which only `logging` matters besides.
     `source_topic` is a topic that the store is filled from unchanged: it is the changelog, and

@@ -33,7 +33,7 @@ class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
     without the application id: `repartition_topics` are those among `source_topics`. Topics of a
     copartition group have to have the same number of partitions. `source_patterns` match further
     source topics. `pattern_groups` are the names of sources with a pattern, and the topics that
-    need as many partitions as those that they match.
+    need as many partitions as the topics that match these patterns.
     """
 
     id: int

@@ -15,10 +15,10 @@ _log = component_log(__name__)
 
 
 class RecordTimestamp:
-    """Take the record's timestamp in the log; `invalid` handles a negative one.
+    """Take the record's timestamp in the log; `invalid` handles a negative timestamp.
 
     The runtime may skip the calls for records with valid timestamps: extractors of this kind only
-    matter for invalid ones.
+    matter for invalid timestamps.
     """
 
     def __call__(self, record: InputRecord, partition_time: int) -> int:

@@ -26,8 +26,8 @@ N = TypeVar("N")
 class Topic(Generic[K, V]):
     """A topic: its name, and the serdes of its keys and values, said once.
 
-    It stands wherever the name of a topic does: it brings the options of its place, and options
-    that are given beside it come first. `key` and `value` are serdes, or types, as
+    Use it in place of a topic's name, wherever you read or write the topic: its options apply
+    there, unless others are given explicitly. `key` and `value` are serdes, or types, as
     `Topic("orders", str, Order)`; a missing serde is the app's default. `timestamp_extractor` and
     `offset_reset` are for reading, as in `Consumed`; `partitioner` is for writing, as in
     `Produced`. A global table reads the whole topic, whatever its `offset_reset`. A topology may
@@ -133,7 +133,7 @@ TopicOrName: TypeAlias = str | Topic[Any, Any]
 """The name of a topic, or the topic with its types."""
 
 ByTopic: TypeAlias = Mapping[Any, N]
-"""Something for each topic, by its name or Topic: keys of a Mapping do not vary, hence Any."""
+"""A value for each topic, by name or Topic. Keys are Any: the keys of a Mapping are invariant."""
 
 
 def topic_name(topic: Any) -> Any:
@@ -151,7 +151,7 @@ def by_name(topics: Any) -> Any:
 def with_topic(topics: Any, of: str, **given: Any) -> tuple[Any, dict[str, Any]]:
     """Return the names of one topic or several, and the options for their place.
 
-    Options that are `given` come before those of the topics. Raises TopologyError if the options of
+    Options that are `given` override those of the topics. Raises TopologyError if the options of
     several topics differ.
     """
     found = topics_of(topics)
@@ -169,7 +169,7 @@ def with_topic(topics: Any, of: str, **given: Any) -> tuple[Any, dict[str, Any]]
 
 
 def topics_of(topics: Any) -> list[Topic[Any, Any]]:
-    """Return the Topics among one topic or several; a name is none."""
+    """Return the Topics among one topic or several, without mere names."""
     several = topics if isinstance(topics, list | tuple) else (topics,)
     return [each for each in several if isinstance(each, Topic)]
 
@@ -177,7 +177,7 @@ def topics_of(topics: Any) -> list[Topic[Any, Any]]:
 def note_topics(known: dict[str, Topic[Any, Any]], topics: Sequence[Topic[Any, Any]]) -> None:
     """Add topics to those that are `known`, by name.
 
-    Raises TopologyError for one that is known with another serde.
+    Raises TopologyError for a topic that is known with another serde.
     """
     for topic in topics:
         other = known.get(topic.name, topic)

@@ -83,9 +83,9 @@ class Topology(metaclass=Hinted):
         None for a topology made by hand, which is not optimized.
         """
         self.lines: dict[str, str] = {}
-        """The line of code of each node, for errors; by hand, none has one."""
+        """The line of code of each node, for errors; empty if built by hand."""
         self.unnamed: Unnamed = Unnamed()
-        """The stores and internal topics with generated names; by hand, none has one."""
+        """The stores and internal topics with generated names; empty if built by hand."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -104,7 +104,7 @@ class Topology(metaclass=Hinted):
     def global_stores(self) -> Mapping[str, StoreSpec]:
         """The stores that every instance fills with all of a topic, by name.
 
-        They have no changelog: their topic serves as one.
+        They have no changelog: their topic serves as the changelog.
         """
         return MappingProxyType(self._global_stores)
 
@@ -133,7 +133,7 @@ class Topology(metaclass=Hinted):
     ) -> Self:
         """Add a node that reads topics, or all topics that a pattern matches in full.
 
-        Options not given are the Topic's. Serdes that neither has are the app's defaults.
+        Options not given are the Topic's. Serdes missing in both are the app's defaults.
         """
         self._check_new(name)
         of = f"source {name}"
@@ -168,7 +168,7 @@ class Topology(metaclass=Hinted):
     def add_processor(
         self, name: str, supplier: AnySupplier, *parents: str, options: AsyncOptions | None = None
     ) -> Self:
-        """Add a node that runs a processor; the supplier makes a new one for every task.
+        """Add a node that runs a processor; the supplier makes a new processor for every task.
 
         The supplier is called once or twice here, to check it. Stores in an attribute `stores` of
         the supplier are added and connected. `options` are for a processor with `async def
@@ -226,7 +226,7 @@ class Topology(metaclass=Hinted):
     ) -> Self:
         """Add a node that writes to a topic, or to the existing topic that a function returns.
 
-        Options not given are the Topic's. Serdes that neither has are the app's defaults.
+        Options not given are the Topic's. Serdes missing in both are the app's defaults.
         """
         self._check_new(name)
         self._check_parents(name, parents)
@@ -297,7 +297,7 @@ class Topology(metaclass=Hinted):
         """Add a store that every instance fills with all of a topic.
 
         All processors can read it unconnected; only the processor given here writes to it. Options
-        not given are the Topic's. Serdes that neither has are the app's defaults.
+        not given are the Topic's. Serdes missing in both are the app's defaults.
         """
         self._check_new(source)
         self._check_new(processor)
@@ -372,9 +372,9 @@ class Topology(metaclass=Hinted):
         return self
 
     def copartition(self, sources: Collection[str]) -> Self:
-        """Require the same number of partitions of these sources' topics.
+        """Require that the topics of these sources have the same number of partitions.
 
-        So equal keys are in one task.
+        Equal keys are then in the same task.
         """
         if isinstance(sources, str) or not isinstance(sources, Collection):
             raise TopologyError(
@@ -496,7 +496,7 @@ class Topology(metaclass=Hinted):
                 "own name"
             )
         known = self._stores.get(spec.name)
-        # Equal ones may belong to two operations that do not know of each other.
+        # Compare by identity: two unrelated operations may have created equal specs.
         if known is not None and known is not spec:
             users = " and ".join(self._users.get(spec.name, ())) or "no node"
             again = "" if owner is None else f", and node {owner} brings another one"

@@ -48,7 +48,7 @@ def _is_generated(name: str, generated: Collection[str]) -> bool:
 
 
 def refuse_unnamed(topology: Topology) -> None:
-    """Raise TopologyError, with all names, when the topology has generated ones."""
+    """Raise TopologyError, with all generated names, when the topology has any."""
     if any(topology.unnamed):
         raise TopologyError(
             f"{_SETTING} is true, and names were generated for {topology.unnamed}. {_RISK}: "

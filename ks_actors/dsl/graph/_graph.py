@@ -44,9 +44,9 @@ _OURS = __name__.partition(".")[0] + "."
 
 
 class Closes(NamedTuple):
-    """The close of windows: `grace_ms` after their end, and 1 ms later if they include their end.
+    """When windows close: `grace_ms` after their end, and 1 ms later if they include their end.
 
-    Of two, the greater one is later.
+    Of two values, the greater is the later close.
     """
 
     grace_ms: int
@@ -54,13 +54,12 @@ class Closes(NamedTuple):
 
 
 class GraphNode:
-    """One operation. Its children attach to `name` in the topology: of a repartition, the source.
+    """One operation. In the topology, its children attach to the node `name`.
 
     `relaxed_null_keys` says that records without a key matter here (left joins), so that no
-    repartition upstream may drop them. The other flags are for the optimizer: they say whether an
-    operation changes keys or values, also with a serde that is only inferred, or merges streams.
-    `line` is the user's line of code, for errors. `closes` is set for an aggregation by
-    windows.
+    repartition upstream may drop them. The other flags tell the optimizer whether the operation
+    changes keys, changes values (perhaps by a join, or to an inferred serde), or merges streams.
+    `line` is the user's line of code, for errors. `closes` is set for an aggregation by windows.
     """
 
     __slots__ = (
@@ -135,7 +134,7 @@ class Repartition(GraphNode):
     """A repartition topic: filter, sink and source.
 
     Records without a key are dropped unless a left join downstream needs them. Several repartitions
-    after one change of keys can be merged, unless the user has asked for this one: then it is not
+    after the same change of keys can be merged. A repartition that the user asked for is not
     `mergeable`.
     """
 
@@ -153,7 +152,7 @@ class Repartition(GraphNode):
 class StreamJoin(GraphNode):
     """A join of two streams; `windows` are the names of the nodes that store the records of both.
 
-    A self-join needs only the first of them.
+    A self-join needs only the first of these nodes.
     """
 
     __slots__ = ("of_one", "windows")
@@ -179,7 +178,7 @@ class GraphBuilder:
         self._nodes: dict[GraphNode, None] = {}
         # the names of the tables' stores that keep the bytes of their values
         self.as_written: set[str] = set()
-        # whether the app's default serde of values takes the place of inferred ones
+        # whether the app's default serde of values takes the place of inferred serdes
         self.has_default_value: bool = False
 
     @property
@@ -255,7 +254,7 @@ class GraphBuilder:
     ) -> GraphNode:
         """Add a node for an operator that needs no late decision.
 
-        It has `stores` of its own and stores of others by name.
+        The operator has `stores` of its own, and uses other stores by name.
         """
 
         def write(topology: Topology, above: tuple[str, ...]) -> None:
@@ -282,8 +281,8 @@ class GraphBuilder:
     ) -> Repartition:
         """Make the node of a repartition topic `<prefix>-repartition`, not attached yet.
 
-        The counter advances by three. Its `name` is the source's: readers of the topic are attached
-        below it.
+        The counter advances by three. The node has the `name` of its source, so that readers of the
+        topic are attached below the source.
         """
         topic = prefix if prefix.endswith(_REPARTITION) else prefix + _REPARTITION
         sink = self.new_processor_name("KSTREAM-SINK-")
@@ -307,9 +306,9 @@ class GraphBuilder:
         return node
 
     def copartition(self, sources: Collection[str]) -> None:
-        """Require the same number of partitions of these source nodes' topics.
+        """Require that the topics of these source nodes have the same number of partitions.
 
-        A task then gets the same partition of all.
+        A task then gets the same partition of each topic.
         """
         self._copartitioned.append(frozenset(sources))
 

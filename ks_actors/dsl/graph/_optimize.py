@@ -34,7 +34,7 @@ def optimize(graph: GraphBuilder, optimizations: frozenset[str]) -> None:
 def _repartitions(graph: GraphBuilder) -> dict[GraphNode, list[Repartition]]:
     """Return the nodes that change keys, each with its repartitions.
 
-    No values are changed between them.
+    No node between the two changes values.
     """
     groups: dict[GraphNode, list[Repartition]] = {}
     default = graph.has_default_value
@@ -50,9 +50,10 @@ def _repartitions(graph: GraphBuilder) -> dict[GraphNode, list[Repartition]]:
 
 
 def _changes(node: GraphNode, *, typed: bool, default: bool) -> bool:
-    """Return whether this node changes keys or values; with `typed`, types, so no serde fits.
+    """Return whether this node changes keys or values, so that no repartition may move above it.
 
-    Kafka Streams moves such topics before joins with global tables, where the serde does not fit.
+    With `typed`, a join of values counts, too: above it the repartition's serde does not fit.
+    Kafka Streams moves such topics above joins with global tables all the same.
     """
     return (
         node.changes_key
@@ -65,9 +66,9 @@ def _changes(node: GraphNode, *, typed: bool, default: bool) -> bool:
 def _hoisted(
     graph: GraphBuilder, groups: dict[GraphNode, list[Repartition]]
 ) -> dict[GraphNode, list[Repartition]]:
-    """Return the groups with repartitions after a merge of streams assigned to the merge.
+    """Return the groups, in which repartitions below a merge of streams belong to the merge.
 
-    One repartition must follow the merge, not the nodes above it.
+    One repartition must follow the merge, not each of the nodes above the merge.
     """
     found: dict[GraphNode, list[GraphNode]] = {}
     for merge in graph.nodes:
@@ -91,7 +92,7 @@ def _hoisted(
 def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartition]) -> None:
     """Put one repartition right after the node that changes keys, in place of several.
 
-    It takes the name of the first one's topic.
+    It takes the name of the first repartition's topic.
     """
     one = graph.new_repartition(
         repartitions[0].topic,
@@ -99,7 +100,7 @@ def _merge(graph: GraphBuilder, changer: GraphNode, repartitions: list[Repartiti
         chosen(*(each.value for each in repartitions)),
     )
     one.line = repartitions[0].line
-    # Written right after the node that changes keys.
+    # The priority makes it be written right after the node that changes keys.
     one.priority = changer.priority
     for each in repartitions:
         child = _below(each, changer)
@@ -133,7 +134,7 @@ def _below(start: GraphNode, above: GraphNode) -> GraphNode | None:
 
 
 def _above(start: GraphNode, wanted: Callable[[GraphNode], bool]) -> GraphNode | None:
-    """Return the first node that is `wanted`: `start`, or one above it, depth first."""
+    """Return the first node that is `wanted`: `start`, or a node above it, depth first."""
     stack, seen = [start], set[Any]()
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Joins of a stream with the latest record of another one."""
+"""Joins of a stream with the latest record of another stream."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stream_asof_join(
     grace_ms: int | timedelta,
     left: bool,
 ) -> Stream[Any, Any]:
-    """Join records of `this` stream with the latest of the other; `left` keeps all of them."""
+    """Join records of `this` with the latest of the other; `left` keeps unmatched records."""
     options = check_options(joined, StreamJoined, of="join_asof")
     of = named_or_behind("left_join_asof" if left else "join_asof", options.name, this.node)
     check_kind(other, _stream.Stream, role="argument 'other'", of=of, remedy="give a Stream")

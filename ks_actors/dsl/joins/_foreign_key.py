@@ -1,7 +1,7 @@
 """Joins of two tables by a foreign key (KIP-213).
 
-The left table sends subscriptions to the right one, through one topic, and gets responses through
-another.
+The left table sends subscriptions to the right table through a topic, and gets responses through
+another topic.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def foreign_key_join(
     *,
     left: bool,
 ) -> Table[Any, Any]:
-    """Join rows of `this` table with the rows of the other one that their foreign keys name.
+    """Join rows of `this` table with the rows of the other table to which foreign keys refer.
 
     `left` keeps rows without a match. The names and their order are those of Kafka Streams.
     """
     graph = this.graph
     options, keyed, arguments = _checked(this, other, foreign_key, joiner, joined, name, left=left)
     materialized = check_materialized(materialized, _called(this, options.name, left=left))
-    # Of both sides: the old value shows that a row has changed its foreign key, or was deleted.
+    # Both sides send old values, which show that a row was deleted or changed its foreign key.
     other.send_old(force=True)
     this.send_old(force=True)
     if (store := stored_in(this.view())) is not None:
@@ -101,7 +101,7 @@ def foreign_key_join(
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of one join: each method adds one, in the order of their definition."""
+    """The parts of one join: each method adds one part. Call them in order of definition."""
 
     graph: GraphBuilder
     this: Table[Any, Any]
@@ -113,7 +113,7 @@ class _Parts:
     left: bool
 
     def named(self, suffix: str, prefix: str) -> str:
-        """Return the name of a part: the user's with a suffix, or one with a number."""
+        """Return the name of a part: the user's name with a suffix, or a name with a number."""
         return self.graph.suffixed_or(self.options.name, suffix, prefix)
 
     def add_subscriptions(self) -> GraphNode:

@@ -141,7 +141,7 @@ def stream_stream_join(
     add_window(names.other_window, other, parts.other_store, sides[1].late_ms)
 
     def write(topology: Topology, _: tuple[str, ...]) -> None:
-        # Known only now: the optimizer has found that both sides are one stream.
+        # Not known before: the optimizer finds out whether both sides are the same stream.
         if node.of_one:
             parts.write_self_join(topology)
         else:
@@ -245,7 +245,7 @@ class _Names(NamedTuple):
             "KSTREAM-OUTERTHIS-" if outer else "KSTREAM-JOINTHIS-",
             "KSTREAM-OUTEROTHER-" if left else "KSTREAM-JOINOTHER-",
         )
-        # Always taken, so that naming a join renames no other node.
+        # Take the numbers in any case, so that naming a join renames no other node.
         numbers = [graph.new_processor_name(prefix) for prefix in prefixes]
         nodes = numbers if name is None else [name + suffix for suffix in suffixes]
         bases = numbers if base is None else [base + suffix for suffix in suffixes]
@@ -301,7 +301,7 @@ def copartitioned(
 ) -> tuple[Stream[Any, Any], Stream[Any, Any], frozenset[str]]:
     """Return two streams with equal partitions for equal keys, and their source topics.
 
-    Streams whose keys may have changed are repartitioned first, `this` before the other one.
+    Streams whose keys may have changed are repartitioned first, `this` before the other stream.
     """
     name = options.name
     keys = options.key or like(this.key, other.key), options.key or like(other.key, this.key)

@@ -36,9 +36,9 @@ class CalendarWindows:
     window. The first window begins at the epoch.
 
     Windows take records until stream time has passed their end by `grace_ms`. Keys in topics and
-    stores have a window's start only: its end is computed, by the time zone database of the
-    machine. Keep that of all instances the same: it comes with the system, or with the package
-    `tzdata`.
+    stores have only a window's start: the end is computed with the machine's time zone database,
+    which comes with the system or the package `tzdata`. All instances must use the same version of
+    the database.
 
     Made by `days`, `weeks`, `months`, `quarters` and `years`. In Kafka Streams one would subclass
     `Windows`.
@@ -61,7 +61,7 @@ class CalendarWindows:
     ) -> None:
         put = partial(object.__setattr__, self)
         put("unit", unit)
-        # The name alone: equal windows are then equal, however their zone was given.
+        # Keep only the zone's name: windows are then equal, however their zone was given.
         put("zone", zone.key if isinstance(zone, ZoneInfo) else zone)
         put("grace_ms", checked_ms(grace_ms, role="grace_ms", of="CalendarWindows", least=0))
         put("starts_at", starts_at)
@@ -110,7 +110,7 @@ class CalendarWindows:
     def quarters(
         cls, zone: str | ZoneInfo, *, grace_ms: int | timedelta = 0, starts_at: time = _MIDNIGHT
     ) -> CalendarWindows:
-        """Return windows of three local months; the first one of a year begins in January."""
+        """Return windows of three local months; the first window of a year begins in January."""
         return cls("quarter", zone, grace_ms, starts_at)
 
     @classmethod
@@ -122,7 +122,7 @@ class CalendarWindows:
 
     @property
     def size_ms(self) -> int:
-        """The longest time (ms) that one of the windows lasts: of a day with 25 hours, for example.
+        """The length (ms) of the longest window, such as a day with 25 hours.
 
         Stores keep windows for this time and the grace period.
         """

@@ -43,7 +43,7 @@ class CheckedWindows:
 
     @property
     def need_ms(self) -> int:
-        """The time (ms) for which accepted records need windows."""
+        """The time (ms) for which a store has to keep windows of records that it accepts."""
         return self.keep_ms
 
 
@@ -52,7 +52,7 @@ KnownWindows: TypeAlias = TimeWindows | SlidingWindows | UnlimitedWindows | Chec
 
 
 def checked_windows(windows: Any, of: str) -> KnownWindows | SessionWindows:
-    """Return the windows; the user's own windows with their times.
+    """Return the windows; the user's own windows become CheckedWindows.
 
     Raises TopologyError unless the argument is one of the kinds of windows, or has the members of
     CustomWindows.

@@ -32,10 +32,10 @@ _MOST: Final = 1_000
 
 @final
 class LocalCalendar:
-    """The periods of one unit in one time zone, each from its beginning to that of the next one.
+    """The periods of one unit in one time zone; each ends when the next period begins.
 
     A period begins at the first instant at which local clocks show its first day and `starts_at`,
-    or later: the earlier one if clocks show it twice, the end of the gap if they never do. So each
+    or later: at the earlier instant if clocks show it twice, at the end of a gap in clocks. So each
     instant is in exactly one period. A day that a zone has skipped is empty.
     """
 
@@ -82,7 +82,7 @@ class LocalCalendar:
     def longest(self) -> int:
         """Return the longest time (ms) that a period lasts, since the epoch or year by year.
 
-        Only periods in which clocks are set back are longer than others, so look at these alone.
+        Only periods in which clocks are set back are longer than others, so check only these.
         """
         instants = range(0, _REGULAR, _STEP)
         offsets = [
@@ -100,7 +100,7 @@ class LocalCalendar:
         instant = timestamp - shift
         local = (_EPOCH + instant * _MS).astimezone(self._zone).replace(tzinfo=None)
         first = self._first((local - self._since_midnight).date())
-        # Clocks that are set back over midnight show a day again after the next one has begun.
+        # Clocks that are set back over midnight show a day again after the next day has begun.
         while self._begin(first) > instant:
             first = self._first(first - _DAY)
         while (end := self._begin(self._next(first))) <= instant:

@@ -58,7 +58,7 @@ class TimeWindows(metaclass=Hinted):
         return cls(size_ms, grace_ms, size_ms)
 
     def advance_by(self, advance_ms: int | timedelta) -> TimeWindows:
-        """Return hopping windows: a new one begins every `advance_ms`."""
+        """Return hopping windows: a new window begins every `advance_ms`."""
         return TimeWindows(self.size_ms, self.grace_ms, advance_ms)
 
     def windows_for(self, timestamp: int, /) -> list[Window]:
@@ -126,7 +126,7 @@ class SlidingWindows(metaclass=Hinted):
     def keep_ms(self) -> int:
         """The least time (ms) for which a store has to keep a window.
 
-        New windows are made of the windows before them.
+        A new window is computed from earlier windows, which must still be in the store.
         """
         return 2 * self.time_difference_ms + self.grace_ms
 
@@ -134,8 +134,8 @@ class SlidingWindows(metaclass=Hinted):
     def need_ms(self) -> int:
         """The time (ms) for which accepted records need windows.
 
-        The last window that takes a record begins with it. That window results from the record
-        right before it, whose own window ends there.
+        The last window that takes a record begins at that record's timestamp. It is computed from
+        the window that ends at the timestamp of the record before.
         """
         return self.keep_ms + 2
 
@@ -194,7 +194,7 @@ class UnlimitedWindows(metaclass=Hinted):
 class SessionWindows(metaclass=Hinted):
     """A window for every run of a key's records without a gap longer than `inactivity_gap_ms`.
 
-    It ends with the last of them. A session takes records until stream time has passed its end by
+    It ends at the last of these records. It takes records until stream time has passed its end by
     more than gap and `grace_ms`. Out-of-order records can merge two sessions. Made by
     `of_inactivity_gap_with_no_grace` and `of_inactivity_gap_and_grace`.
     """
@@ -247,10 +247,10 @@ class SessionWindows(metaclass=Hinted):
 class JoinWindows(metaclass=Hinted):
     """The time range of a join: which records of two streams match.
 
-    A record of the right stream matches from `before_ms` before to `after_ms` after one of the
-    left, both included. One of the two may be negative. Records are kept for `grace_ms` longer than
-    they can match in order. Made by `of_time_difference_with_no_grace` and
-    `of_time_difference_and_grace`.
+    A record of the right stream matches a record of the left stream if it is between `before_ms`
+    earlier and `after_ms` later, inclusive; one of the two may be negative. Records are kept until
+    they can match no record in order, and `grace_ms` longer. Made by
+    `of_time_difference_with_no_grace` and `of_time_difference_and_grace`.
     """
 
     before_ms: int
