@@ -63,7 +63,7 @@ class YoungTopics:
     async def find(
         self, wanted: Mapping[str, int], timeout_ms: int | None = None
     ) -> Mapping[str, TopicMetadata]:
-        """Return the topics that exist; `wanted` has the least number of partitions by topic.
+        """Return the topics that exist among `wanted`, which has their least partition counts.
 
         While a topic or partition is missing, the brokers are asked in turn, for
         `missing_topic_wait_ms`. Raises LogTimeout, NotAuthorized.
