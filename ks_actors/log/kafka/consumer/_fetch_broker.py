@@ -43,10 +43,10 @@ class BrokerTurn:
 class FetchBroker:
     """The `wanted` partitions of a broker, and the two connections that fetch them.
 
-    Usually one request asks for all wanted partitions, and the broker waits for records. For newly
-    wanted partitions a request on the other connection asks for all partitions, and the broker
-    answers at once. Until the first request is answered, such requests repeat every 20 ms, so no
-    wanted partition is left out for longer.
+    Usually one request asks for all wanted partitions, and the broker waits for records. A request
+    on the other connection asks for newly wanted partitions together with all others, and the
+    broker answers at once. Until the first request is answered, such requests repeat every 20 ms,
+    so no wanted partition is missing from requests for longer.
     """
 
     __slots__ = (

@@ -141,7 +141,7 @@ class FetchLoop:
         # A broker that does not answer keeps its sessions until it drops them.
         brokers = [broker for broker in self._brokers.values() if not broker.backoff]
         channel = self._channels[0]
-        # A session can be ended on any connection, but only under the same client id.
+        # Any connection can end a session, but brokers should see this client's name.
         self._client.name_channel(channel, self._client_id)
         try:
             await asyncio.gather(*(self._end_sessions(broker, channel) for broker in brokers))
