@@ -157,7 +157,7 @@ class GroupMember:
         """
         main, self._main = self._main, None
         if main is not None:
-            # Cancel this before the member leaves: it must not join again afterwards.
+            # Cancel the main loop first: the member must not join again after it has left.
             main.cancel()
             try:
                 await asyncio.wait([main])
