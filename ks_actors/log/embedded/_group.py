@@ -224,8 +224,7 @@ class Group:
         return [member for member in self._members.values() if member.awaited]
 
     def _time_is_up(self) -> None:
-        # These members still have their partitions, which no other member may get before they are
-        # expelled.
+        # Expel members that still have their partitions: before, no other member may get them.
         for member in self._awaited():
             self._expel(member)
         self.proceed()

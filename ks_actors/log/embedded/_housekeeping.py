@@ -27,8 +27,9 @@ class Housekeeper:
     """The cleaner of partitions: one at a time, in steps between which other tasks run.
 
     A partition is cleaned without a request when new records are at least 8 MiB (on disk: 32 MiB)
-    and half of its size. Then the time for retention is that of its newest record, or of the clock
-    if that is earlier. So old records that are replayed are not deleted before readers see them.
+    and half of its size. Retention then uses the time of the partition's newest record, or the
+    clock's time if it is earlier. So replayed records with old timestamps are not deleted before
+    their readers see them.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
