@@ -137,7 +137,7 @@ class Group:
             self._absences[member] = loop.call_later(
                 member.session_timeout_ms / 1000, self.expire, member
             )
-            # This member may have been the last one that the rebalance waited for.
+            # The rebalance may have waited only for this member.
             if self._rebalancing:
                 self.proceed()
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 # Seconds before the next address is tried beside those that have not answered (RFC 8305).
 _NEXT_S: Final = 0.25
-# Seconds instead of that once the address has accepted: TLS and a login take longer.
+# The longer wait (s) once an address has accepted the connection: TLS and a login take longer.
 _ACCEPTED_S: Final = 1.0
 
 

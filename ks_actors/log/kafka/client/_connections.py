@@ -104,7 +104,7 @@ class Connections:
         self._named: dict[str, str] = {}
         self._ready: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], _Opening] = {}
-        # The current attempts, and recently cancelled ones.
+        # The current attempts, and recently cancelled attempts.
         self._attempts: set[asyncio.Task[Connection]] = set()
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self._throttles: Throttles = Throttles()
@@ -207,7 +207,7 @@ class Connections:
             ) from error
 
     async def _connected(self, node: int, address: tuple[str, int], channel: str) -> Connection:
-        """Return the existing connection, or a new one."""
+        """Return the existing connection, or a new connection."""
         key = (node, channel)
         connection = self._ready.get(key)
         if connection is not None and connection.outlived:

@@ -22,7 +22,7 @@ class EpochHistory:
 
     An epoch counts from the end of the previous batch. So an offset that compaction has removed
     gets the epoch of the records after the gap: a leader's log may no longer have the epoch of the
-    record before it.
+    record before the gap.
     """
 
     __slots__ = ("_epochs", "_starts", "end")
@@ -66,8 +66,8 @@ class EpochHistory:
     def diverges_at(self, epoch: int, end: int) -> int:
         """Return the first offset at which a log differs from the records that were read.
 
-        `epoch` is the log's last epoch that is not above the epoch of those records; its records
-        end at offset `end`.
+        `epoch` is the log's last epoch that is not above the epoch of those records; in the log it
+        ends at offset `end`.
         """
         later = (at for at, other in zip(self._starts, self._epochs, strict=True) if other > epoch)
         return min(end, next(later, end))

@@ -241,7 +241,7 @@ class KafkaOptions:
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the context for connections, None without TLS.
 
-        Reads files; raises ConfigError if one of them cannot be used.
+        Reads files; raises ConfigError if a file cannot be used.
         """
         if not self.tls:
             return None

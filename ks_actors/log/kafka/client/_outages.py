@@ -52,7 +52,7 @@ class Asks(Protocol):
 
 
 class _Failure(NamedTuple):
-    """The failures of a line: the times of the first and the last one, and the last reason."""
+    """The failures of a line: the times of the first and last failure, and the last reason."""
 
     since: float
     seen: float

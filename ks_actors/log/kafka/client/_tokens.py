@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.login import TokenProvider
 
 _log = component_log(__name__)
-# The part of a token's life after which the next one is fetched, as in Kafka's clients.
+# The part of a token's life after which the next token is fetched, as in Kafka's clients.
 _REFRESH: Final = 0.8
 # The time (s) for which to use a token whose end is unknown.
 _UNKNOWN_LIFE_S: Final = 60.0

@@ -19,7 +19,7 @@ LONG_MS: Final = 500
 
 While the other connection is in use, the broker answers at once.
 """
-# The interval of fetches on the other connection while the first one waits and no partition is new.
+# The interval of fetches on the other connection while the first waits and no partition is new.
 _SPACING_S: Final = 0.02
 
 

@@ -153,7 +153,7 @@ class FetchErrors:
         except LogClosed:
             return
         except Unavailable as error:
-            # Only partitions without a leader wait; the others are still fetched from theirs.
+            # Only partitions without a leader wait; the others are fetched from their leaders.
             for source in self._leaderless():
                 self._hold(source, away=error.away)
             _log.debug("%s: no broker knows the leader: %s", self._client_id, error)

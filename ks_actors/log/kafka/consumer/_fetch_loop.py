@@ -253,7 +253,7 @@ class FetchLoop:
             self._take(broker, line, response)
         except Unavailable as error:
             line.out = False
-            # The broker may or may not have seen the request, so the next one sends all partitions.
+            # The broker may or may not have the request, so the next request has all partitions.
             line.session.lose()
             self._unreachable(broker, error)
         except LogClosed:

@@ -423,7 +423,7 @@ class GroupMember:
             key=lambda info: info.member_id,
         )
         topics = frozenset[str]().union(*(info.topics for info in infos))
-        # A topic that one broker does not know would end every member.
+        # Ask several brokers: if a topic seemed to be missing, all members would end.
         counts = await self._partition_counts(topics, patient=True)
         assignments = await self._assign(infos, counts)
         # Watch from the counts that the assignor has seen, to notice a topic that has grown since.
@@ -529,7 +529,7 @@ class GroupMember:
             await asyncio.sleep(self._beat_seconds)
 
     async def _beat_meanwhile(self, group: GroupMetadata) -> None:
-        """Send heartbeats of the last generation until the next one.
+        """Send heartbeats of the last generation until the next generation.
 
         The member keeps its partitions and its lease until then.
         """
@@ -563,7 +563,7 @@ class GroupMember:
         if not self._asked and (now - self._owner_well_at) * 1000 >= self._check_ms:
             self._asked = True
             if not self._owner_stuck:
-                # The owner has answered the last check, so it was making progress until this one.
+                # The owner has answered the last check, so it was making progress until this check.
                 self._owner_well_at = now
             self._post(self._owner.on_check)
         stuck_ms = round((now - self._owner_well_at) * 1000)

@@ -82,7 +82,7 @@ class KafkaProducer:
         send_call = SendCall(self._admin, batches)
         # Read before the wait for the lock: an `abandon` during that wait concerns this call, too.
         abandoned = self._abandoned
-        # Encoding yields to the event loop; without the lock, a later call could overtake this one.
+        # Encoding yields to the event loop; without the lock, a later call could overtake this.
         async with self._order:
             self._check()
             await send_call.encode(self._encoder)

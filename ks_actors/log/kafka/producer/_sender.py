@@ -553,7 +553,7 @@ class Sender:
             self.go()
 
     def reset(self, identity: Identity) -> None:
-        """Continue with a new identity; no batch of the old one may be undecided."""
+        """Continue with a new identity; no batch of the old identity may be undecided."""
         self.identity = identity
         for queue in self._queues.values():
             queue.renew(identity)

@@ -192,7 +192,7 @@ class KafkaTransactionalProducer:
             )
 
     async def _prepare_transaction(self) -> None:
-        """Clean up after the last transaction before a new one begins."""
+        """Clean up after the last transaction, before a new transaction begins."""
         if not self._open:
             await self._confirm()
             # An unanswered request may still arrive. After a new epoch brokers refuse it.

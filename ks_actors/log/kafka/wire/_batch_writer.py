@@ -72,7 +72,7 @@ class RecordBatch:
 
         `sequence` is the sequence number of the first record in its partition.
         """
-        # Copy for a further attempt: a broken connection may still hold the bytes of the last one.
+        # Copy for each further attempt: a broken connection may still hold the earlier bytes.
         buffer = self._buffer[:] if self._stamped else self._buffer
         self._stamped = True
         _PRODUCER.pack_into(buffer, _PRODUCER_AT, producer_id, epoch, sequence)
@@ -142,7 +142,7 @@ class Encoder:
                     HEADER.size,
                 )
             except TypeError:
-                # aiokafka accepts some more types, and has better error messages for the rest.
+                # aiokafka accepts some more types, and has better error messages for all others.
                 return self._write_one_by_one(batch, start, size)
         attributes = TRANSACTIONAL if self._transactional else 0
         HEADER.pack_into(

@@ -123,10 +123,7 @@ def offset_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     epochs: Mapping[TopicPartition, int],
 ) -> Pinned:
-    """Commit offsets as a member in its generation.
-
-    `epochs` are the leader epochs of the records before the offsets.
-    """
+    """Commit a member's offsets; `epochs` are the leader epochs of the records before them."""
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for partition, offset in offsets.items():
         topic, number = partition
