@@ -189,7 +189,7 @@ class PartitionQueue:
         # A batch after an undecided batch would be rejected as out of order.
         if self.in_flight and (self.repeating or not self.acknowledged):
             return False
-        # Batches with a number belong to the old identity, and must end before a new identity.
+        # Batches with a number have the old identity, and must end before a new identity is used.
         return not self.poisoned or self.batches[0].sequence >= 0
 
     def due(self, now: float) -> float:
@@ -197,7 +197,7 @@ class PartitionQueue:
         deadline = self.batches[0].deadline
         if self.not_before > now:
             return min(self.not_before, deadline) if deadline > now else self.not_before
-        # If an earlier batch is in flight, a batch does not time out before the answer to that.
+        # While an earlier batch is in flight, this batch does not time out.
         return deadline if deadline > now else inf
 
     def take(self) -> InFlightBatch:

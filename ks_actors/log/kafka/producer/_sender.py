@@ -323,7 +323,7 @@ class Sender:
             # The leader is unreachable: ask again, until the batch times out.
             self._retry(queue, pending, str(error), stale=True)
         except Exception as error:  # noqa: BLE001 - a caller waits for the piece to end
-            # Keep it in flight until here: no newer batch may be sent while it is undecided.
+            # Keep the batch in flight until here: send no newer batch while it is undecided.
             queue.answered(pending)
             kind = LogError if self._transactional_id is None else TransactionAborted
             unknown = f"it is not known whether they were written: {error!r}"
