@@ -87,7 +87,7 @@ class DelegatingLog(BaseLog):
         return cluster_of(self._log)
 
     def take_client_id(self, client_id: str, /) -> None:
-        """Show this client id with requests that belong to no reader or writer."""
+        """Use this client id in requests that belong to no reader or writer."""
         if self._base is not None:
             self.tell(self._base.take_client_id, client_id)
 
@@ -142,7 +142,7 @@ class DelegatingLog(BaseLog):
         await self.ask(request, self._log.create_topics, wanted)
 
     async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Raise the first error that `create_topics` would, if the log can tell."""
+        """Raise the first error of `create_topics`, if the log can foresee the error."""
         wanted = tuple(topics)
         if self._base is not None:
             request = LogRequest("to check", [topic.name for topic in wanted])
@@ -267,8 +267,8 @@ class _TransactionalProducer(_Writer["TransactionalProducer"]):
         await self._log.ask(LogRequest(what, offsets), self._inner.commit, offsets, group)
 
     async def abort(self) -> None:
-        # The committer waits for the collector, which repeats this call: answer before the
-        # committer's timeout.
+        # The committer waits for the collector, which repeats this call. So use only a part of the
+        # committer's time.
         what = f"to abort a transaction of {self._name}"
         await self._log.ask(LogRequest(what, again=False, share=_SHARE), self._inner.abort)
 
@@ -288,7 +288,7 @@ class DelegatedMembership(BaseMembership):
 
     @property
     def committing(self) -> GroupMetadata:
-        """The group to name in a transaction of the member's partitions now."""
+        """The group metadata to send, at this moment, with a transaction that commits offsets."""
         inner = self._inner
         return inner.committing if isinstance(inner, BaseMembership) else inner.group
 
@@ -323,11 +323,11 @@ class DelegatedMembership(BaseMembership):
         await self._log.ask(request, self._inner.commit, offsets)
 
     async def leave(self) -> None:
-        """Leave the group; does nothing after an end."""
+        """Leave the group; does nothing after `leave` or `close`."""
         await self._end(self._inner.leave)
 
     async def close(self) -> None:
-        """Close; does nothing after an end."""
+        """Close; does nothing after `leave` or `close`."""
         await self._end(self._inner.close)
 
     async def _end(self, how: Callable[[], Awaitable[None]]) -> None:

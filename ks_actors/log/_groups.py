@@ -42,7 +42,7 @@ class TellsGroups(Protocol):
     async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return all offsets that a group has committed.
 
-        Waits for open transactions that are about to change them.
+        Waits for open transactions that are about to change the offsets.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The time for which a group member surely has its partitions."""
+"""The time for which it is certain that a group member has its partitions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NEVER = float("-inf")
 class Lease:
     """The time for which no other member can have this member's partitions.
 
-    A group reassigns them after it has heard nothing for the session timeout. So the lease lasts
-    that long, counted from the sending time of the last answered heartbeat. A process that was
-    frozen or cut off, or ran on a sleeping machine, finds its lease over before any message
-    arrives: the `clock`, in seconds, advances during sleep. A producer without transactions writes
-    under the lease of its member. Otherwise a late record of it could follow records of the
-    partition's next owner.
+    A group reassigns a member's partitions when it has received no heartbeat for the session
+    timeout. So the lease lasts for this timeout, counted from the sending time of the last answered
+    heartbeat. If a process was frozen or cut off, or its machine slept, its lease is over before
+    any message arrives: the `clock`, in seconds, advances during sleep. A producer without
+    transactions writes under the lease of its member. Otherwise its late records could follow
+    records of the partition's next owner.
 
     The membership extends and ends the lease, from any thread; it calls `lost` on the member's loop
     when the membership is over.
@@ -35,7 +35,7 @@ class Lease:
         self.lost: Callable[[], None] = _nothing
 
     def holds(self) -> bool:
-        """Return whether the lease holds: no other member can have the partitions now."""
+        """Return whether the lease holds, so that no other member can have the partitions."""
         return self._clock() < self._until
 
     def time(self) -> float:

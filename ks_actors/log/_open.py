@@ -32,7 +32,7 @@ def open_log(url: str) -> Log:
     if url.startswith(_KAFKA):
         servers = url.removeprefix(_KAFKA)
         if not servers.strip(", ") or any(character in servers for character in "/?#@"):
-            # A password must not be shown.
+            # The error must not show a password.
             told = f"{_KAFKA}***@{servers.rpartition('@')[2]}" if "@" in servers else url
             raise ConfigError(f"{told!r} names no servers: use 'kafka://host:port,host:port'")
         return kafka_log(servers)

@@ -1,8 +1,8 @@
 """The port to a log: the runtime's requirements for Kafka and the embedded log.
 
 One conformance suite (tests/ks_actors/log) runs against every implementation. Call all methods on
-the event loop; `async` ones may wait, plain ones never block. Every wait has a deadline and ends in
-a `LogError` that names the awaited operation.
+the event loop; `async` methods may wait, plain methods never block. Every wait has a deadline, and
+at the deadline raises a `LogError` that names the awaited operation.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ class Fetcher(Protocol):
 class Writer(Protocol):
     """An idempotent writer.
 
-    An acknowledged batch is written once, in the order of sends per partition.
+    An acknowledged batch is written exactly once, and each partition keeps the order of sends.
     """
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches; return the offset after each one's last record, in order.
+        """Append all batches; return the offset after each batch's last record, in order.
 
-        Raises ProduceFailed, with an error per partition that got nothing of this call; the others
-        are written. For errors of single records (RecordTooLarge, InvalidRecord) the error names
-        the records, if the log knows them.
+        Raises ProduceFailed, with an error per partition that got nothing of this call; the other
+        partitions are written. For errors of single records (RecordTooLarge, InvalidRecord) the
+        error names the records, if the log knows them.
         """
         ...
 
@@ -103,13 +103,13 @@ class Writer(Protocol):
 class Producer(Writer, Protocol):
     """A writer without transactions.
 
-    With a lease it writes only while that holds; until then records wait.
+    With a lease it writes only while the lease holds; until then records wait.
     """
 
     def abandon(self) -> None:
         """Send and repeat nothing more of earlier `send` calls.
 
-        Waiting calls raise once the outcome of the sent batches is known.
+        Waiting calls raise an error once the outcome of the sent batches is known.
         """
         ...
 
@@ -117,7 +117,7 @@ class Producer(Writer, Protocol):
 class TransactionalProducer(Writer, Protocol):
     """A writer of transactions, with at most one open; `send` begins one if needed.
 
-    A producer fenced by a newer one of its transactional id gets Fenced from every call.
+    If a newer producer has the same transactional id, every call raises Fenced.
     """
 
     async def commit(
@@ -155,7 +155,7 @@ class Membership(Protocol):
     ) -> None:
         """Report that the partitions of the last Revoked are released: the rebalance may continue.
 
-        Given user data and topics replace the member's previous ones.
+        User data and topics, if given, replace the member's previous user data and topics.
         """
         ...
 
@@ -166,7 +166,7 @@ class Membership(Protocol):
     async def committed(
         self, partitions: Iterable[TopicPartition], /
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return the group's committed offsets, without partitions that have none.
+        """Return the group's committed offsets, without partitions that have no offset.
 
         Waits for open transactions (require_stable).
         """
@@ -187,7 +187,7 @@ class Membership(Protocol):
         """Close.
 
         A member with an instance id keeps its place and partitions, if it returns within the
-        session timeout; others leave.
+        session timeout; a member without an instance id leaves the group.
         """
         ...
 
@@ -197,8 +197,8 @@ Assignor: TypeAlias = (
 )
 """The assignment function, called on the leader, in any thread.
 
-It maps members, and the partition counts of all their topics, to assignments by member id. It
-depends on nothing else.
+The function gets the members, and the partition counts of all their topics. It returns assignments
+by member id, which depend on nothing else.
 """
 
 
@@ -207,18 +207,18 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
 
     The `assignor` is called if the member is the leader.
 
-    `instance_id` makes it a static member. A new member with the same id takes over its place and
-    its partitions at once, without a rebalance. The old one is removed. With `takes_over`,
-    members with the same client id belong to a dead process and are removed now, not by their
-    session timeouts. Such members of other processes are removed when the processes die, as far as
-    the log notices that: Kafka's does for processes of this machine. The open transaction of a
-    removed member's `transactional_id` is then aborted, and its pending parts in the
+    `instance_id` makes this a static member. A new member with the same instance id replaces the
+    old member, and gets its partitions at once, without a rebalance. With `takes_over`, members
+    with the same client id belong to a dead process and are removed at once, not by their session
+    timeouts. Members with `takes_over` in other processes are removed when those processes die, if
+    the log notices it: a Kafka log notices it for processes of this machine. When such a member
+    is removed, the open transaction of its `transactional_id` is aborted, and pending parts in the
     `transaction_scope` are completed.
 
-    A member without progress for `rebalance_timeout_ms` loses its place, so that others get its
-    partitions. The reason is a blocked loop, or `stuck`, which is called repeatedly and returns the
-    seconds without progress. A log in this process cannot check its own loop while that is blocked:
-    there a member loses its place only if a rebalance waits for so long.
+    A member without progress for `rebalance_timeout_ms` is removed, so that others get its
+    partitions. The reason may be a blocked loop, or the function `stuck`, which is called
+    repeatedly and returns the seconds without progress. A log in this process cannot check its own
+    loop while the loop is blocked: there a member is removed only if a rebalance waits that long.
 
     The `lease` is extended while the group knows the member, and ends with the membership.
     """
@@ -239,9 +239,9 @@ class NewMember(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class TellsOutages(Protocol):
-    """A log that may be unreachable; a log in this process never is.
+    """A log that may be unreachable; a log in this process is always reachable.
 
-    You may call it before the start.
+    You may call `outages` before the start.
     """
 
     def outages(self) -> Sequence[Outage]:
@@ -267,7 +267,7 @@ class TellsOperations(Protocol):
 class WritesBytes(Protocol):
     """A log that encodes records into the bytes of record batches.
 
-    Records that are encoded already are best left so. Other logs get records as columns.
+    If records are already encoded, pass their bytes on. Other logs get records as columns.
     """
 
     @property
@@ -301,7 +301,7 @@ class Log(Protocol):
     ) -> Producer:
         """Return a new idempotent producer; with a lease, it writes only while the lease holds.
 
-        `topics` are the known target topics: their lookups need not wait for records.
+        `topics` are the known target topics: they are looked up before the first records.
         """
         ...
 
@@ -313,11 +313,11 @@ class Log(Protocol):
         timeout_ms: int,
         scope: TransactionScope | None = None,
     ) -> TransactionalProducer:
-        """Return a producer of that id; fence all earlier ones and abort their open transactions.
+        """Return a producer of that id; fence all earlier producers and abort their transactions.
 
-        A transaction that stays open for longer than `timeout_ms` is aborted. A log may fail in a
-        way that leaves a transaction ended in one place and pending in another. Then the id's last
-        transaction is looked up in the `scope`, and completed with the same outcome.
+        A transaction that stays open for longer than `timeout_ms` is aborted. After some failures
+        of a log, a transaction may have ended in some partitions, and be pending in others. So the
+        id's last transaction is looked up in the `scope`, and completed with the same outcome.
         """
         ...
 
@@ -344,7 +344,7 @@ class Log(Protocol):
     ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist among `names`; for None, all topics.
 
-        Without `configs` theirs are left empty, which may be faster.
+        Without `configs`, the configs of the topics are left empty, which may be faster.
         """
         ...
 
@@ -378,33 +378,33 @@ class Log(Protocol):
 
 
 class BaseMembership(Membership):
-    """The base of this package's memberships, with defaults where groups differ."""
+    """The base of this package's memberships, with defaults for methods in which groups differ."""
 
     @property
     def committing(self) -> GroupMetadata:
-        """The group to name in a transaction of the member's partitions now.
+        """The group metadata to send, at this moment, with a transaction that commits offsets.
 
-        It differs from `group` if the group accepts no commits of the last generation before the
-        next Assigned.
+        It differs from `group` if, during a rebalance, the group no longer accepts commits of the
+        previous generation.
         """
         return self.group
 
 
 class BaseLog(Log):
-    """The base of this package's logs, with defaults where they differ."""
+    """The base of this package's logs, with defaults for methods in which logs differ."""
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster, of which there may be several with topics of the same names.
+        """The id of the cluster, to tell it from other clusters with topics of the same names.
 
-        Empty before the start, for a log that is not a cluster, and if its brokers report no id.
+        Empty before the start, for a log that is not a cluster, and if the brokers report no id.
         """
         return ""
 
     def take_client_id(self, client_id: str, /) -> None:
-        """Show this client id with requests that belong to no reader or writer.
+        """Use this client id in requests that belong to no reader or writer.
 
-        Does nothing if the log was made with a client id, or has none.
+        Does nothing if the log was made with a client id, or uses no client ids.
         """
 
     async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
@@ -416,9 +416,9 @@ class BaseLog(Log):
     async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records that fetchers of this log have read, below the given offsets.
 
-        A log that may lose records leaves out partitions without a fetcher, and raises LogTruncated
-        when the log of a partition has lost records that were read. Then nothing at that leader is
-        deleted: new records may have replaced the lost ones.
+        A log that may lose records skips partitions without a fetcher, and raises LogTruncated when
+        the log of a partition has lost records that were read. Then no record is deleted at that
+        leader: new records may have replaced the lost records.
         """
         await self.delete_records(before)
 

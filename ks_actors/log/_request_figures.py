@@ -26,7 +26,7 @@ class RequestFigures:
         self._window: Window = STILL
 
     def use(self, window: Window) -> None:
-        """Measure times by the windows of an app, and keep the totals.
+        """Measure times in the windows of an app, and keep the totals.
 
         A second call does nothing.
         """

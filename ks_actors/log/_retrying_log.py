@@ -25,8 +25,8 @@ T = TypeVar("T")
 def patient(log: Log, timeout_ms: int, closing: Closing | None = None) -> PatientLog:
     """Wrap `log` to retry LogTimeout for up to `timeout_ms`; then it raises NoAnswer.
 
-    While the app is `closing`, every call ends by that deadline, and so do readers, writers and
-    members.
+    While the app is closing, every call ends by the deadline of `closing`, also the calls of
+    readers, writers and members.
     """
     return PatientLog(log, LogRetries(timeout_ms / 1000, closing))
 
@@ -34,8 +34,8 @@ def patient(log: Log, timeout_ms: int, closing: Closing | None = None) -> Patien
 class PatientLog(DelegatingLog):
     """A `Log` that repeats each call to another log until it is answered.
 
-    NoAnswer, a LogTimeout, names the time of the attempts and the call. Two calls are made once,
-    but have the same time limit: `send`, since its outcome is unknown, and `abort`, which the
+    NoAnswer, a LogTimeout, names the time of the attempts and the call. Two calls have the same
+    time limit, but are not repeated: `send`, since its outcome is unknown, and `abort`, which the
     collector repeats. The wait for the group's next event has no limit; `delete_read` has the log's
     own limit.
     """
@@ -76,6 +76,6 @@ class PatientLog(DelegatingLog):
     async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records that fetchers have read, within the log's own time limit.
 
-        It is not repeated: the partitions may have other records when a broker is back.
+        The call is not repeated: after a broker's return the partitions may have other records.
         """
         await (self._log.delete_records if self._base is None else self._base.delete_read)(before)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 def check_token_endpoint(url: str) -> str:
     """Return `https://host/path`, `http://` of this machine, or `file:///path`.
 
-    Raises ValueError for another URL, and for one by which a secret would leak.
+    Raises ValueError for any other URL, and for a URL that would reveal a secret.
     """
     try:
         parts = urlsplit(url)

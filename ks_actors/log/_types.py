@@ -23,7 +23,7 @@ class OffsetAndMetadata(msgspec.Struct, frozen=True):
 class TransactionScope(msgspec.Struct, frozen=True, kw_only=True):
     """The possible content of transactions.
 
-    They have records of `topics`, and offsets that the group commits for its `sources`.
+    Transactions have records of `topics`, and offsets that the group commits for its `sources`.
     """
 
     topics: frozenset[str] = frozenset()
@@ -69,8 +69,8 @@ class NewTopic(msgspec.Struct, frozen=True):
 class TopicDescription(msgspec.Struct, frozen=True):
     """The description of a topic.
 
-    A topic that is deleted and created again has another `id` (KIP-516). It is empty for a log
-    without ids.
+    A topic that is deleted and created again has another `id` (KIP-516). The `id` is empty for a
+    log without ids.
     """
 
     name: str
@@ -142,8 +142,8 @@ class Revoked(msgspec.Struct, frozen=True):
 class Lost(msgspec.Struct, frozen=True):
     """The group has removed the member: others may have these partitions, so commit nothing.
 
-    With `fenced`, another member with its instance id has its place; `rejoin` would remove that
-    one.
+    With `fenced`, another member with the same instance id has replaced it; `rejoin` would remove
+    that member.
     """
 
     partitions: tuple[TopicPartition, ...]

@@ -1,4 +1,4 @@
-"""A log in this process: for tests, for tools, and for apps that need no servers."""
+"""A log in this process: for tests, for tools, and for apps without servers."""
 
 from ks_actors.log.embedded._codec import decode_batch as decode_batch
 from ks_actors.log.embedded._codec import encode_batch as encode_batch

@@ -1,6 +1,6 @@
 """The broker: topics, appends and ends of transactions.
 
-Its methods are plain calls on the event loop; each does all or nothing.
+Its methods are plain calls on the event loop; each call takes effect completely or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _logger = component_log(__name__)
 
-# The approximate overhead of a record: records without bytes must be cleaned some day, too.
+# The approximate overhead of a record: without it, empty records would never be cleaned.
 _RECORD_BYTES = 64
 
 
@@ -76,7 +76,7 @@ class Broker:
         by_pid: dict[int, Transaction] = {}
         for name, pid, epoch, timeout_ms in loaded.transactional_ids:
             self.transactions[name] = by_pid[pid] = Transaction(name, pid, epoch, timeout_ms)
-        # An id must never be used again: it connects markers to records.
+        # An id must never be used again, since it connects markers to records.
         self._next_pid = max(by_pid, default=-1) + 1
         for identity, name, count, configs in loaded.topics:
             topic = self._enter(Topic(identity, name, configs), count)
@@ -102,7 +102,7 @@ class Broker:
 
     def id_of(self, topic: Topic) -> str:
         """Return the id of a topic, unique among the topics of all logs."""
-        # A log of an earlier format that is opened read-only has no name.
+        # If a log of an earlier format is opened read-only, it has no name.
         return f"{self.name}-{topic.id}" if self.name else ""
 
     def partition(self, name: TopicPartition) -> Partition:
@@ -131,15 +131,15 @@ class Broker:
         topic.partitions = [
             Partition(topic, number, self.storage.load) for number in range(new.partitions)
         ]
-        # Write before memory changes: a full disk must leave no topic that a restart would not
-        # find.
+        # Write to storage before memory: if the disk is full, memory must not have a topic that
+        # storage lacks.
         self.storage.add_topic(topic)
         self._next_topic += 1
         self._enter(topic, new.partitions)
         self._topics_changed({topic.name})
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions; raise for the others at the end.
+        """Give topics more partitions, and then raise the error of the first refused topic.
 
         Raises UnknownTopicOrPartition, LogError, after all other topics have grown; StorageFull.
         """
@@ -167,15 +167,15 @@ class Broker:
                 self.partitions.update({partition.name: partition for partition in added})
                 grown.add(name)
         if grown:
-            # Once for all of them, so that groups rebalance once.
+            # Report all grown topics together, so that groups rebalance only once.
             self._topics_changed(grown)
         if refused is not None:
             raise refused
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics, and the groups' committed offsets of them.
+        """Delete topics, and the groups' committed offsets of these topics.
 
-        Raises UnknownTopicOrPartition, after all others were deleted; StorageFull, LogError.
+        Raises UnknownTopicOrPartition, after all other topics were deleted; StorageFull, LogError.
         """
         unknown = [name for name in names if name not in self.topics]
         for name in names:
@@ -207,7 +207,7 @@ class Broker:
     def append(
         self, batches: Sequence[Outgoing], transaction: Transaction | None = None
     ) -> list[int]:
-        """Append batches; return the offset after each.
+        """Append batches; return the offset after each batch.
 
         Raises ProduceFailed: then nothing was written to the partitions that it names.
         """
@@ -229,7 +229,7 @@ class Broker:
                 before = sum(
                     len(other.batch) for other in batches[:index] if other.partition == name
                 )
-                # Like Kafka, the log refuses a partition as a whole, and writes the others.
+                # Like Kafka, refuse all batches of this partition, and write the other partitions.
                 errors[name] = _both(errors.get(name), error, before)
         kind, pid = (DATA, NO_PRODUCER) if transaction is None else (TRANSACTIONAL, transaction.pid)
         ends: dict[Partition, int] = {}
@@ -238,7 +238,7 @@ class Broker:
         for partition, batch, size in checked:
             if errors and partition.name in errors:
                 continue
-            # Several batches for one partition follow each other.
+            # The next batch for the same partition continues at the end of the previous batch.
             base = ends.get(partition, partition.end)
             count = len(batch)
             ends[partition] = end = base + count
@@ -289,7 +289,7 @@ class Broker:
                 partition.grown += segment.size + _RECORD_BYTES * segment.count
                 self._grown(partition)
         for partition, _, _ in added:
-            # After all partitions are in memory: a reader that wakes up sees the whole append.
+            # Notify after all partitions are in memory: a reader must see the whole append.
             partition.notify()
 
     def commit_offsets(
@@ -307,14 +307,14 @@ class Broker:
     ) -> None:
         """Make a transaction and offsets visible at once.
 
-        Raises StorageFull, LogError: then it is as open as before.
+        Raises StorageFull, LogError: then the transaction is still open.
         """
         self._end(transaction, COMMIT, group_id, offsets)
 
     def abort(self, transaction: Transaction) -> None:
         """Abort a transaction; none of its records ever becomes visible.
 
-        Raises StorageFull, LogError: then it is as open as before.
+        Raises StorageFull, LogError: then the transaction is still open.
         """
         self._end(transaction, ABORT, "", {})
 
@@ -330,7 +330,7 @@ class Broker:
             for partition in transaction.partitions
         ]
         self.storage.end(markers, group_id, offsets)
-        # The transaction is decided on disk, so nothing here can fail any more.
+        # The outcome is already on disk, and the steps below cannot fail.
         for partition, marker in markers:
             partition.add(marker)
         if offsets:
@@ -350,7 +350,7 @@ class Broker:
         if transaction.partitions:
             self.abort(transaction)
         epoch = transaction.epoch + 1
-        # Write first: after a crash the old epoch must not come back.
+        # Write before memory changes: after a crash the old epoch must not return.
         self.storage.put_transactional_id(TransactionalId(name, transaction.pid, epoch, timeout_ms))
         self.transactions[name] = transaction
         self._next_pid = max(self._next_pid, transaction.pid + 1)
@@ -366,7 +366,7 @@ class Broker:
         )
 
     def _expire(self, transaction: Transaction) -> None:
-        # Set first: even if the abort fails, nothing more may be added to this transaction.
+        # Set this first: even if the abort fails, no more records may join this transaction.
         transaction.doom = f"it was open for longer than {transaction.timeout_ms} ms"
         try:
             self.abort(transaction)
@@ -396,7 +396,7 @@ def _restore(partition: Partition, bounds: tuple[int, int], segments: Sequence[S
     for segment in segments:
         partition.add(segment)
     partition.begin = begin
-    # The last segments may have been deleted, but their offsets stay used.
+    # The last segments may have been deleted, but their offsets must not be used again.
     partition.end = max(partition.end, end)
 
 

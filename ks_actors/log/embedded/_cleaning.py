@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._partition import Partition
     from ks_actors.records import Batch
 
-# Records of a step, after which other tasks may run; small segments are joined up to this size.
+# The records per step; after a step other tasks may run. Small segments are joined up to this size.
 STEP: Final = 500
 
 
 def retain(broker: Broker, partition: Partition, now: int) -> None:
-    """Delete whole segments from the head, by `retention.ms` at `now` (ms) and `retention.bytes`.
+    """Delete whole segments from the head, as `retention.ms` and `retention.bytes` demand.
 
-    Segments of open transactions stay. Raises StorageFull, LogError.
+    `now` is in ms. Segments of open transactions stay. Raises StorageFull, LogError.
     """
     settings = partition.topic.settings
     size = partition.size
     before = partition.begin
     for segment in partition.segments:
-        # A marker is deleted with the segment after it, or with the last record.
+        # A marker is deleted together with the records before it or after it.
         too_old = (
             settings.retention_ms is not None
             and partition.newest(segment) < now - settings.retention_ms
@@ -45,12 +45,12 @@ def retain(broker: Broker, partition: Partition, now: int) -> None:
 def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
     """Keep the last committed record of each key below the last stable offset.
 
-    Works in steps; the log may change between them. A tombstone survives the first compaction, and
-    later compactions within `delete.retention.ms` of it, so that a reader from the beginning does
-    not miss it. Markers and aborted records are removed. A segment with a record younger than
-    `min.compaction.lag.ms` at `now` (ms) is left alone, and so are all segments after it.
+    Works in steps; the log may change between steps. A tombstone stays in the first compaction, and
+    in later compactions for `delete.retention.ms` after the first, so that a reader from the
+    beginning does not miss it. Markers and aborted records are removed. If a segment has a record
+    younger than `min.compaction.lag.ms` at `now` (ms), it stays, and so do all segments after it.
 
-    Raises StorageFull, LogError, LogCorrupted: then the rest of the partition is as before.
+    Raises StorageFull, LogError, LogCorrupted: then the remaining segments are unchanged.
     """
     boundary = _compactable(partition, now)
     # Two passes: find the last offset of each key, then rewrite the segments.
@@ -70,7 +70,7 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
                 kept.add(segment, piece, latest)
                 if len(piece) == STEP:
                     yield
-        # The head of the partition may be deleted by now: then leave the run unchanged.
+        # The head of the partition may have been deleted meanwhile: then do not replace this run.
         if partition.segments[start:stop] == old:
             _rewrite(broker, partition, start, stop, kept)
         yield
@@ -79,7 +79,7 @@ def compact(broker: Broker, partition: Partition, now: int) -> Iterator[None]:
 def _compactable(partition: Partition, now: int) -> int:
     """Return the end of the compactable offsets.
 
-    It is the first offset of an open transaction, or of a segment that is too young.
+    The end is the first offset of an open transaction, or of a segment that is too young.
     """
     lag = partition.topic.settings.min_compaction_lag_ms
     if lag > 0:
@@ -109,7 +109,7 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
 
 
 class _Kept:
-    """The remaining records of a run of segments, and the time when its tombstones may end."""
+    """The remaining records of a run of segments, and the time from which to drop tombstones."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.parts: list[Batch] = []
@@ -118,7 +118,7 @@ class _Kept:
         self._now: int = now
 
     def add(self, segment: Segment, piece: Batch, latest: dict[Any, int]) -> None:
-        """Add the remaining records of a piece of a segment."""
+        """Add the records of a piece of a segment that remain after compaction."""
         mortal = segment.horizon is not None and segment.horizon <= self._now
         kept = _survivors(piece, latest, self._partition.begin, tombstones=not mortal)
         if None in kept.values:
@@ -135,7 +135,7 @@ class _Kept:
 def _rewrite(broker: Broker, partition: Partition, start: int, stop: int, kept: _Kept) -> None:
     old = partition.segments[start:stop]
     batch = joined(kept.parts)
-    # No record is dropped, so the segment stays as it is.
+    # If no record is dropped from a single segment, it stays as it is.
     if (
         len(old) == 1
         and old[0].kind == DATA
@@ -145,7 +145,7 @@ def _rewrite(broker: Broker, partition: Partition, start: int, stop: int, kept: 
         return
     new = None
     if len(batch):
-        # It ends at the end of the last old segment, so that no reader moves back.
+        # The new segment ends at the end of the last old segment, so that no reader moves back.
         new = Segment(batch.offsets[0], old[-1].end, count=len(batch), size=payload(batch))
         new.horizon = kept.horizon
     broker.storage.replace(partition, old, new, batch)

@@ -3,7 +3,7 @@
 The first byte of a key is its kind:
 
 - `m`: the log itself
-- `n`: its name, different for each log
+- `n`: the log's name, different for each log
 - `t`: a topic
 - `p`: the bounds of a partition
 - `i`: the index entry of a segment
@@ -11,7 +11,7 @@ The first byte of a key is its kind:
 - `o`: a group's offset
 - `x`: a transactional id
 
-Index entries are apart from records, so that opening a log reads no records.
+Index entries and records have separate keys, so that opening a log reads no records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PLACE: Final = struct.Struct(">cIIQ")
 _TOPIC: Final = struct.Struct(">cI")
 _PARTITION: Final = struct.Struct(">cII")
 _BOUNDS: Final = struct.Struct(">QQ")
-# end, count, size, kind, pid, newest, horizon; -1 stands for None.
+# end, count, size, kind, pid, newest, horizon; -1 means None.
 _ENTRY: Final = struct.Struct(">QIIBqqq")
 
 
@@ -55,7 +55,7 @@ class LogRecord(msgspec.Struct, array_like=True):
 
 
 class OffsetRecord(msgspec.Struct, array_like=True):
-    """The record of a committed offset; its key serves lookups, and is not decoded."""
+    """The record of a committed offset; its key is only for lookups, and is not decoded."""
 
     group_id: str
     topic: str
@@ -74,7 +74,7 @@ encode: Final = msgspec.msgpack.Encoder().encode
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
     """Return a function that decodes a `kind` from the output of `encode`.
 
-    It raises LogCorrupted.
+    The returned function raises LogCorrupted.
     """
     decode = msgspec.msgpack.Decoder(kind).decode
 
@@ -129,7 +129,7 @@ def read_place(key: bytes) -> tuple[int, int, int]:
 
 
 def read_partition(key: bytes) -> tuple[int, int]:
-    """Return topic and partition of a bounds' key."""
+    """Return topic and partition of the key of bounds."""
     _, topic, partition = _PARTITION.unpack(key)
     return topic, partition
 

@@ -1,4 +1,4 @@
-"""RocksDB for a log: atomic writes, which work again after a full disk."""
+"""RocksDB for a log: atomic writes, which succeed again once a full disk has room."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _FULL: Final = ("No space left", "File too large", "quota exceeded", "Disk quota
 class Database:
     """One RocksDB. A failed write changes nothing.
 
-    Each write after a failed one fails without changes too, until there is room. RocksDB itself
-    accepts no more writes after a failed write, and may have kept it in its write-ahead log. So the
-    next write reopens the database and undoes the possible changes of the failed write.
+    Until there is room, each later write fails as well, without changes. After a failed write,
+    RocksDB itself accepts no more writes, and its write-ahead log may contain the failed write. So
+    the next write reopens the database and undoes the possible changes of the failed write.
 
-    `read_only` takes no lock and changes nothing: it sees the data at its opening, and may be open
-    beside the writer.
+    With `read_only` the database takes no lock and changes nothing: it has the data as of its
+    opening, and may be open at the same time as the writer's.
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
@@ -83,7 +83,7 @@ class Database:
             try:
                 return Rdict(str(self._directory), _options(), access_type=AccessType.read_only())
             except Exception as error:
-                # The writer may replace files meanwhile: then the next attempt finds the new files.
+                # The writer may have replaced files: then the next attempt finds the new files.
                 if not left:
                     raise self._said(error, "opened") from error
 
@@ -95,7 +95,7 @@ class Database:
         try:
             rdict.close()
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
-            # Acknowledged writes are in the write-ahead log: the next opening finds them there.
+            # No acknowledged write is lost: the next opening finds it in the write-ahead log.
             _logger.warning(
                 "log in %s was closed, but its memory could not be flushed: %s",
                 self._directory,
@@ -117,15 +117,15 @@ class Database:
 
         Raises LogCorrupted if RocksDB ends early because of a fault.
         """
-        # No iterator lives longer than a chunk: a live iterator, as in the traceback of a failed
-        # scan, keeps the lock.
+        # Use a new iterator for each chunk: a live iterator, for example in the traceback of a
+        # failed scan, keeps the lock.
         while chunk := self._chunk(first, behind):
             yield from chunk
             first = chunk[-1][0] + b"\0"
 
     def _chunk(self, first: bytes, behind: bytes) -> list[tuple[bytes, bytes]]:
         found: list[tuple[bytes, bytes]] = []
-        # No upper bound: rocksdict frees its bytes too early.
+        # Set no upper bound: rocksdict frees the bytes of a bound too early.
         options = ReadOptions()
         iterator = self._open_rdict().iter(options)
         iterator.seek(first)
@@ -158,7 +158,7 @@ class Database:
     def wipe(self, ranges: Sequence[tuple[bytes, bytes]]) -> None:
         """Delete ranges of keys, each from the first key to after the last.
 
-        If that fails, log it and leave them.
+        If the deletion fails, log the failure; the keys then stay.
         """
         batch = WriteBatch(raw_mode=True)
         for first, behind in ranges:
@@ -166,8 +166,8 @@ class Database:
         try:
             self._open_rdict().write(batch)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more exact
-            # RocksDB takes no more writes now. Nothing must be undone: no reader looks at deleted
-            # records.
+            # RocksDB takes no more writes, so the next write reopens it. This deletion need not be
+            # undone, since no reader looks at deleted records.
             self._undo = self._undo or []
             _logger.warning(
                 "log in %s keeps deleted records until it is opened again: %s",
@@ -185,17 +185,17 @@ class Database:
         try:
             rdict.write(batch)
         except Exception as error:
-            # A failed database still reads, and has not applied the failed write.
+            # After the failure RocksDB can still read, and has not applied the failed write.
             self._undo = [(key, self.get(key)) for key, _ in changes]
             raise self._said(error, "written") from error
 
     def _reopen(self, undo: UndoLog) -> None:
         rdict = self._rdict
         if rdict is not None:
-            # Opening flushes the data in memory: without room for that the database would be lost
-            # for readers too.
+            # Opening flushes the data in memory: without room for this data, even readers could no
+            # longer use the database.
             self._probe(_WRITE_BUFFER)
-            # Both: a live iterator keeps the lock.
+            # Close and also delete the reference: a live iterator keeps the lock.
             self.close()
             del rdict
         self.open()
@@ -241,8 +241,8 @@ def _options() -> Options:
     options.set_max_write_buffer_number(3)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_keep_log_file_num(2)
-    # Records are written once and read in order: outside of the tree, its compactions do not copy
-    # them again.
+    # Records are written once and read in order. If they are outside of the tree, its compactions
+    # do not copy them.
     options.set_enable_blob_files(True)
     options.set_min_blob_size(4096)
     options.set_blob_compression_type(DBCompressionType.lz4())

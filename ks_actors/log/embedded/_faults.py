@@ -33,7 +33,7 @@ Operation: TypeAlias = Literal[
 ]
 """The port's methods by name, which can fail or wait on request.
 
-`commit` is the end of a transaction, `commit_offsets` of a membership.
+`commit` is the commit of a transaction, `commit_offsets` is `Membership.commit`.
 """
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class EmbeddedFetcher:
-    """A fetcher that reads straight from the partitions: nothing is ever in flight.
+    """A fetcher that reads directly from the partitions: no requests are ever in flight.
 
     Partitions without changes cost nothing.
     """
@@ -72,7 +72,7 @@ class EmbeddedFetcher:
     def pause(self, partitions: Iterable[TopicPartition], /) -> None:
         """Skip partitions in fetches until `resume`.
 
-        Raises LogError for one that is not assigned.
+        Raises LogError for a partition that is not assigned.
         """
         partitions = tuple(partitions)
         self._check_assigned(partitions)
@@ -81,7 +81,7 @@ class EmbeddedFetcher:
     def resume(self, partitions: Iterable[TopicPartition], /) -> None:
         """Fetch partitions again, from the position of the pause.
 
-        Raises LogError for one that is not assigned.
+        Raises LogError for a partition that is not assigned.
         """
         partitions = tuple(partitions)
         self._check_assigned(partitions)
@@ -112,7 +112,7 @@ class EmbeddedFetcher:
         self._wake()
 
     def changed(self, partition: Partition, /) -> None:
-        """Look at `partition` again, if it has changed for this fetcher."""
+        """Check `partition` again, if its change matters to this fetcher."""
         name = partition.name
         position = self._positions[name]
         if self._limit(partition) <= position <= partition.end and not partition.deleted:
@@ -123,7 +123,7 @@ class EmbeddedFetcher:
         return partition.stable if self._committed else partition.end
 
     def look_again(self) -> None:
-        """Let a waiting fetch look again, also for an injected error."""
+        """Make a waiting fetch check again for records, and for an injected error."""
         self._wake()
 
     def _wake(self) -> None:
@@ -137,8 +137,8 @@ class EmbeddedFetcher:
     async def fetch(self, *, max_wait_ms: int, max_records: int = 10_000) -> Sequence[Fetched]:
         """Wait for records and return them, at most `max_records` of each partition.
 
-        Returns an empty sequence when none came within `max_wait_ms`. A stored batch is returned
-        unchanged if it fits. Only one fetch may wait at a time. Raises OffsetOutOfRange,
+        Returns an empty sequence when no record came within `max_wait_ms`. A stored batch is
+        returned unchanged if it fits. Only one fetch may wait at a time. Raises OffsetOutOfRange,
         UnknownTopicOrPartition, LogClosed, LogCorrupted.
         """
         if max_records < 1:
@@ -187,8 +187,8 @@ class EmbeddedFetcher:
                 continue
             batch, behind = partition.read(position, max_records, committed=self._committed)
             found.append(Fetched(name, batch, behind, limit))
-        # Only now, when nothing can fail any more: positions must not pass records that are not
-        # returned.
+        # Move positions only after the last step that can fail: they must not pass records that are
+        # not returned.
         for fetched in found:
             self._positions[fetched.partition] = fetched.next_offset
         return found

@@ -25,11 +25,11 @@ _NOTHING = MemberAssignment(())
 class Group:
     """The members of a group, in the order of their arrival; the first present member leads.
 
-    A rebalance asks all members to give up their partitions, and waits for that. A member that
-    keeps them beyond the rebalance timeout is expelled. Then the generation advances and the leader
-    assigns. Until then the members have the old generation, so that they can commit their work. The
-    place of an absent member with an instance id is kept for a session timeout: the leader
-    continues to give it partitions.
+    A rebalance asks all members to release their partitions, and waits for them. If a member keeps
+    its partitions beyond the rebalance timeout, it is expelled. Then the generation advances and
+    the leader assigns. Until then the members have the old generation, so that they can commit
+    their work. If a member with an instance id is absent, it stays in the group for a session
+    timeout: the leader continues to assign partitions to it.
     """
 
     def __init__(self, group_id: str, broker: Broker, member_numbers: Iterator[int]) -> None:
@@ -50,7 +50,7 @@ class Group:
 
     @property
     def members(self) -> Mapping[str, EmbeddedMembership]:
-        """The members by id, including absent ones with a kept place."""
+        """The members by id, including absent members."""
         return self._members
 
     def commit(
@@ -67,7 +67,7 @@ class Group:
     def check(
         self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Raise IllegalGeneration for a caller that may not commit now.
+        """Raise IllegalGeneration for a caller that may not commit at this moment.
 
         Raises UnknownTopicOrPartition for offsets that cannot be committed. A group without members
         takes commits from any caller without membership: an empty member id and a negative
@@ -93,9 +93,9 @@ class Group:
     def enter(self, member: EmbeddedMembership) -> None:
         """Add a member, if it is new, and rebalance.
 
-        A member with the instance id of another one takes that one's place, without a rebalance.
+        If another member has the same instance id, the new member replaces it, without a rebalance.
         """
-        # A member that returns with its id only requests a rebalance.
+        # A member that is already in the group only requests a rebalance.
         if self._members.get(member.member_id) is not member:
             member.entered(f"{member.client_id}-{self._broker.incarnation}-{next(self._numbers)}")
             former = next(
@@ -108,7 +108,7 @@ class Group:
             )
             if former is not None:
                 self._replace(former, member)
-                # With the same topics the assignment of the replaced member is still valid.
+                # If the topics are the same, the assignment of the replaced member is still valid.
                 if (
                     not self._rebalancing
                     and former.given is not None
@@ -125,24 +125,24 @@ class Group:
             each.member_id: each
             for each in (member if each is former else each for each in self._members.values())
         }
-        # Stop it: its session timer must not expel the member that has taken its place.
+        # Stop the timer of the old member: it must not expel the member that has replaced it.
         self._forget(former)
         former.lose(fenced=True)
 
     def park(self, member: EmbeddedMembership) -> None:
-        """Keep the place of a leaving member until its session timeout is over."""
+        """Keep a closed member in the group until its session timeout is over."""
         if self._members.get(member.member_id) is member:
             member.away, member.awaited = True, False
             loop = asyncio.get_running_loop()
             self._absences[member] = loop.call_later(
                 member.session_timeout_ms / 1000, self.expire, member
             )
-            # It may have been the last member that the rebalance waited for.
+            # The rebalance may have waited only for this member.
             if self._rebalancing:
                 self.proceed()
 
     def remove(self, member: EmbeddedMembership) -> None:
-        """Remove a member, if it is one."""
+        """Remove a member; do nothing if it is not in the group."""
         if self._members.get(member.member_id) is member:
             del self._members[member.member_id]
             self._forget(member)
@@ -160,7 +160,7 @@ class Group:
             self._rebalance()
 
     def bury(self, client_id: str) -> None:
-        """Expel all members of a client id. A rebalance has to follow."""
+        """Expel all members of a client id. The caller has to rebalance afterwards."""
         for member in tuple(self._members.values()):
             if member.client_id == client_id:
                 self._expel(member)
@@ -189,7 +189,7 @@ class Group:
         }
 
     def _rebalance(self) -> None:
-        # Absent members keep their places, and cannot lead.
+        # Absent members stay in the group, but cannot lead.
         if self._leader() is None:
             # The next member that joins makes the group assign.
             self.stop()
@@ -200,7 +200,7 @@ class Group:
         if not self._rebalancing:
             self._rebalancing = True
             for member in self._members.values():
-                # All members, even members that will keep everything: only the leader knows that.
+                # Ask all members: only the leader knows which members will keep all partitions.
                 member.revoke()
             # The slowest member's timeout counts, as with Kafka: the others wait for it.
             timeout_ms = max(member.rebalance_timeout_ms for member in self._members.values())
@@ -224,8 +224,7 @@ class Group:
         return [member for member in self._members.values() if member.awaited]
 
     def _time_is_up(self) -> None:
-        # They still have their partitions, which nobody else may get before these members are
-        # expelled.
+        # Expel members that still have their partitions: before, no other member may get them.
         for member in self._awaited():
             self._expel(member)
         self.proceed()
@@ -244,7 +243,7 @@ class Group:
             MemberInfo(member.member_id, member.topics, member.user_data) for member in members
         ]
         try:
-            # A copy: the assignor is user code.
+            # Pass a copy, since the assignor is user code.
             assignments = leader.assignor(infos, dict(self._counts))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the leader's
             leader.fail(error)
@@ -295,7 +294,7 @@ class Groups:
     def check_commit(
         self, who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Raise an error if a member may not commit these offsets now.
+        """Raise an error if a member may not commit these offsets at this moment.
 
         The errors are IllegalGeneration and UnknownTopicOrPartition.
         """

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _logger = component_log(__name__)
 
-# The pause between two steps: long enough for other tasks to exchange a few messages, so that these
-# do not wait for a step each.
+# The pause between two steps: long enough for other tasks to exchange a few messages. Otherwise
+# each message would wait for a step.
 _REST_SECONDS: Final = 0.001
 
 
@@ -26,9 +26,10 @@ _REST_SECONDS: Final = 0.001
 class Housekeeper:
     """The cleaner of partitions: one at a time, in steps between which other tasks run.
 
-    A partition that has grown by 8 MiB (on disk: 32), and by half of its size, is cleaned without a
-    request. Its newest record then stands for the present time, unless the clock is behind. So
-    replayed records with old timestamps are not deleted before their readers see them.
+    A partition is cleaned without a request when new records are at least 8 MiB (on disk: 32 MiB)
+    and half of its size. Retention then uses the time of the partition's newest record, or the
+    clock's time if it is earlier. So replayed records with old timestamps are not deleted before
+    their readers see them.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], int]) -> None:
@@ -68,7 +69,7 @@ class Housekeeper:
         except LogClosed as closed:
             _logger.debug("%s: %s", partition.name, closed)
         except LogError as error:
-            # The next attempt comes when the partition has grown once more.
+            # When the partition has grown again, there is another attempt.
             _logger.warning("could not clean %s: %s", partition.name, error)
 
     async def _compact(self, partition: Partition) -> None:
@@ -81,7 +82,7 @@ class Housekeeper:
                 )
 
     async def clean(self) -> None:
-        """Delete now the records that retention settings do not keep.
+        """Delete the records that the retention settings do not keep.
 
         Raises StorageFull, LogError.
         """
@@ -91,7 +92,7 @@ class Housekeeper:
             await asyncio.sleep(0)
 
     async def compact(self) -> None:
-        """Compact now all partitions of compacted topics.
+        """Compact all partitions of compacted topics.
 
         Raises StorageFull, LogError, LogClosed.
         """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.log.embedded._storage import Storage
     from ks_actors.records import TopicPartition
 
-# Delete records up to the end.
+# This offset means to delete records up to the end.
 _ALL = -1
 T = TypeVar("T")
 P = TypeVar(
@@ -54,21 +54,21 @@ def _wall_clock() -> int:
 class EmbeddedLog(BaseLog):
     """A log with Kafka's semantics in this process: in memory, or in a directory.
 
-    One process at a time may use a directory. Everything acknowledged in it survives the process,
-    however it ends; an ended transaction is there completely or not at all. (A crash of the machine
-    may lose the last moments: nothing is synced.)
+    One process at a time may use a directory. Acknowledged changes survive the process, however the
+    process ends; an ended transaction survives completely or not at all. (A crash of the machine
+    may lose the latest changes, as files are not synced.)
 
     These topic settings take effect: cleanup.policy, retention.ms, retention.bytes,
     max.message.bytes, delete.retention.ms, min.compaction.lag.ms, message.timestamp.type,
     message.timestamp.before.max.ms and message.timestamp.after.max.ms. Retention and times have no
-    limit unless one is set. Other settings are only checked, as Kafka does. `clock` gives the time
-    in ms since the epoch. A failed write changes nothing, and later calls work again when there is
-    room.
+    limit unless it is set. Other settings are only checked, as Kafka does. `clock` gives the time
+    in ms since the epoch. If the disk is full, a write fails and changes nothing; later calls work
+    again when there is room.
 
-    `read_only` takes no lock of the directory: it shows the data at the start, also while another
-    process writes, and each call that would change data raises LogError. It may fail to read
-    records that are deleted meanwhile: then open a new log, which finds the rest. Use it with
-    `async with`, or with `start` and `close`, on one event loop.
+    A `read_only` log takes no lock of the directory: it shows the data as of the start, even while
+    another process writes, and each call that would change data raises LogError. Records that are
+    deleted meanwhile may be unreadable: then open a new log, which finds the remaining records. Use
+    a log with `async with`, or with `start` and `close`, on one event loop.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class EmbeddedLog(BaseLog):
     async def _blocking(self, call: Callable[[], T], undo: Callable[[], None] | None = None) -> T:
         """Run `call` to its end, in a thread if it may take long.
 
-        When the caller is cancelled, run `undo` after it.
+        If the caller is cancelled, run `undo` after `call`.
         """
         if self._directory is None:
             return call()
@@ -210,11 +210,12 @@ class EmbeddedLog(BaseLog):
         timeout_ms: int,
         scope: TransactionScope | None = None,  # noqa: ARG002 - transactions end here at a stroke
     ) -> EmbeddedTransactionalProducer:
-        """Return a producer of that id; fence all earlier ones and abort their open transactions.
+        """Return a producer of that id; fence all earlier producers and abort their transactions.
 
-        This includes transactions from before this log was opened. A transaction that stays open
-        for longer than `timeout_ms` is aborted. Nothing is ever left pending in a `scope`. Raises
-        StorageFull, and LogError for an id or a timeout that Kafka would reject.
+        Transactions from before the opening of this log are aborted too. A transaction that stays
+        open for longer than `timeout_ms` is aborted. Parts of a transaction never stay pending, so
+        `scope` is not used. Raises StorageFull, and LogError for an id or a timeout that Kafka
+        would reject.
         """
         await self._begin("transactional_producer")
         check_transactional(transactional_id, timeout_ms)
@@ -233,11 +234,11 @@ class EmbeddedLog(BaseLog):
     async def join(self, group_id: str, member: NewMember, /) -> EmbeddedMembership:
         """Enter a group; the first event is Assigned.
 
-        The group rebalances when members come, leave or rejoin, and when a topic of theirs is
-        created, grows, or is deleted. It does not rebalance for a member with the instance id of
-        another member, which is then expelled, nor for a member that was closed within the session
-        timeout. Otherwise members of this process do not die unnoticed, and `stuck` is not called:
-        when the loop blocks, all members block.
+        The group rebalances when members join, leave or rejoin, and when one of their topics is
+        created, grows, or is deleted. It does not rebalance when a member replaces a member with
+        the same instance id, or returns within the session timeout after a close. Members in this
+        process cannot die unnoticed, and `stuck` is not called: when the loop blocks, all members
+        block.
         """
         await self._begin("join")
         group = self._groups.get(group_id)
@@ -250,8 +251,8 @@ class EmbeddedLog(BaseLog):
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
         """Create topics.
 
-        Raises TopicExists (the others are created nevertheless); ConfigError, LogError for an
-        invalid topic (then none is created); StorageFull.
+        Raises TopicExists (the other topics are created nevertheless); ConfigError, LogError for an
+        invalid topic (then no topic is created); StorageFull.
         """
         await self._begin("create_topics")
         topics = tuple(topics)
@@ -266,7 +267,7 @@ class EmbeddedLog(BaseLog):
             raise TopicExists(f"topics {', '.join(existing)} already exist")
 
     async def check_new_topics(self, topics: Iterable[NewTopic], /) -> None:
-        """Raise the first error of `create_topics`, ConfigError or LogError; create none.
+        """Raise the first error of `create_topics`, ConfigError or LogError; create no topic.
 
         Topics that exist are no error.
         """
@@ -275,10 +276,10 @@ class EmbeddedLog(BaseLog):
         check_topics([topic for topic in topics if topic.name not in existing], existing)
 
     async def create_partitions(self, counts: Mapping[str, int], /) -> None:
-        """Give each topic the given number of partitions, more than it has; its groups rebalance.
+        """Raise the number of partitions of each topic; the topics' groups rebalance.
 
-        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (the others
-        grow nevertheless); StorageFull.
+        Raises UnknownTopicOrPartition, and LogError for a number that is not larger (the other
+        topics grow nevertheless); StorageFull.
         """
         await self._begin("create_partitions")
         self._broker.create_partitions(counts)
@@ -286,7 +287,7 @@ class EmbeddedLog(BaseLog):
     async def delete_topics(self, names: Iterable[str], /) -> None:
         """Delete topics.
 
-        Raises UnknownTopicOrPartition (the others are deleted nevertheless), StorageFull.
+        Raises UnknownTopicOrPartition (the other topics are deleted nevertheless), StorageFull.
         """
         await self._begin("delete_topics")
         self._broker.delete_topics(tuple(names))
@@ -296,8 +297,8 @@ class EmbeddedLog(BaseLog):
     ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist among `names`; for None, all topics.
 
-        Configs list the given settings, and look up Kafka's defaults for all others; they are empty
-        without `configs`.
+        Iterating over the configs gives only the settings that were set; a lookup also finds
+        Kafka's defaults. Without `configs`, the configs are empty.
         """
         await self._begin("describe_topics")
         topics = self._broker.topics
@@ -313,9 +314,9 @@ class EmbeddedLog(BaseLog):
         }
 
     async def delete_records(self, before: Mapping[TopicPartition, int], /) -> None:
-        """Delete all records below the given offsets, all records for -1.
+        """Delete all records below the given offsets; -1 means all records.
 
-        Raises UnknownTopicOrPartition, OffsetOutOfRange (then none is deleted), StorageFull.
+        Raises UnknownTopicOrPartition, OffsetOutOfRange (then no record is deleted), StorageFull.
         """
         await self._begin("delete_records")
         before = {
@@ -356,7 +357,7 @@ class EmbeddedLog(BaseLog):
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], /
     ) -> Mapping[TopicPartition, int]:
-        """Return the first offset at or after each time (ms); the end offset where there is none.
+        """Return the first offset at or after each time (ms), else the partition's end offset.
 
         Raises UnknownTopicOrPartition.
         """
@@ -371,7 +372,7 @@ class EmbeddedLog(BaseLog):
         return self._groups.ids()
 
     async def group_members(self, group_id: str, /) -> Sequence[GroupMember]:
-        """Return the members of a group, all in this process, and the places of absent members."""
+        """Return the members of a group, including absent members; all are in this process."""
         await self._begin("group_members")
         members = self._groups.get(group_id).members
         return [
@@ -384,9 +385,9 @@ class EmbeddedLog(BaseLog):
         ]
 
     async def remove_members(self, group_id: str, members: Iterable[GroupMember], /) -> None:
-        """Remove members from a group; they get Lost, and may join again.
+        """Remove members from a group; these members get Lost, and may join again.
 
-        A member that has left already does no harm.
+        Members that have already left are ignored.
         """
         await self._begin("remove_members")
         group = self._groups.get(group_id)
@@ -437,9 +438,9 @@ class EmbeddedLog(BaseLog):
     ) -> None:
         """Make the next `times` calls of `operation` raise `error`. An aid for tests.
 
-        They raise it instead of doing anything. With `after`, which only calls that write accept
-        (`send`, `commit`, `abort` and `commit_offsets`), they raise it after the work. A fetch that
-        is already waiting is the next call.
+        The calls raise the error before they do anything. With `after` they raise it after the
+        work; only calls that write accept this (`send`, `commit`, `abort` and `commit_offsets`). A
+        fetch that is already waiting counts as the next call.
         """
         self._faults.order(operation, error, times=times, after=after)
         if operation == "fetch":
@@ -457,7 +458,7 @@ class EmbeddedLog(BaseLog):
     def expire(self, membership: EmbeddedMembership) -> None:
         """Expel a member from its group, as if its session had timed out: it gets Lost.
 
-        Does nothing when it is out already. An aid for tests.
+        Does nothing when the member is not in the group. An aid for tests.
         """
         membership.expire()
 
@@ -469,7 +470,7 @@ def _storage(directory: Path | None, *, read_only: bool) -> Storage:
                 "a log in memory cannot be read by others: read_only needs a directory"
             )
         return MemoryStorage()
-    # Import it only now: a log in memory works where there is no RocksDB.
+    # Import this only here, since a log in memory works without RocksDB.
     from ks_actors.log.embedded._rocks import RocksStorage  # noqa: PLC0415 - needs RocksDB
 
     return RocksStorage(directory, read_only=read_only)

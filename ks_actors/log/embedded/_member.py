@@ -1,4 +1,4 @@
-"""A place in a group, for its owner and for the group."""
+"""A membership of a group: the methods for its owner, and the methods for the group."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class GroupOfMember(Protocol):
         ...
 
     def park(self, member: EmbeddedMembership) -> None:
-        """Keep the place of a leaving member until its session timeout is over."""
+        """Keep a closed member in the group until its session timeout is over."""
         ...
 
     def remove(self, member: EmbeddedMembership) -> None:
-        """Remove a member, if it is one."""
+        """Remove a member; do nothing if it is not in the group."""
         ...
 
     def expire(self, member: EmbeddedMembership) -> None:
@@ -62,11 +62,11 @@ class GroupOfMember(Protocol):
 
 @final
 class EmbeddedMembership(BaseMembership):
-    """A member of a group in this process. It lives until it is ended, without heartbeats.
+    """A member of a group in this process. It has no heartbeats, and lives until it is ended.
 
-    Unread events that have been superseded are dropped: an Assigned that was not read when the next
-    rebalance begins was never in effect. After Lost the member is out; `rejoin` takes it back in
-    under a new id, and then Assigned is the next event.
+    Unread events that are obsolete are dropped: an Assigned that was not read when the next
+    rebalance begins was never in effect. After Lost the member is not in the group; `rejoin` joins
+    again with a new id, and then Assigned is the next event.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class EmbeddedMembership(BaseMembership):
         self.session_timeout_ms: int = new.session_timeout_ms
         self.rebalance_timeout_ms: int = new.rebalance_timeout_ms
         self.member_id: str = ""
-        # Whether the group waits for this member to give up its partitions.
+        # Whether the group waits for this member to release its partitions.
         self.awaited: bool = False
-        # Whether the member is absent, and only its place is kept.
+        # Whether the member is absent: it was closed, but may return within the session timeout.
         self.away: bool = False
         # The group's assignment until the next rebalance: a replacement for this member gets the
-        # same.
+        # same assignment.
         self.given: MemberAssignment | None = None
         self._group: GroupOfMember = group
         self._faults: Faults = faults
@@ -109,10 +109,10 @@ class EmbeddedMembership(BaseMembership):
         return self._seen
 
     async def event(self) -> MembershipEvent:
-        """Wait for the next event of the membership. One call may wait at a time.
+        """Wait for the next event of the membership. Only one call may wait at a time.
 
         Raises LogClosed after `leave`. On the leader, raises the assignor's error: then the group's
-        members have no partitions until one of them rejoins, comes or leaves.
+        members have no partitions until a member rejoins, joins or leaves.
         """
         while not self._events:
             self._check()
@@ -126,7 +126,7 @@ class EmbeddedMembership(BaseMembership):
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
-            # Only an assignment that was read counts: an unread one holds up no rebalance.
+            # Only an assignment that was read counts: for an unread one no rebalance waits.
             self._owned = event.assignment.partitions
         return event
 
@@ -147,9 +147,9 @@ class EmbeddedMembership(BaseMembership):
     def revoked(
         self, user_data: bytes | None = None, topics: Collection[str] | None = None, /
     ) -> None:
-        """Confirm that the partitions of the last Revoked are given up.
+        """Confirm that the partitions of the last Revoked are released.
 
-        Does nothing when the group does not wait for that.
+        Does nothing when the group does not wait for this confirmation.
         """
         if self.awaited:
             if user_data is not None:
@@ -161,7 +161,7 @@ class EmbeddedMembership(BaseMembership):
             self._group.proceed()
 
     def rejoin(self, user_data: bytes, topics: Collection[str] | None = None, /) -> None:
-        """Ask for a new assignment, with new user data, and new topics if any are given.
+        """Ask for a new assignment, with new user data, and new topics if given.
 
         Raises LogClosed.
         """
@@ -174,12 +174,12 @@ class EmbeddedMembership(BaseMembership):
     async def committed(
         self, partitions: Iterable[TopicPartition], /
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return the group's committed offsets, without partitions that have none.
+        """Return the group's committed offsets, without partitions that have no offset.
 
-        Commits take effect at once, so there are none to wait for.
+        Commits take effect at once, so this waits for no transaction.
         """
         self._check()
-        # As with a real log, others run before the answer arrives.
+        # As with a Kafka log, let other tasks run before the answer.
         await asyncio.sleep(0)
         await self._faults.wait("committed")
         self._faults.before("committed")
@@ -205,8 +205,8 @@ class EmbeddedMembership(BaseMembership):
     async def close(self) -> None:
         """Close the membership.
 
-        With an instance id the group keeps its place and its partitions, in case it returns within
-        the session timeout; other members leave.
+        A member with an instance id keeps its partitions, if it returns within the session timeout;
+        a member without an instance id leaves the group.
         """
         await self._say_goodbye(stay=self.instance_id is not None)
 
@@ -216,13 +216,14 @@ class EmbeddedMembership(BaseMembership):
                 await self._faults.wait("leave")
                 self._faults.before("leave")
             except BaseException:
-                # The group has not received it: it waits for this member until its session is over.
+                # The group has not received the leave, so it keeps the member until its session
+                # times out.
                 self._end(stay=True)
                 raise
         self._end(stay=stay)
 
     def shut(self) -> None:
-        """End with the log, and so with the group."""
+        """End the membership, since the log closes."""
         self._end(stay=False)
 
     def _end(self, *, stay: bool) -> None:
@@ -230,7 +231,7 @@ class EmbeddedMembership(BaseMembership):
             return
         self._closed = True
         self._lease.end()
-        # Nothing from before the end may be handled after it.
+        # Events from before the end must not be handled after the end.
         self._events.clear()
         if stay:
             self._group.park(self)
@@ -246,14 +247,15 @@ class EmbeddedMembership(BaseMembership):
         self.member_id = member_id
 
     def revoke(self) -> None:
-        """Give up all partitions on request of the group.
+        """Request the owner to release all partitions.
 
-        An unread assignment is dropped without a request, and an absent member holds no partitions.
+        If the assignment is unread, it is dropped without a request; an absent member holds no
+        partitions.
         """
-        # From now on no member may take over the assignment of the last generation.
+        # From here on no member may take over the assignment of the last generation.
         self.given = None
         self._drop_unread(Assigned)
-        # Without partitions there is nothing to give up, and the rebalance need not wait.
+        # Without partitions to release, the rebalance need not wait for this member.
         if self._owned is not None and not self.away:
             self.awaited = True
             self._tell(Revoked(self._owned))
@@ -261,16 +263,16 @@ class EmbeddedMembership(BaseMembership):
     def assign(self, generation: int, assignment: MemberAssignment) -> None:
         """Receive partitions."""
         self.given = assignment
-        # Here a lease ends only with the membership.
+        # In this log a lease ends only with the membership.
         self._lease.extend(inf)
         self._tell(
             Assigned(GroupMetadata(self._group.group_id, generation, self.member_id), assignment)
         )
 
     def lose(self, *, fenced: bool = False) -> None:
-        """Leave the group by force.
+        """Note that the group has removed this member.
 
-        With `fenced`, a member with the same instance id has replaced this one.
+        With `fenced`, a member with the same instance id has replaced this member.
         """
         self._drop_unread(Assigned, Revoked)
         owned, self._owned = self._owned, None

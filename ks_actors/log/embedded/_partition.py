@@ -1,4 +1,4 @@
-"""The index of one partition: its offsets, and the readable ones among them."""
+"""The index of one partition: its offsets, and which of them are readable."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Watcher(Protocol):
     """An observer of a partition's changes."""
 
     def changed(self, partition: Partition, /) -> None:
-        """Check `partition` again: it has more records or fewer, or it is deleted."""
+        """Check `partition` again: its records have changed, or it is deleted."""
         ...
 
 
 class TopicOfPartition(Protocol):
-    """The topic of a partition, as the partition sees it; see Topic."""
+    """The attributes of a topic that its partitions use; see Topic."""
 
     id: int
     name: str
@@ -66,8 +66,8 @@ class Partition:
         self.end: int = 0
         self.segments: list[Segment] = []
         self._bases: list[int] = []
-        # First offsets of open transactions by producer; ascending, as they are entered at their
-        # begin.
+        # First offsets of open transactions by producer; ascending, as each is added at the begin
+        # of its transaction.
         self.open: dict[int, int] = {}
         self.size: int = 0
         # Bytes since the last cleaning.
@@ -79,7 +79,7 @@ class Partition:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: from there on there may be records of open transactions."""
+        """The last stable offset: records of open transactions are at this offset or later."""
         for first in self.open.values():
             return max(first, self.begin)
         return self.end
@@ -183,7 +183,7 @@ class Partition:
         return joined(parts), limit
 
     def offset_for_time(self, time: int) -> int:
-        """Return the first offset of a record at or after `time` (ms); `end` if there is none."""
+        """Return the first offset of a record at or after `time` (ms), else `end`."""
         for segment in self.segments[self.find(self.begin) :]:
             if segment.count and self.newest(segment) >= time:
                 batch = self.load(segment)
@@ -202,7 +202,7 @@ class Partition:
         return gone
 
     def replace(self, start: int, stop: int, segment: Segment | None) -> None:
-        """Replace segments `start` to before `stop` by one segment, or by none."""
+        """Replace segments `start` to before `stop` by one segment, or by no segment."""
         self.size -= sum(old.size for old in self.segments[start:stop])
         if segment is None:
             del self.segments[start:stop], self._bases[start:stop]
@@ -214,8 +214,8 @@ class Partition:
     def runs(self, boundary: int, least: int) -> Iterator[tuple[int, int]]:
         """Yield runs of adjacent segments that end before offset `boundary`, as index ranges.
 
-        Each run has at least `least` records, as far as possible. In between, the partition may
-        lose its head, or even the segments that were yielded last.
+        Each run has at least `least` records if possible. Between two runs, the partition may lose
+        its head, or even the segments of the last run.
         """
         offset = self.begin
         while not self.deleted:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class EmbeddedProducer:
     """A producer that appends at once; it never retries, so there are no duplicates.
 
-    Here an ended lease never comes back, so nothing waits for it.
+    In this log an ended lease is never extended again, so records do not wait for a lease.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class EmbeddedProducer:
         self._closed = False
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches; return the offset after each one's last record.
+        """Append all batches; return the offset after the last record of each batch.
 
-        Raises ProduceFailed; the partitions that it names got no records of this call, all others
-        got all. Raises TypeError for keys or values that are not bytes, and IllegalGeneration when
-        its lease does not hold.
+        Raises ProduceFailed; the partitions that it names got no records of this call, and all
+        other partitions got all their records. Raises TypeError for keys or values that are not
+        bytes, and IllegalGeneration when the producer's lease does not hold.
         """
         if self._closed:
             raise LogClosed(f"producer {self.client_id} is closed")
@@ -81,8 +81,8 @@ class EmbeddedTransactionalProducer:
     """A producer that appends within transactions.
 
     A transaction is void after a failed batch or its timeout. Then each `send` raises
-    TransactionAborted until `commit`, which raises it for the last time, or `abort`. So no records
-    get into a new transaction while their senders believe it to be the old one.
+    TransactionAborted until the next `commit`, which also raises it, or `abort`. So no record gets
+    into a new transaction while its sender still relies on the void transaction.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class EmbeddedTransactionalProducer:
             )
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches to the transaction; return the offset after each one's last record.
+        """Append all batches to the transaction; return the offset after each batch's last record.
 
         Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can
         only be aborted.
@@ -127,7 +127,7 @@ class EmbeddedTransactionalProducer:
             self._faults.before("send")
             behind = self._broker.append(batches, transaction)
         except BaseException as error:
-            # A cancelled send is a failure too: its batches are missing.
+            # A cancelled send also voids the transaction: its batches are missing.
             transaction.doom = f"a batch failed ({error})"
             raise
         await asyncio.sleep(0)
@@ -137,11 +137,12 @@ class EmbeddedTransactionalProducer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, /
     ) -> None:
-        """Make the sent records, and `offsets` as the group's, visible at once.
+        """Make the sent records and the group's `offsets` visible at once.
 
         Raises Fenced, IllegalGeneration, UnknownTopicOrPartition, TransactionAborted: then the
-        transaction is aborted. Raises StorageFull, or another LogError of writing: then it is still
-        open, and may be committed again or aborted. The group is checked only if there are offsets.
+        transaction is aborted. Raises StorageFull, or another LogError if a write fails: then the
+        transaction is still open, and may be committed again or aborted. The group is checked only
+        if there are offsets.
         """
         self._check()
         await self._faults.wait("commit")
@@ -170,8 +171,8 @@ class EmbeddedTransactionalProducer:
         try:
             self._abort()
         except LogError:
-            # No room for the markers. A commit is impossible now: it ends with the next abort, or
-            # at its timeout.
+            # There is no room for the markers. The transaction can no longer be committed; it ends
+            # by the next abort, or by its timeout.
             return
 
     def _abort(self) -> None:
@@ -183,7 +184,7 @@ class EmbeddedTransactionalProducer:
     async def abort(self) -> None:
         """Abort the transaction: nothing sent since the last commit ever becomes visible.
 
-        Raises Fenced; StorageFull, or another LogError of writing: call again.
+        Raises Fenced. Raises StorageFull, or another LogError if a write fails: call `abort` again.
         """
         self._check()
         await self._faults.wait("abort")

@@ -1,6 +1,6 @@
 """Checks that Kafka makes, besides checks of topics and settings.
 
-They fail here too, so that an app that works on this log works on Kafka.
+This log makes the same checks, so that an app that works on this log works on Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Kafka's default: offset.metadata.max.bytes.
 _METADATA: Final = 4_096
-# The time of a record without a time, which is never too early.
+# The timestamp of a record without a time; it is never too early.
 _NO_TIME: Final = -1
 
 
@@ -47,7 +47,7 @@ def check_offsets(group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetad
 def check_times(
     partition: TopicPartition, settings: TopicSettings, timestamps: Sequence[int], now: int
 ) -> None:
-    """Raise InvalidRecord for times that are further from now (ms) than the topic allows."""
+    """Raise InvalidRecord for times that are further from `now` (ms) than the topic allows."""
     least = None if settings.before_max_ms is None else now - settings.before_max_ms
     most = None if settings.after_max_ms is None else now + settings.after_max_ms
     if settings.append_time:

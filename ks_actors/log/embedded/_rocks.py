@@ -1,4 +1,4 @@
-"""Storage in a directory: RocksDB, whose write-ahead log survives a kill of the process."""
+"""Storage in a directory: RocksDB, whose write-ahead log survives if the process is killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch
 
 _RECENT_BYTES: Final = 16 << 20
-# The approximate overhead of a batch in memory: for itself, and for each record.
+# The approximate overhead of memory per batch, and per record.
 _BATCH_BYTES: Final = 500
 _RECORD_BYTES: Final = 100
 
@@ -37,7 +37,7 @@ _read_transactional_id = _codec.decoder(TransactionalId)
 
 @final
 class RocksStorage:
-    """Storage of everything in one RocksDB per log, a batch per entry.
+    """Storage of everything in one RocksDB per log, with an entry per batch.
 
     Recent batches are in memory as well.
     """
@@ -109,7 +109,7 @@ class RocksStorage:
     def add_topic(self, topic: Topic) -> None:
         """Write a topic, and mark its id as used."""
         record = TopicRecord(topic.id, topic.name, len(topic.partitions), dict(topic.configs))
-        # In one write with the topic, so that no id is ever used again.
+        # Write the next id together with the topic, so that no id is ever used again.
         log = msgspec.structs.replace(self._log, next_topic=topic.id + 1)
         self._database.write(
             [(_codec.topic_key(topic.id), _codec.encode(record)), (_codec.LOG, _codec.encode(log))]
@@ -122,7 +122,7 @@ class RocksStorage:
         self._database.write([(_codec.topic_key(topic.id), _codec.encode(record))])
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
-        """Forget a topic at once; wipe its records after that, when no reader can find them."""
+        """Delete a topic in one write; then wipe its records, when no reader can find them."""
         changes: UndoLog = [(_codec.topic_key(topic.id), None)]
         changes.extend(
             (_codec.offset_key(group_id, *partition), None)
@@ -139,7 +139,7 @@ class RocksStorage:
         )
 
     def set_begin(self, partition: Partition, begin: int) -> None:
-        """Write the bounds of a partition: the end too, as its last segment may be gone soon."""
+        """Write the bounds of a partition; the end too, as the last segment may soon be deleted."""
         self._database.write(
             [(_codec.bounds_key(*_place(partition)), _codec.encode_bounds(begin, partition.end))]
         )
@@ -152,12 +152,12 @@ class RocksStorage:
     def replace(
         self, partition: Partition, old: Sequence[Segment], new: Segment | None, batch: Batch
     ) -> None:
-        """Replace the old segments by the new one.
+        """Replace the old segments by the new segment.
 
-        Write the end of the partition too, as its last segment may be gone.
+        Write the end of the partition too, as its last segment may have been deleted.
         """
         place = _place(partition)
-        # The new segment may have the key of an old one: then its value replaces the deletion.
+        # If the new segment has the key of an old segment, its value replaces the deletion.
         changes: dict[bytes, bytes | None] = {}
         for segment in old:
             changes[_codec.entry_key(*place, segment.base)] = None

@@ -25,8 +25,8 @@ class Segment:
     """Offsets `base` to before `end` of a partition: `count` records, or a marker (COMMIT, ABORT).
 
     `batch` is set while storage keeps it in memory. `newest` is the highest timestamp if known.
-    `horizon` is the time (ms) from which compaction may drop its tombstones; None before its first
-    compaction. Committed readers skip `aborted` records.
+    `horizon` is the time (ms) from which compaction may drop the segment's tombstones; None before
+    the first compaction. Committed readers skip `aborted` segments.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ def sizes_of(batch: Batch) -> list[int]:
 
 
 def joined(parts: Sequence[Batch]) -> Batch:
-    """Return one batch of the records of `parts`; a single part itself, without a copy."""
+    """Return one batch of the records of `parts`; a single part is returned without a copy."""
     if len(parts) == 1:
         return parts[0]
     keys: list[Any] = []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TransactionalId(NamedTuple):
-    """The record of a transactional id; a higher epoch fences the lower ones."""
+    """The record of a transactional id; a higher epoch fences all lower epochs."""
 
     name: str
     pid: int
@@ -59,8 +59,8 @@ class Loaded(msgspec.Struct):
 class Storage(Protocol):
     """The contract of storage. Each writing method does all or nothing.
 
-    This holds also when the process is killed. A method raises StorageFull or LogError when it did
-    nothing. A partition that has grown by `growth` bytes may have records to clean.
+    This holds even if the process is killed. If a method raises StorageFull or LogError, it has
+    done nothing. A partition that has grown by `growth` bytes may have records to clean.
     """
 
     growth: int
@@ -99,7 +99,7 @@ class Storage(Protocol):
         ...
 
     def remove_topic(self, topic: Topic, offsets: Mapping[str, Iterable[TopicPartition]]) -> None:
-        """Delete a topic, its records, and the groups' committed offsets of it."""
+        """Delete a topic, its records, and the groups' committed offsets for the topic."""
         ...
 
     def put_transactional_id(self, transactional_id: TransactionalId) -> None:
@@ -113,7 +113,7 @@ class Storage(Protocol):
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
         """Delete segments before the partition's begin.
 
-        May be deferred: an error does not reach the caller.
+        The deletion may be deferred, so the caller gets no error.
         """
         ...
 
@@ -135,7 +135,7 @@ class MemoryStorage:
         return Loaded(new_name())
 
     def close(self) -> None:
-        """Do nothing: the content goes with the log."""
+        """Do nothing: the content is freed together with the log."""
 
     # pragma: no cover - a segment in memory has its batch
     def load(self, partition: Partition, segment: Segment) -> Batch:
@@ -156,7 +156,7 @@ class MemoryStorage:
         """Do nothing: the broker has it."""
 
     def add_topic(self, topic: Topic) -> None:
-        """Do nothing: the broker knows."""
+        """Do nothing: the broker has it."""
 
     def grow_topic(self, topic: Topic, partitions: int) -> None:
         """Do nothing: the broker has it."""
@@ -171,7 +171,7 @@ class MemoryStorage:
         """Do nothing: the broker has it."""
 
     def discard(self, partition: Partition, segments: Sequence[Segment]) -> None:
-        """Do nothing: there are no references to them any more."""
+        """Do nothing: there are no more references to the segments."""
 
     def replace(
         self,

@@ -1,4 +1,4 @@
-"""A topic, and the checks of new ones."""
+"""A topic, and the checks of new topics."""
 
 from __future__ import annotations
 

@@ -131,9 +131,9 @@ def check_configs(topic: str, configs: Mapping[str, str]) -> None:
 
 @final
 class TopicConfigs(Mapping[str, str]):
-    """The settings of a topic: lists the given ones, and looks up Kafka's defaults for all others.
+    """The settings of a topic: iterates over the given settings, but also finds Kafka's defaults.
 
-    The default of `retention.ms`, seven days, is only listed: without a given limit this log keeps
+    The default of `retention.ms`, seven days, has no effect: without a given limit this log keeps
     records for ever.
     """
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class TopicSettings(msgspec.Struct, frozen=True):
     """The configs of a topic that the embedded log uses.
 
-    A limit of None means no limit, the default here. Kafka's defaults are 7 days of retention, and
-    times at most an hour after the broker's clock.
+    A limit of None, the default of this log, means no limit. Kafka's defaults are 7 days of
+    retention, and times at most an hour after the broker's clock.
     """
 
     compacted: bool = False

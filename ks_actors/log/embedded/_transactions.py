@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @final
 class Transaction:
-    """The state of one transactional id. Its transaction is open while it has partitions.
+    """The state of one transactional id. Its transaction is open while `partitions` has any.
 
-    `doom` is the reason why the transaction can only be aborted. Until the producer has learned it
-    from commit or abort, it refuses to send: otherwise later records would be in a transaction
-    without the earlier records. All producers of an id share this object: a producer with another
-    epoch than `epoch` is fenced.
+    `doom` is the reason why the transaction can only be aborted. Until a commit or abort has
+    reported the reason, the producer refuses to send: otherwise later records would be in a
+    transaction without the earlier records. All producers of an id share this object: a producer
+    with another epoch than `epoch` is fenced.
     """
 
     __slots__ = ("doom", "epoch", "name", "partitions", "pid", "timeout_ms", "timer")

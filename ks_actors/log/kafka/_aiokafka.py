@@ -1,7 +1,8 @@
 """The parts of aiokafka that the client uses: the one place that imports it.
 
-They are structs of requests, codecs, the records in C, a login by SCRAM, and errors. Many are not
-public there, so a newer aiokafka may lack one: importing this module, or `check_aiokafka`, says so.
+These are structs of requests, codecs, the records in C, a login by SCRAM, and errors. Many are not
+public in aiokafka, so a newer version may lack a part: then the import of this module fails, or
+`check_aiokafka` raises an error.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
 
 @cache
 def check_aiokafka() -> None:
-    """Check the attributes and parameters in use, which an import does not check.
+    """Check the attributes and parameters in use, since an import does not check them.
 
     Raises ConfigError that names the difference.
     """

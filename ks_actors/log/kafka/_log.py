@@ -43,14 +43,14 @@ P = TypeVar("P", KafkaProducer, KafkaTransactionalProducer)
 class KafkaLog(BaseLog):
     """A Kafka cluster, 2.8 or newer, reached at `bootstrap_servers` ("host:port,host:port").
 
-    Transactions, and so exactly-once, need Kafka 3.0 or newer.
+    Transactions, and so exactly-once, require Kafka 3.0 or newer.
 
-    `client_id` names its requests for topics, offsets and groups (default: `ks-actors`, and in an
-    app the name of its admin client). Readers and writers have names of their own.
+    `client_id` names the log's requests for topics, offsets and groups (default: `ks-actors`, and
+    in an app the name of its admin client). Readers and writers have names of their own.
 
     A call retries until its deadline while leaders and coordinators move and brokers restart; then
-    it raises LogTimeout. Use it with `async with`, or with `start` and `close`, on one event loop.
-    After an error in `start` you may start it again.
+    it raises LogTimeout. Use the log with `async with`, or with `start` and `close`, on one event
+    loop. After an error in `start` you may start the log again.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class KafkaLog(BaseLog):
         self._groups: GroupAdmin = GroupAdmin(self._client)
         self._threads: LoopThread = LoopThread(f"{client_id} heartbeats")
         self._parts: dict[_Part, None] = {}
-        # The tasks that end memberships: they outlive a cancelled `close`.
+        # The tasks that end memberships: they continue if `close` is cancelled.
         self._leaving: set[asyncio.Task[None]] = set()
         self._state = "not started"
 
@@ -82,9 +82,9 @@ class KafkaLog(BaseLog):
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster, as reported by the first broker.
+        """The id of the cluster, as reported by the first broker that answers.
 
-        Brokers of other clusters are refused from then on.
+        After that, brokers of other clusters are refused.
         """
         return self._client.cluster_id
 
@@ -113,7 +113,7 @@ class KafkaLog(BaseLog):
         try:
             await self.start()
         except BaseException:
-            # A failed `__aenter__` has no `__aexit__`, and connections are being opened.
+            # `__aexit__` is not called after a failed `__aenter__`, but connections may be open.
             await self.close()
             raise
         return self
@@ -162,7 +162,7 @@ class KafkaLog(BaseLog):
                 raise failed
         await self._threads.close()
         if self._leaving:
-            # Each waits only for the thread, which has ended, so no deadline is needed.
+            # Each task waits only for the thread, which has ended, so no deadline is required.
             await asyncio.wait(self._leaving)
         await self._client.close()
 
@@ -194,7 +194,8 @@ class KafkaLog(BaseLog):
     ) -> KafkaProducer:
         """Return a new idempotent producer; with a lease, it writes only while the lease holds.
 
-        Meanwhile it looks up the record size limits of `topics` and connects to their leaders.
+        While it starts, it looks up the record size limits of `topics` and connects to their
+        leaders.
         """
         self._check()
         client = self._another_client(client_id)
@@ -211,11 +212,11 @@ class KafkaLog(BaseLog):
         timeout_ms: int,
         scope: TransactionScope | None = None,
     ) -> KafkaTransactionalProducer:
-        """Return a producer of that id; fence all earlier ones and abort their open transactions.
+        """Return a producer of that id; fence all earlier producers and abort their transactions.
 
         Kafka aborts a transaction that stays open for longer than `timeout_ms`; it checks every ten
-        seconds. A broker that is killed while a transaction ends may leave it pending in the
-        `scope`; the new producer completes it with the same outcome.
+        seconds. If a broker is killed while a transaction ends, parts in the `scope` may stay
+        pending; the new producer completes these parts with the same outcome.
         """
         self._check()
         client = self._another_client(client_id)
@@ -255,8 +256,8 @@ class KafkaLog(BaseLog):
     async def join(self, group_id: str, member: NewMember, /) -> KafkaMembership:
         """Join a group; the first event is Assigned.
 
-        Heartbeats come from a thread of their own, so the caller's loop may be busy. The members
-        from which it takes over leave first, if the group answers.
+        Heartbeats are sent by a thread of their own, so the caller's loop may be busy. If the group
+        answers, members that `member` takes over from are removed first.
         """
         self._check()
         membership = await join_group(
@@ -271,7 +272,7 @@ class KafkaLog(BaseLog):
     async def create_topics(self, topics: Iterable[NewTopic], /) -> None:
         """Create topics, and wait until they can be used.
 
-        Raises TopicExists or ConfigError; the other topics are created all the same.
+        Raises TopicExists or ConfigError; the other topics are created nevertheless.
         """
         self._check()
         await self._admin.create_topics(topics)
@@ -288,7 +289,7 @@ class KafkaLog(BaseLog):
         """Raise the number of partitions of each topic, and wait until they can be used.
 
         Raises UnknownTopicOrPartition, and LogError for a number that is not larger than the
-        present number; the other topics grow all the same.
+        present number; the other topics grow nevertheless.
         """
         self._check()
         await self._admin.create_partitions(counts)
@@ -296,7 +297,7 @@ class KafkaLog(BaseLog):
     async def delete_topics(self, names: Iterable[str], /) -> None:
         """Delete topics.
 
-        Raises UnknownTopicOrPartition; the other topics are deleted all the same.
+        Raises UnknownTopicOrPartition; the other topics are deleted nevertheless.
         """
         self._check()
         await self._admin.delete_topics(names)
@@ -306,8 +307,8 @@ class KafkaLog(BaseLog):
     ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist among `names`; for None, all topics but Kafka's own.
 
-        Configs include defaults; topics that this user may not describe have none. Without
-        `configs` none are looked up.
+        Configs include defaults; topics that this user may not describe have no configs. Without
+        `configs`, no configs are looked up.
         """
         self._check()
         return await self._admin.describe_topics(names, configs=configs)
@@ -331,7 +332,7 @@ class KafkaLog(BaseLog):
     async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records that fetchers of this log have read, below the given offsets.
 
-        Partitions without a fetcher are left out. Raises LogTruncated when the log of a partition
+        Partitions without a fetcher are skipped. Raises LogTruncated when the log of a partition
         has lost records that were read, UnknownTopicOrPartition, OffsetOutOfRange.
         """
         self._check()
@@ -357,7 +358,7 @@ class KafkaLog(BaseLog):
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], /
     ) -> Mapping[TopicPartition, int]:
-        """Return the first offset at or after each time (ms), or the end offset if there is none.
+        """Return the first offset at or after each time (ms), else the partition's end offset.
 
         Raises UnknownTopicOrPartition.
         """
@@ -395,8 +396,8 @@ class KafkaLog(BaseLog):
     async def group_offsets(self, group_id: str, /) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return all offsets that a group has committed.
 
-        Waits for open transactions that are about to change them. Raises LogTimeout when they stay
-        open.
+        Waits for open transactions that are about to change the offsets. Raises LogTimeout when
+        these transactions stay open.
         """
         self._check()
         return await self._groups.offsets(group_id)

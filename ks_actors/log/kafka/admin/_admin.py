@@ -76,13 +76,14 @@ class Admin:
     async def create_topics(self, topics: Iterable[NewTopic]) -> None:
         """Create topics, and wait until they have leaders, even if others create them meanwhile.
 
-        Raises TopicExists, ConfigError, LogError; the other topics are created all the same.
+        Raises TopicExists, ConfigError, LogError; the other topics are created nevertheless.
         """
         wanted = {topic.name: topic for topic in topics}
         if not wanted:
             return
-        # Look before the request: after a lost response, TOPIC_ALREADY_EXISTS then means our own
-        # topic. The controller decides: a broker may list a topic that has just been deleted.
+        # List topics before the request: if a response is lost, TOPIC_ALREADY_EXISTS for an
+        # unlisted topic means our own topic. Listed topics are requested too, as a broker may list
+        # a topic that has just been deleted.
         listed = set(await self._client.metadata(wanted))
         failed: dict[str, LogError] = {}
         left = dict(wanted)
@@ -102,7 +103,7 @@ class Admin:
         }
         if lost:
             existing |= listed - failed.keys()
-        # The controller knows a topic that somebody else has just created before the brokers do.
+        # If somebody else has just created a topic, the controller knows it before the brokers.
         await self._until_led(
             dict.fromkeys(existing - listed, 1)
             | {
@@ -165,8 +166,9 @@ class Admin:
     ) -> bool:
         """Request topic changes of the controller until each is done or has an error in `failed`.
 
-        An answer may be `lost`, or report a timeout. After that, a topic's code in `done` means
-        that an earlier request has changed it. Returns whether that has happened.
+        If an answer was lost (before the call: `lost`) or reported a timeout, a topic's code in
+        `done` means that an earlier request has changed the topic. Returns whether an answer was
+        lost or reported a timeout.
         """
 
         async def attempt() -> None:
@@ -194,7 +196,7 @@ class Admin:
         return lost
 
     async def _until_led(self, counts: Mapping[str, int]) -> None:
-        """Wait until topics have leaders for so many partitions, and the brokers know them."""
+        """Wait until topics have leaders for `counts` partitions, and the brokers know them."""
         ids: dict[str, str] = {}
 
         async def attempt() -> None:
@@ -210,7 +212,7 @@ class Admin:
             ids.update({name: topic.id for name, topic in found.items()})
 
         def heard(found: Mapping[str, TopicMetadata]) -> bool:
-            # By the id: the broker may still know a topic of the same name that was deleted.
+            # Compare ids: the broker may still know a deleted topic of the same name.
             return all(
                 name in found
                 and found[name].id == ids[name]
@@ -224,14 +226,15 @@ class Admin:
 
     @as_one_call
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics more partitions, and wait until these have leaders.
+        """Give topics more partitions, and wait until the new partitions have leaders.
 
-        Raises UnknownTopicOrPartition, LogError; the other topics grow all the same.
+        Raises UnknownTopicOrPartition, LogError; the other topics grow nevertheless.
         """
         left = dict(counts)
         if not left:
             return
-        # Look before the request: after a lost response, INVALID_PARTITIONS then means success.
+        # Count partitions before the request: if a response is lost, INVALID_PARTITIONS for a topic
+        # that had fewer partitions means success.
         before = {
             name: len(topic.leaders) for name, topic in (await self._client.metadata(left)).items()
         }
@@ -253,7 +256,7 @@ class Admin:
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics, and wait until the brokers no longer list them.
 
-        Raises UnknownTopicOrPartition; the other topics are deleted all the same.
+        Raises UnknownTopicOrPartition; the other topics are deleted nevertheless.
         """
         left: dict[str, None] = dict.fromkeys(names)
         wanted = list(left)
@@ -287,7 +290,7 @@ class Admin:
     ) -> Mapping[str, TopicDescription]:
         """Return the topics that exist, with all their effective configs or with none.
 
-        Brokers are asked for `missing_topic_wait_ms` about topics of `names` that they do not know.
+        If topics of `names` are missing, several brokers are asked, for `missing_topic_wait_ms`.
         """
         found = await self._client.metadata(None if names is None else list(names), patient=True)
         shown = [topic for topic in found.values() if not topic.internal]
@@ -305,7 +308,7 @@ class Admin:
     ) -> dict[str, dict[str, str]]:
         """Return configs of topics.
 
-        A topic has none if it is gone, may not be described, or has an invalid name.
+        A topic has no configs if it is deleted, may not be described, or has an invalid name.
         """
         if not topics:
             return {}
@@ -359,12 +362,12 @@ class Admin:
         """Look up max.message.bytes of topics; without permission use Kafka's default."""
         asked = [topic for topic in dict.fromkeys(topics) if self.known_limit(topic) is None]
         configs = await self._configs(asked, ["max.message.bytes"])
-        # An expired entry makes the next call ask again for a topic that does not exist yet.
+        # With an expired entry the next call asks again for a topic that does not exist yet.
         self._limits |= dict.fromkeys(asked, (0, _USUAL_LIMIT))
         self._note_limits(configs)
 
     async def try_to_learn_limits(self, topics: Iterable[str]) -> None:
-        """Look up limits before the first records, so that these need not wait.
+        """Look up limits before the first records, so that no record waits for the lookup.
 
         On an error the first records repeat the lookup.
         """
@@ -499,10 +502,10 @@ class Admin:
 
     @as_one_call
     async def delete_read(self, before: Mapping[TopicPartition, int]) -> None:
-        """Delete records that readers here have read, below the given offsets.
+        """Delete records that readers of this client have read, below the given offsets.
 
-        Leave out partitions that have no reader. Raises LogTruncated when a log has lost records
-        that were read, and the errors of `delete_records`.
+        Skip partitions that have no reader. Raises LogTruncated when a log has lost records that
+        were read, and the errors of `delete_records`.
         """
         known = self._client.epochs
         read = {name: end for name in before if (end := known.read_to(name)) is not None}
@@ -510,7 +513,7 @@ class Admin:
             if end < before[partition]:
                 error = LogTruncated(partition, before[partition], -1, -1, end)
                 await self._out_of_range(error, before[partition])
-        # Looked up once: after a loss the readers forget them, perhaps between two tries.
+        # Look up epochs only once: after a loss the readers forget them, perhaps between two tries.
         epochs = {name: known.before(name, before[name]) for name in read}
         await self._delete({name: before[name] for name in read}, epochs)
 
@@ -532,7 +535,7 @@ class Admin:
             await self._out_of_range(error, before[error.partition])
 
     async def _out_of_range(self, error: OffsetOutOfRange, position: int) -> NoReturn:
-        """Raise the same error, with the present range of the partition's log."""
+        """Raise the same error with the current range of the partition's log."""
         name = error.partition
         begin = (await self.begin_offsets([name]))[name]
         end = (await self.end_offsets([name], IsolationLevel.READ_UNCOMMITTED))[name]
@@ -545,8 +548,9 @@ class Admin:
     ) -> Any:
         """Delete records of partitions that a broker leads.
 
-        `epochs` are the leader epochs before the offsets, -1 if unknown. Each attempt compares them
-        first: a leader that has lost its log would delete records that nobody has read.
+        `epochs` are the leader epochs before the offsets, -1 if unknown. Each attempt first
+        compares these with the leader's epochs: a leader that has lost its log would delete records
+        that nobody has read.
         """
         offsets = {
             TopicPartition(topic, number): offset
@@ -563,7 +567,7 @@ class Admin:
                         raise Unavailable(f"the leader of {name} answered {name_of(code)}")
                     if code:
                         raise error_of(code, f"failed to look up the epoch of {name}")
-                    # -1 if all of its epochs are earlier: then it has another log, too.
+                    # The end is -1 if all epochs of the leader are earlier: its log differs, too.
                     if end < offsets[name]:
                         at = end if end >= 0 else None
                         raise LogTruncated(name, offsets[name], -1, -1, at)

@@ -29,11 +29,11 @@ _NONE: Final = -1
 async def fetch_committed(
     client: KafkaClient, group_id: str, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return a group's committed offsets, without partitions that have none.
+    """Return a group's committed offsets, without partitions that have no offset.
 
     None for `partitions` means all. Waits until no open transaction is about to change the offsets.
-    Otherwise the next owner of a partition would start before the end of the last transaction, and
-    process its records again. Raises LogTimeout, NotAuthorized.
+    Otherwise the next owner of a partition would start at the offset before that transaction, and
+    process the same records again. Raises LogTimeout, NotAuthorized.
     """
     wanted = None if partitions is None else list(partitions)
     if wanted is not None and not wanted:
@@ -104,7 +104,7 @@ async def commit_offsets(
     Raises IllegalGeneration, UnknownTopicOrPartition, LogTimeout, NotAuthorized.
     """
     if group.generation < 0:
-        # A coordinator would accept it: any client may commit for a group without members.
+        # A coordinator would accept the commit: any client may commit for a group without members.
         raise IllegalGeneration(
             f"the member is not in a generation of group {group.group_id!r} yet: wait until it has "
             "an assignment"
@@ -120,7 +120,7 @@ async def send_offsets(
 ) -> None:
     """Commit offsets; without a generation and a member id, for a group without members.
 
-    Many offsets need several requests: after an error some of them may be committed. Raises the
+    Many offsets take several requests, so after an error some offsets may be committed. Raises the
     same errors as `commit_offsets`.
     """
     if not offsets:

@@ -1,7 +1,7 @@
 """Commit many offsets by several requests.
 
-A coordinator writes the offsets of a request as one batch, which must not be larger than
-`message.max.bytes` of the brokers, 1 MB by default.
+A coordinator writes the offsets of a request as one batch. The brokers' `message.max.bytes`, 1 MB
+by default, limits this batch.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _BYTES: Final = 500_000
-# The bytes of an offset's record besides its names and its metadata, at most.
+# The most bytes of an offset's record in addition to its names and its metadata.
 _RECORD: Final = 64
-# Brokers from 4.0 on say UNKNOWN_SERVER_ERROR for a batch that is too large.
+# From 4.0 on, brokers answer UNKNOWN_SERVER_ERROR for a batch that is too large.
 _TOO_LARGE = frozenset(
     {UNKNOWN_SERVER_ERROR, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE}
 )
@@ -41,8 +41,8 @@ async def commit_split(
 ) -> dict[TopicPartition, int]:
     """Commit offsets by requests that a coordinator can write; return the error codes.
 
-    `send` makes one request. A refused request is repeated in halves, as the broker may allow less.
-    After an error no further request is sent.
+    `send` makes one request. If a request is refused as too large, its two halves are sent instead.
+    After any other error no further request is sent.
     """
     codes: dict[TopicPartition, int] = {}
     left = deque(_parts(group_id, offsets))

@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 # Seconds before the next address is tried beside those that have not answered (RFC 8305).
 _NEXT_S: Final = 0.25
-# The same once the address has accepted the connection: TLS and a login take longer.
+# The longer wait (s) once an address has accepted the connection: TLS and a login take longer.
 _ACCEPTED_S: Final = 1.0
 
 
 class _Address(NamedTuple):
-    """An address, as sockets take it."""
+    """An address in the form that sockets take."""
 
     family: int
     kind: int
@@ -36,7 +36,7 @@ class _Address(NamedTuple):
 
 
 class NoAddress(OSError):
-    """No address of a name can be used; `failures` has the error of each."""
+    """No address of a name can be used; `failures` has the error of each address."""
 
     def __init__(self, tried: dict[str, str], failures: Iterable[Exception]) -> None:
         super().__init__(f"none of its addresses answers: {listed(tried)}")
@@ -54,11 +54,11 @@ async def connect_to_any(
 ) -> T:
     """Return the result of `use` on a socket that is connected to one of a name's addresses.
 
-    The addresses are tried in turn, each as soon as the previous one has failed, or has been silent
-    for a moment: an address may drop all packets, before or after it has accepted a connection.
-    `unwanted` closes the sockets of slower addresses. `tried` gets each address with its failure,
-    also if this is cancelled. An error for which `others_may` is false is raised at once; raises
-    the error of the only address, or NoAddress.
+    The addresses are tried in turn. The next address is tried when the previous address has failed
+    or has been silent for a moment: an address may drop all packets, before or after it has
+    accepted a connection. `unwanted` closes the sockets of slower addresses. `tried` gets each
+    address with its failure, also if this call is cancelled. Raises an error at once if
+    `others_may` is false for it. If all fail, raises the error of the only address, or NoAddress.
     """
     accepted = set[_Address]()
 
@@ -107,7 +107,7 @@ async def _addresses(host: str, port: int) -> list[_Address]:
 
 
 def _in_turns(addresses: Iterable[_Address]) -> Iterable[_Address]:
-    """Return addresses of each family in turn: often a whole family has no route."""
+    """Return the addresses with their families alternating: often a whole family has no route."""
     families: dict[int, list[_Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)

@@ -24,12 +24,12 @@ async def ask_any(
     name: Callable[[int], str],
     connected: Callable[[int], bool],
 ) -> tuple[int, Any]:
-    """Return the first response, and the server that gave it.
+    """Return the server that answered first, and its response.
 
-    The servers are asked in turn. A silent server may be frozen, so the next one is asked as well:
-    after a second without a connection, or three without an answer. Raises Unavailable with the
-    failures of all. The call does not wait for a server that is still connecting when the others
-    have failed: a retry finds its connection, or another server that has returned.
+    The servers are asked in turn. A silent server may be frozen, so the next server is asked as
+    well: after a second without a connection, or three without an answer. Raises Unavailable with
+    the failures of all servers. When all others have failed, the call does not wait for a server
+    that is still connecting: a retry finds that connection, or another server that has returned.
     """
 
     async def answer(server: int) -> tuple[int, Any]:

@@ -17,9 +17,9 @@ LEAST_S: Final = _LEAST_MS / 1000
 class Backoff:
     """Count failures in a row; another kind of failure restarts the backoff.
 
-    A retry is more frequent while a broker takes no connections (`away`) than while it answers with
-    errors. Such a retry costs next to nothing, and all waiting calls resume as soon as the broker
-    returns.
+    Retries are more frequent while a broker accepts no connections (`away`) than while it answers
+    with errors. A failed attempt to connect costs next to nothing, and with frequent attempts the
+    waiting calls resume as soon as the broker returns.
     """
 
     __slots__ = ("_away", "_count")

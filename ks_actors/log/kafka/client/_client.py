@@ -51,7 +51,7 @@ T = TypeVar("T")
 _log = component_log(__name__)
 
 _SOON_S = 0.003
-# A broker cannot report its own removal.
+# The fewest brokers with which to look for a removed broker: it cannot report its own removal.
 _BROKERS_TO_ASK = 2
 # Lookups of leaders within the maximum age of metadata.
 _LOOKS = 3
@@ -98,7 +98,7 @@ class KafkaClient:
         self._refreshed: frozenset[str] = frozenset()
         self._keeping_up: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
-        # For short work alone, such as decompression: calls that may hang have their own threads.
+        # Only for short work, such as decompression: calls that may hang have their own threads.
         self.threads: ThreadLane = ThreadLane(f"{client_id} work", _THREADS)
         self._closed = False
 
@@ -125,15 +125,15 @@ class KafkaClient:
         await self.retry(what, attempt, timeout_ms=timeout_ms)
         if self._keeping_up is None:
             self._keeping_up = asyncio.create_task(self._keep_up(), name="keep up with leaders")
-        # The brokers are known by their own ids now, and each keeps one connection per channel.
+        # From here on the brokers are known by their own ids, so close bootstrap connections.
         for node in self._bootstrap:
             self._connections.forget(node)
 
     def begin_like(self, other: KafkaClient) -> None:
         """Copy the leaders that another client of the same cluster knows.
 
-        `start` then sends no request. Both share the list of brokers, outages, TLS contexts, and
-        tokens.
+        `start` then sends no request. Both clients share the list of brokers, outages, TLS
+        contexts, and tokens.
         """
         self._cluster = self._connections.cluster = other._cluster
         self._topics.begin_like(other._topics)
@@ -142,7 +142,7 @@ class KafkaClient:
         self._connections.tokens = other._connections.tokens
 
     def share_coordinators(self, other: KafkaClient) -> None:
-        """Share coordinators and the epochs of read records with a client on the same loop."""
+        """Share coordinators and leader epochs of read records with a client on the same loop."""
         self._coordinators = other._coordinators
         self.epochs = other.epochs
 
@@ -162,7 +162,7 @@ class KafkaClient:
     async def retry(
         self, what: str, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None
     ) -> T:
-        """Await `attempt()` until it does not raise Unavailable.
+        """Await `attempt()` repeatedly until it does not raise Unavailable.
 
         Raises LogTimeout, which names `what` as not done, and any other error of the attempt.
         """
@@ -191,7 +191,7 @@ class KafkaClient:
                             )
                             continue
                     pause = backoff.pause_s(self.options, away=last.away)
-                    # Clients that failed together should not all come back together.
+                    # Clients that failed at the same time should not all retry at the same time.
                     await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
                     if last.refresh:
                         last = await self._try_refresh(last)
@@ -234,7 +234,7 @@ class KafkaClient:
     ) -> Any:
         """Send to one broker, once.
 
-        Raises Unavailable; the broker may or may not have acted then.
+        Raises Unavailable; in that case the broker may or may not have acted.
         """
         self._check()
         address = self._cluster.brokers.get(node) or self._bootstrap.get(node)
@@ -253,7 +253,7 @@ class KafkaClient:
     ) -> Any:
         """Send to any broker that answers.
 
-        A request that a broker refuses for now goes to another one.
+        If a broker refuses a request temporarily, another broker gets the request.
         """
         rounds = Rounds()
 
@@ -267,7 +267,7 @@ class KafkaClient:
         )
 
     async def _ask_next(self, rounds: Rounds, request: Any, channel: str) -> tuple[int, Any]:
-        """Return the first response, and the broker that gave it, in the order of the rounds."""
+        """Ask in the order of the rounds; return the first broker to answer, and its response."""
         brokers = self._cluster.brokers
         nodes = list(brokers)
         random.shuffle(nodes)
@@ -284,7 +284,7 @@ class KafkaClient:
         node, response = await ask_any(
             # Servers with unanswered requests come last: each may take the whole request timeout.
             # If the whole cluster has moved, all listed addresses may be wrong: then try the
-            # user's.
+            # bootstrap servers.
             (*sorted(nodes, key=preference), *sorted(self._bootstrap, key=preference)),
             lambda node: self.send(node, request, channel=channel),
             name=lambda node: name_of_server(node, address[node]),
@@ -296,7 +296,7 @@ class KafkaClient:
     async def ask_controller(self, request: Any) -> Any:
         """Send to the controller, once.
 
-        Raises Unavailable; the controller may or may not have acted then.
+        Raises Unavailable; in that case the controller may or may not have acted.
         """
         controller = self._cluster.controller
         if controller is None:
@@ -352,7 +352,7 @@ class KafkaClient:
     ) -> Any:
         """Send to the coordinator of a group (`GROUP`) or transactional id (`TRANSACTION`).
 
-        One request may take `request_timeout_ms` (default: that of the options).
+        `request_timeout_ms` limits a single request (default: `request_timeout_ms` of the options).
         """
         who = name_of_coordinator(kind, key)
 
@@ -363,7 +363,7 @@ class KafkaClient:
                     node, request, channel=channel, timeout_ms=request_timeout_ms
                 )
             except Unavailable:
-                # A broker that cannot be reached may have lost this role to another one.
+                # If a broker cannot be reached, another broker may have taken over this role.
                 self._coordinators.lose(kind, key)
                 raise
             found = list(codes(response))
@@ -426,7 +426,7 @@ class KafkaClient:
     def leader(self, partition: TopicPartition) -> int | None:
         """Return the known leader; None if there is none or it was never looked up.
 
-        Further lookups then see whether it has moved.
+        From this call on, every refresh checks whether the leader has moved.
         """
         return self._topics.leader(partition)
 
@@ -437,8 +437,8 @@ class KafkaClient:
     async def find_leader(self, partition: TopicPartition) -> int:
         """Return the leader; look it up if unknown.
 
-        Raises Unavailable, and UnknownTopicOrPartition when the brokers, asked in turn, have not
-        known the partition for `missing_topic_wait_ms`.
+        Raises Unavailable. Raises UnknownTopicOrPartition when no broker, asked in turn for
+        `missing_topic_wait_ms`, knows the partition.
         """
         node = self.leader(partition)
         if node is None:
@@ -461,7 +461,7 @@ class KafkaClient:
         raise why
 
     async def look_for(self, topics: Iterable[str]) -> None:
-        """Refresh once, as far as possible now. Raises NotAuthorized, LogClosed."""
+        """Refresh once; ignore temporary failures. Raises NotAuthorized, LogClosed."""
         try:
             await self.refresh(topics)
         except Unavailable as error:
@@ -484,8 +484,8 @@ class KafkaClient:
         """Look up topics (None: all), and return those that exist.
 
         Each listing of all topics comes from another broker, as a broker may not know the newest
-        topics. With `patient`, a topic is missing when the brokers, asked in turn, have not known
-        it for `missing_topic_wait_ms`; otherwise when the first broker does not know it. Raises
+        topics. With `patient`, a topic is missing when no broker, asked in turn for
+        `missing_topic_wait_ms`, knows it; otherwise when the first broker does not know it. Raises
         LogTimeout, NotAuthorized.
         """
         names = None if topics is None else sorted(set(topics))
@@ -502,13 +502,13 @@ class KafkaClient:
         return await self.retry("to list topics", attempt, timeout_ms=timeout_ms)
 
     async def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Look up again the leaders of all topics tracked so far, and of these.
+        """Look up again the leaders of all topics tracked so far, and of `topics`.
 
         One request serves all concurrent calls. Raises Unavailable, NotAuthorized.
         """
         self._check()
         wanted = set(topics)
-        # A new topic needs no other broker than the one with a connection.
+        # The lookup of a new topic may use the broker that already has a connection.
         rounds = self._lookups if wanted <= self._topics.tracked else Rounds()
         self._topics.tracked |= wanted
         task = self._refreshing
@@ -522,7 +522,7 @@ class KafkaClient:
                 self._refresh(rounds), name="refresh Kafka metadata"
             )
         try:
-            # Shared by several callers: the cancellation of one must not end it for all.
+            # Callers share the task: the cancellation of one caller must not end it for the others.
             await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
@@ -535,7 +535,8 @@ class KafkaClient:
     async def _keep_up(self) -> None:
         """Look up the leaders periodically: a leader that is cut off does not know its successor.
 
-        Any minority of the brokers may be cut off, so several are asked within the maximum age.
+        Any minority of the brokers may be cut off, so several brokers are asked within the maximum
+        age of metadata.
         """
         while True:
             await asyncio.sleep(self.options.metadata_max_age_ms / _LOOKS / 1000)

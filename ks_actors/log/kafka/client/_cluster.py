@@ -10,11 +10,11 @@ from typing import final
 class Cluster:
     """The addresses of the listed brokers by id, and the controller, as of the last metadata.
 
-    `id` comes from the first response: answers of brokers of other clusters, to which an address
-    may lead later, are ignored. It is empty before the first response with an id.
+    `id` comes from the first response with an id; before, it is empty. An address may later lead to
+    a broker of another cluster, whose answers are then ignored.
 
-    The last response to any of the clients counts. So an idle client does not look for a broker
-    whose departure others know. Threads may share it: a listing is replaced as a whole.
+    The last response to any of the clients counts. So an idle client does not look for a broker if
+    other clients know that it has left. Threads may share it: a listing is replaced as a whole.
     """
 
     __slots__ = ("_lock", "brokers", "controller", "id")
@@ -26,9 +26,9 @@ class Cluster:
         self.controller: int | None = None
 
     def list(self, cluster: str, brokers: dict[int, tuple[str, int]], controller: int) -> bool:
-        """Replace the listing; return False, and keep it, if it is another cluster's.
+        """Replace the listing, but return False and keep the old if `cluster` is another cluster.
 
-        A negative or unlisted controller is none.
+        A negative or unlisted controller means that there is no controller.
         """
         with self._lock:
             if self.id and cluster and cluster != self.id:

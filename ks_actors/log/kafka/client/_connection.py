@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # The part of a login's session after which a new connection is used, as in Kafka's clients.
 _RENEW: Final = 0.85
-# The requests of a connection until the second one, the first to which a listener may say no.
+# The number of requests of a young connection: a listener may refuse the second request.
 _YOUNG: Final = 2
 _LENGTH: Final = struct.Struct(">i")
 _CORRELATION_IDS: Final = 2**31
@@ -58,8 +58,8 @@ class _Sent(NamedTuple):
 class Connection(asyncio.Protocol):
     """A socket whose requests are answered in their order.
 
-    `closing` gets the future of each close and the transport. After `connections_max_idle_ms`
-    without a request or an answer the connection closes.
+    When the socket closes, `closing` gets the future of the close and the transport. The connection
+    closes after `connections_max_idle_ms` without a request or an answer.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         tokens: Tokens | None = None,
     ) -> None:
         self.host, self.port = address
-        # On the way to the broker; of a failure it is the failed one.
+        # The current step of connecting; after a failure, the step that failed.
         self.step: Step = Step.TLS
         self._closing = closing
         self._client_id = client_id
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         self._versions: dict[int, tuple[int, int]] = {}
         self._sent: deque[_Sent] = deque()
         self._number = 0
-        # Bytes that have arrived of answers that are not complete.
+        # The bytes of incomplete answers that have arrived so far.
         self._pieces: list[bytes] = []
         self._arrived = 0
         self._wanted = _LENGTH.size
@@ -96,8 +96,8 @@ class Connection(asyncio.Protocol):
     ) -> Self:
         """Begin on a socket to one of the host's addresses: TLS, versions, login, identity.
 
-        Raises WrongBroker if the address leads to another cluster (empty: not known yet), or to a
-        broker with another id than `node` (negative: any).
+        Raises WrongBroker if the address leads to another cluster than `cluster` (empty: not known
+        yet), or to a broker with another id than `node` (negative: any).
         """
         self.step = Step.VERSIONS if context is None else Step.TLS
         await self._loop.create_connection(
@@ -124,14 +124,14 @@ class Connection(asyncio.Protocol):
         return self
 
     async def _ask_versions(self) -> None:
-        """Learn which requests the broker takes."""
+        """Ask the broker which versions of requests it supports."""
         answer = await self.send(ApiVersionRequest())
         if answer.error_code:
             raise KafkaConnectionError(f"it answered {name_of(answer.error_code)} to ApiVersions")
         self._versions = {key: (low, high) for key, low, high in answer.api_versions}
 
     async def _check_broker(self, cluster: str, node: int) -> None:
-        """Raise WrongBroker for another cluster, and for another broker if brokers report that."""
+        """Raise WrongBroker for another cluster, or another broker if brokers report their ids."""
         refused = False
         request = None if node < 0 else identity_request(cluster, node, self._versions)
         if request is not None:
@@ -159,11 +159,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def young(self) -> bool:
-        """Whether no request was answered yet but that for the versions."""
+        """Whether only the request for the versions has been answered so far."""
         return self._number <= _YOUNG
 
     async def until_answered(self) -> None:
-        """Wait until no request is without an answer."""
+        """Wait until all requests have been answered."""
         while waiting := [sent.answer for sent in self._sent if not sent.answer.done()]:
             await asyncio.wait(waiting)
 
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
         request.
         """
         transport = self._transport
-        # Python 3.13 fails at a write to a transport that is about to report its end.
+        # In Python 3.13 a write fails if the transport is about to report its end.
         if transport is None or transport.is_closing():
             raise KafkaConnectionError(f"no connection to {self.host}:{self.port}")
         prepared = request.prepare(self._versions)
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         return answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's are not of asyncio's classes.
+        # The transports of uvloop are not of asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
             if end > len(data):
                 self._wanted = end - at
                 break
-            # An answer that came alone is not copied.
+            # If the data is exactly one answer, do not copy it.
             alone = at == 0 and end == len(data)
             answer = BytesIO(data if alone else data[at:end])
             answer.seek(_LENGTH.size)

@@ -42,10 +42,10 @@ _REFUSED = (SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
 class Unavailable(LogError):
-    """A failure that a retry may cure.
+    """A failure after which a retry may succeed.
 
-    With `refresh` a retry needs a new lookup of leaders and coordinators first. With `soon` it is
-    worth an immediate retry. With `away` there was no connection, so no request was sent. With
+    With `refresh`, look up leaders and coordinators before the retry. With `soon`, an immediate
+    retry is worthwhile. With `away` there was no connection, so no request was sent. With
     `reported` the failure is already logged.
     """
 
@@ -78,8 +78,7 @@ class Connections:
 
     Brokers answer the requests of a socket in order, so requests that may wait long have a channel
     of their own. Channels differ in nothing else. `lost` counts requests with an unknown outcome.
-    `outages`, which clients share, reports silent brokers; they share `tls`, `tokens` and `cluster`
-    as well.
+    `outages` reports silent brokers. Clients share `outages`, `tls`, `tokens` and `cluster`.
     A new connection to a broker of another cluster is refused. `doubted` is called every two
     seconds while a broker does not answer; `leave` then drops brokers that the cluster no longer
     lists.
@@ -105,7 +104,7 @@ class Connections:
         self._named: dict[str, str] = {}
         self._ready: dict[tuple[int, str], Connection] = {}
         self._opening: dict[tuple[int, str], _Opening] = {}
-        # The current attempts, and recently cancelled ones.
+        # The current attempts, and recently cancelled attempts.
         self._attempts: set[asyncio.Task[Connection]] = set()
         self._closing: dict[asyncio.Future[None], asyncio.WriteTransport] = {}
         self._throttles: Throttles = Throttles()
@@ -126,19 +125,19 @@ class Connections:
                 connection.be_named(client_id)
 
     def name_channel(self, channel: str, client_id: str | None) -> None:
-        """Use this client id on a channel's new sockets; None: the id of all others."""
+        """Use this client id on a channel's new sockets; None: the id of the other channels."""
         if client_id is None:
             self._named.pop(channel, None)
         else:
             self._named[channel] = client_id
 
     def connected(self, node: int, channel: str) -> bool:
-        """Return whether there is a socket that looks alive."""
+        """Return whether the broker has a socket in this channel that looks alive."""
         connection = self._ready.get((node, channel))
         return connection is not None and connection.connected
 
     def silent(self, address: tuple[str, int]) -> bool:
-        """Return whether a broker is unreachable, or has not answered a request for long."""
+        """Return whether a broker is unreachable, or leaves a request unanswered for long."""
         where = _where(address)
         return self._unanswered.silent(where) or self.outages.away(where)
 
@@ -147,13 +146,13 @@ class Connections:
     ) -> Any:
         """Send one request, once, and return the response.
 
-        `timeout_s` includes the time to connect. It does not include a pause requested by the
-        broker, which may be as long again. Raises Unavailable when the broker cannot be reached or
-        does not answer; the broker may or may not have acted then. Raises NotAuthorized, LogClosed.
+        `timeout_s` includes the time to connect, but not a pause that the broker has requested,
+        which may take up to `timeout_s` in addition. Raises Unavailable when the broker cannot be
+        reached or does not answer: it may or may not have acted. Raises NotAuthorized, LogClosed.
         """
         key, where = (node, channel), name_of_server(node, address)
         line = self._line(address, channel)
-        # The broker reads nothing meanwhile.
+        # While the connection is muted, the broker does not read from it.
         if not await self._throttles.wait(node, channel, timeout_s):
             reason = f"{where} throttles this client for longer than {timeout_s:.1f} s"
             raise Unavailable(reason, refresh=False, reported=True)
@@ -172,7 +171,7 @@ class Connections:
                 reason = f"{where} did not accept a connection within {timeout_s:.1f} s"
                 raise self._report_outage(line, reason, away=True) from None
             self.lost += 1
-            # A late answer would be taken for the answer to the next request.
+            # On this socket a late answer would be taken for the answer to the next request.
             self._abort(key, connection)
             raise self._report_outage(
                 line,
@@ -199,7 +198,7 @@ class Connections:
                 self._close(key, connection)
             raise Unavailable(f"{where}: {type(error).__name__} {error}") from error
         except asyncio.CancelledError:
-            # The request may be sent: the broker acts on it, though no caller waits any more.
+            # The request may have been sent: the broker acts on it, though no caller waits.
             self.lost += connection is not None
             raise
         except NotImplementedError as error:
@@ -208,11 +207,11 @@ class Connections:
             ) from error
 
     async def _connected(self, node: int, address: tuple[str, int], channel: str) -> Connection:
-        """Return the existing connection, or a new one."""
+        """Return the existing connection, or a new connection."""
         key = (node, channel)
         connection = self._ready.get(key)
         if connection is not None and connection.outlived:
-            # The broker would close it at a later request. The order of requests stays.
+            # The broker would soon close the connection. Waiting keeps the order of requests.
             await connection.until_answered()
             self._close(key, connection)
             connection = self._ready.get(key)
@@ -277,7 +276,7 @@ class Connections:
         if wanted and not self._closed:
             self._ready[key] = task.result()
         else:
-            # No other code would close it later.
+            # No other code would close this connection later.
             task.result().close()
 
     async def _connect(self, node: int, address: tuple[str, int], channel: str) -> Connection:
@@ -287,7 +286,7 @@ class Connections:
         line = self._line(address, channel)
         context = await self.tls.context()
         if self.tokens is not None:
-            # Before there is a socket, as the broker does not wait long for a login.
+            # Get a token before there is a socket, as the broker does not wait long for a login.
             try:
                 await self.tokens.current()
             except NoToken as error:
@@ -347,7 +346,7 @@ class Connections:
         return repr(self._options.sasl_username) if self.tokens is None else self.tokens.name
 
     def _drop(self, key: tuple[int, str]) -> None:
-        """Close the socket to a broker, also one that is being opened."""
+        """Close the socket to a broker, even if it is still being opened."""
         connection, opening = self._ready.get(key), self._opening.get(key)
         if connection is not None:
             self._close(key, connection)
@@ -355,7 +354,7 @@ class Connections:
             opening.task.cancel()
 
     def _close(self, key: tuple[int, str], connection: Connection) -> asyncio.Future[None]:
-        """Close a connection, which may already have a successor."""
+        """Close a connection, even if a newer connection has already replaced it."""
         if self._ready.get(key) is connection:
             del self._ready[key]
         return connection.close()
@@ -363,8 +362,8 @@ class Connections:
     def _abort(self, key: tuple[int, str], connection: Connection) -> None:
         """Close the socket to a broker that does not answer.
 
-        Unsent bytes are dropped: if the broker resumed, it would act on them long after another
-        broker has done the work.
+        Unsent bytes are dropped: if the broker resumed, it would act on these requests long after
+        another broker has done the work.
         """
         closed = self._close(key, connection)
         transport = self._closing.get(closed)
@@ -393,8 +392,8 @@ class Connections:
         """Close all sockets to brokers that do not answer and are not at one of these addresses.
 
         The cluster has fenced such a broker, so its partitions and groups are elsewhere. Requests
-        under way there raise Unavailable. Bootstrap servers stay: the user may name them in another
-        way than the cluster.
+        under way there raise Unavailable. Bootstrap servers stay: their configured addresses may
+        differ from those that the cluster lists.
         """
         stays = set(map(_where, listed))
         for where, reason in self._unanswered.doubtful().items():
@@ -425,7 +424,7 @@ class Connections:
     async def close(self) -> None:
         """Close all sockets; requests under way raise LogClosed.
 
-        With TLS both sides announce the close. The wait for a silent broker ends after a second.
+        With TLS both sides announce the close, so this waits for brokers, at most a second.
         """
         self._closed = True
         self._unanswered.close()
@@ -442,7 +441,7 @@ class Connections:
 
 
 def _others_may(error: BaseException) -> bool:
-    """Return whether another address of a broker may do better after an error of one."""
+    """Return whether to try another address of a broker after this error of an address."""
     return isinstance(error, OSError | KafkaError) and not isinstance(
         error, (ssl.SSLError, *_REFUSED)
     )

@@ -42,7 +42,7 @@ class Coordinators:
         self._rounds: defaultdict[tuple[int, str], Rounds] = defaultdict(Rounds)
 
     def known(self, kind: int, key: str) -> int | None:
-        """Return the broker, if it was found and has not been lost since."""
+        """Return the coordinator's broker; None before `find`, or after `lose`."""
         return self._nodes.get((kind, key))
 
     def lose(self, kind: int, key: str) -> None:
@@ -52,7 +52,7 @@ class Coordinators:
     async def find(
         self, kind: int, key: str, ask: Callable[[Rounds, Any], Awaitable[tuple[int, Any]]]
     ) -> Any:
-        """Return a broker's answer with the coordinator.
+        """Ask for the coordinator; return the answer that names it.
 
         Raises Unavailable, NotAuthorized.
         """
@@ -73,7 +73,7 @@ class Coordinators:
 
 
 def raise_retriable(codes: Iterable[int], who: str) -> None:
-    """Raise Unavailable for the first error code that a retry may cure, an answer of `who`."""
+    """Raise Unavailable for the first retriable code among the error codes that `who` answered."""
     for code in codes:
         if code in RETRIABLE:
             raise Unavailable(

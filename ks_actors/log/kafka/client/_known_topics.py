@@ -31,8 +31,8 @@ _MISSING: Final = frozenset({UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION
 class TopicMetadata(NamedTuple):
     """The leaders of a topic's partitions by number; -1 for a partition without a leader.
 
-    `internal` marks Kafka's own topics. `id` is empty for a broker that has no ids. `epochs` are
-    those of the leaders: each leader has a higher one than the one before.
+    `internal` marks Kafka's own topics. `id` is empty if the broker has no topic ids. `epochs` are
+    the epochs of the leaders: each leader has a higher epoch than the previous leader.
     """
 
     name: str
@@ -42,9 +42,9 @@ class TopicMetadata(NamedTuple):
     epochs: Mapping[int, int] = _NONE
 
     def unless_older(self, known: TopicMetadata) -> TopicMetadata:
-        """Return these metadata, with the known leaders of partitions for which they are older.
+        """Return these metadata, but with the leader from `known` where its epoch is higher.
 
-        A topic that was created again, with another id, begins with new epochs.
+        A topic that was created again has another id, and its epochs start again.
         """
         past = {
             number: epoch
@@ -58,7 +58,7 @@ class TopicMetadata(NamedTuple):
 
 
 def topics_in(response: Any) -> dict[str, TopicMetadata]:
-    """Return the topics that exist by a broker's metadata."""
+    """Return the topics that exist according to a broker's metadata."""
     return {
         name: TopicMetadata(name, leaders, internal, identity, epochs)
         for code, name, identity, internal, leaders, epochs in topics_of(response)
@@ -70,10 +70,10 @@ def topics_in(response: Any) -> dict[str, TopicMetadata]:
 class KnownTopics:
     """Topics with their leaders, or the reasons for missing leaders, as of their last metadata.
 
-    `found` are the topics that exist, and `tracked` those whose leaders each refresh looks up. An
-    answer that is older than the known leaders changes nothing, unless all of `trust_s` seconds
-    were: then the cluster has been restored from a former state. `watchers` are called when a
-    tracked topic has other leaders than before.
+    `found` are the topics that exist, and `tracked` the topics whose leaders each refresh looks up.
+    An answer that is older than the known leaders changes nothing. But if all answers of `trust_s`
+    seconds were older, the next answer counts: the cluster has been restored from a former state.
+    `watchers` are called when a tracked topic has other leaders than before.
     """
 
     __slots__ = ("_answered", "_refused", "_trust_s", "_until", "found", "tracked", "watchers")
@@ -96,13 +96,13 @@ class KnownTopics:
         self._answered = set(other._answered)
 
     def note(self, response: Any) -> Mapping[str, TopicMetadata]:
-        """Take over a broker's metadata; return the topics in them that exist."""
+        """Store a broker's metadata; return the existing topics among them."""
         existing = topics_in(response)
         moved = False
         for code, name, *_ in topics_of(response):
             self._answered.add(name)
             self._refused.pop(name, None)
-            # A topic without a good answer is unknown, so old leaders must not be used.
+            # If the answer has an error for a topic, its old leaders must not be used.
             known = self.found.pop(name, None)
             if name in existing:
                 existing[name] = self._newest(known, existing[name])
@@ -131,7 +131,7 @@ class KnownTopics:
         node = -1 if topic is None else topic.leaders.get(partition.partition, -1)
         if node < 0:
             return None
-        # It may not be tracked so far: refreshes must notice when its leader moves.
+        # Track the topic from here on: refreshes must notice when its leader moves.
         self.tracked.add(partition.topic)
         return node
 

@@ -20,9 +20,9 @@ _MOST_EPOCHS: Final = 16
 class EpochHistory:
     """The epochs of the records that one reader has read of a partition, up to offset `end`.
 
-    An epoch counts from the end of the batch before, so an offset that compaction has removed has
-    the epoch of the records after it: a leader's log may no longer have the epoch of the record
-    before the gap.
+    An epoch counts from the end of the previous batch. So an offset that compaction has removed
+    gets the epoch of the records after the gap: a leader's log may no longer have the epoch of the
+    record before the gap.
     """
 
     __slots__ = ("_epochs", "_starts", "end")
@@ -33,15 +33,15 @@ class EpochHistory:
         self.end: int = 0
 
     def begin(self, offset: int, epoch: int) -> None:
-        """Begin at an offset; `epoch` is that of the record before, or -1."""
+        """Begin at an offset; `epoch` is the epoch of the previous record, or -1."""
         self.end = offset
         self._starts[:], self._epochs[:] = ([], []) if epoch < 0 else ([offset - 1], [epoch])
 
     def note(self, start: int, end: int, epochs: Sequence[tuple[int, int]]) -> None:
         """Note that the records from `start` to `end` were read.
 
-        `epochs` has their epochs, with the end of the batch before; the first one counts from
-        `start` on.
+        `epochs` has pairs: the end of the previous batch, and the epoch from there on. The first
+        epoch counts from `start` on.
         """
         if start != self.end:
             self.begin(start, UNKNOWN_EPOCH)
@@ -66,7 +66,8 @@ class EpochHistory:
     def diverges_at(self, epoch: int, end: int) -> int:
         """Return the first offset at which a log differs from the records that were read.
 
-        The log's last epoch that is not above theirs is `epoch`, up to offset `end`.
+        `epoch` is the log's last epoch that is not above the epoch of those records; in the log it
+        ends at offset `end`.
         """
         later = (at for at, other in zip(self._starts, self._epochs, strict=True) if other > epoch)
         return min(end, next(later, end))
@@ -84,7 +85,7 @@ class LeaderEpochs:
 
     A leader increments the epoch when it takes over, and writes it into each record batch. Offset
     and epoch together identify a record, even if another record has later taken its offset. Offsets
-    are committed with the epoch of the record before, and fetches send it along.
+    are committed with the epoch of the record before the offset; fetches also send this epoch.
     """
 
     __slots__ = ("_committed", "_histories", "_last")
@@ -102,7 +103,7 @@ class LeaderEpochs:
         return history
 
     def remove(self, partition: TopicPartition, history: EpochHistory) -> None:
-        """Remove the history of a reader that has ended; the last one is kept for a commit."""
+        """Remove the history of an ended reader; keep the partition's last history for a commit."""
         histories = self._histories.get(partition, [])
         if history in histories:
             histories.remove(history)
@@ -115,7 +116,7 @@ class LeaderEpochs:
         self._committed[partition] = offset, epoch
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget the committed offset and ended readers of a changed log."""
+        """Forget the committed offset and the ended readers of a partition with a changed log."""
         self._committed.pop(partition, None)
         self._last.pop(partition, None)
 

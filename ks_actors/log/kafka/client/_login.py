@@ -57,7 +57,7 @@ async def log_in(
     """Log in by the chosen mechanism. `tokens` are for OAUTHBEARER, `host` for GSSAPI.
 
     Raises the broker's error, such as SaslAuthenticationFailed; NotAuthorized without a Kerberos
-    ticket, and OSError without an answer of its key distribution center.
+    ticket, and OSError if the key distribution center does not answer.
     """
     mechanism = options.sasl_mechanism
     if mechanism == "PLAIN" and not options.tls:
@@ -78,10 +78,10 @@ async def log_in(
 
 
 def _steps(options: KafkaOptions) -> Callable[[bytes | None], Awaitable[bytes | None]]:
-    """Return a function from a broker's challenge to the answer, None at the end."""
+    """Return a function that gets a broker's challenge and returns the answer, None at the end."""
     name, password = options.sasl_username or "", options.sasl_password or ""
     if options.sasl_mechanism == "PLAIN":
-        # RFC 4616: it acts for itself.
+        # RFC 4616: the user acts for itself, so the two names are the same.
         return _one_step(f"{name}\0{name}\0{password}".encode())
     scram = ScramAuthenticator(
         loop=asyncio.get_running_loop(),
@@ -98,7 +98,7 @@ def _steps(options: KafkaOptions) -> Callable[[bytes | None], Awaitable[bytes | 
 
 
 def _token_steps(token: Token) -> Callable[[bytes | None], Awaitable[bytes | None]]:
-    """Send a token (RFC 7628); a challenge tells why it is refused, and the broker then says so."""
+    """Send a token (RFC 7628). If it is refused, a challenge has the reason; the error follows."""
     pairs = {"auth": f"Bearer {token.value}", **token.extensions}
     message = "n,,\1" + "".join(f"{name}={value}\1" for name, value in pairs.items()) + "\1"
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 class LoopThread:
     """A thread with its own event loop, started on first use.
 
-    Heartbeats go out from here, even while users block their own loop.
+    Its loop sends heartbeats even while users block their own loop.
     """
 
     def __init__(self, name: str) -> None:
@@ -44,13 +44,13 @@ class LoopThread:
 
     def _begin(self) -> tuple[asyncio.AbstractEventLoop, Thread]:
         loop = asyncio.new_event_loop()
-        # A daemon, since a process may end without closing its log: the session timeout then ends
+        # A daemon thread: a process may end without closing its log. Then the session timeout ends
         # its membership.
         thread = Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            # There are too many threads. Close the loop, or callers would wait for a loop that
+            # The thread could not start. Close the loop, or callers would wait for a loop that
             # never runs.
             loop.close()
             raise
@@ -65,9 +65,9 @@ class LoopThread:
             loop.close()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` there, and wait for it here; cancelling the wait cancels the work.
+        """Run `work` in the thread, and wait for it; cancelling the wait cancels the work.
 
-        Raises LogClosed when the thread ends meanwhile.
+        Raises LogClosed when the thread ends before the work.
         """
         try:
             loop = self.loop
@@ -83,9 +83,9 @@ class LoopThread:
             raise
 
     async def close(self) -> None:
-        """Cancel the tasks there, and end the loop and the thread.
+        """Cancel the thread's tasks, and end the loop and the thread.
 
-        Does nothing after the first call, or if nothing ever ran.
+        Does nothing after the first call, or if the thread was never started.
         """
         self._closed = True
         loop, thread = self._loop, self._thread

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-# The fields with keys and certificates, each with those of which it needs one.
+# The fields for keys and certificates, each with the fields of which at least one must be set.
 _TLS_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "tls_ca_file": (),
     "tls_ca_type": ("tls_ca_file", "tls_ca_pem"),
@@ -41,30 +41,30 @@ class KafkaOptions:
 
     `tls` is True for TLS with the system's certificates, or an `ssl.SSLContext` of your own.
     `tls_ca_file` names the certificates to trust instead; `tls_cert_file` and `tls_key_file`
-    (`tls_key_password`) authenticate the client. They are PEM, or PKCS#12 stores with
-    `tls_ca_password` and `tls_cert_password`: the content tells, unless `tls_ca_type` and
-    `tls_cert_type` do. When one of these files changes, new connections use its new content.
-    `tls_ca_pem`, `tls_cert_pem` and `tls_key_pem` are texts in their place.
+    (`tls_key_password`) authenticate the client. These files are PEM, or PKCS#12 stores with
+    `tls_ca_password` and `tls_cert_password`. The content shows the format, unless `tls_ca_type`
+    and `tls_cert_type` name it. When a file changes, new connections use its new content.
+    `tls_ca_pem`, `tls_cert_pem` and `tls_key_pem` are PEM texts in place of files.
     `sasl_mechanism` logs in with `sasl_username` and `sasl_password`.
 
-    OAUTHBEARER logs in with tokens instead. `sasl_token_provider`, a function, plain or async,
-    returns one; it is called in a thread, again when a token has used up 80 % of its life. Or
-    `sasl_oauthbearer_token_endpoint_url` names a service that issues them to
+    OAUTHBEARER logs in with tokens instead. The function `sasl_token_provider`, plain or async,
+    returns a token; it is called in a thread, again after 80 % of the token's lifetime. Or
+    `sasl_oauthbearer_token_endpoint_url` names a service that issues tokens to
     `sasl_oauthbearer_client_id` with `sasl_oauthbearer_client_secret` (OpenID Connect, client
-    credentials; https, unless on this machine), or a file with one, `file:///path`.
-    `sasl_oauthbearer_extensions` are sent along.
+    credentials; https, unless on this machine), or a file with a token, `file:///path`.
+    `sasl_oauthbearer_extensions` are sent with each token.
 
     GSSAPI logs in with Kerberos, at the service `sasl_kerberos_service_name` of the broker's host,
-    or of `sasl_kerberos_domain_name`. The ticket is that of the process: `kinit`, or a keytab that
-    the environment variable KRB5_CLIENT_KTNAME names. Needs the package gssapi.
+    or of `sasl_kerberos_domain_name`. The process must have a ticket, from `kinit` or from a keytab
+    that the environment variable KRB5_CLIENT_KTNAME names. Needs the package gssapi.
 
     `request_timeout_ms` limits one request, `api_timeout_ms` a call with all its retries, and
     `delivery_timeout_ms` the attempts to write records; then the call raises LogTimeout.
     `missing_topic_wait_ms` is the wait for a topic that no broker knows. Leaders are looked up
     again within `metadata_max_age_ms`: a leader that is cut off does not know its successor. A
     retry follows after `retry_backoff_ms`, then twice that, up to `retry_backoff_max_ms`. Without a
-    connection the pause is `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`: such a retry
-    costs next to nothing, and finds a returning broker soon. 0 counts as 1 ms.
+    connection the pause is `reconnect_backoff_ms` up to `reconnect_backoff_max_ms`: an attempt to
+    connect costs next to nothing, and soon finds a returning broker. 0 counts as 1 ms.
 
     `compression` applies to written records; `compression_level` None means 1 for lz4 and the
     library's default for others. `batch_bytes` limits a batch before compression. `max_in_flight`
@@ -72,9 +72,9 @@ class KafkaOptions:
     duplicates).
 
     `linger_ms` is how long a broker gathers slowly arriving records before the next fetch; 0
-    disables it. `max_decompressed_bytes` limits a decompressed record batch, and the memory of one
-    record with its headers; beyond it, reading raises LogCorrupted. `replication_factor` applies to
-    created topics; -1 leaves it to the brokers.
+    disables this. `max_decompressed_bytes` limits a decompressed record batch, and the memory of
+    one record with its headers; above this limit, reading raises LogCorrupted. Created topics get
+    `replication_factor`; with -1 the brokers decide.
     """
 
     tls: bool | ssl.SSLContext = False
@@ -223,7 +223,7 @@ class KafkaOptions:
 
     @property
     def takes_token(self) -> bool:
-        """Whether the login is by tokens."""
+        """Whether the login uses tokens."""
         return self.sasl_mechanism == "OAUTHBEARER"
 
     @property
@@ -241,7 +241,7 @@ class KafkaOptions:
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return the context for connections, None without TLS.
 
-        Reads files; raises ConfigError if one of them cannot be used.
+        Reads files; raises ConfigError if a file cannot be used.
         """
         if not self.tls:
             return None

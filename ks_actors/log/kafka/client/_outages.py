@@ -1,4 +1,4 @@
-"""Log brokers that do not answer: at once, and repeatedly until they do."""
+"""Log brokers that do not answer: at once, and repeatedly until they answer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from ks_actors._errors import LogError
 
 _log = component_log(__name__)
-# Seconds from the start of an outage to its warnings, and the interval of later ones.
+# Seconds from the start of an outage to its warnings, and the interval of later warnings.
 _TELL_AT: Final = (0.0, 1.0, 5.0)
 _TELL_EACH: Final = 10.0
 # The least seconds between first warnings about a broker that fails repeatedly.
 _LEAST_S: Final = 5.0
 # Seconds without a request after which an outage is dropped: the broker may have left the cluster,
-# or have no more to do for this client. Retries come more often.
+# or have no more to do for this client. Retries of a needed broker come more often than this.
 _FORGET_S: Final = 10.0
 # The least seconds without a request after which an answer on another line ends an outage.
 _RETRY_S: Final = 2.0
-# It is also at least so many times the longest pause between two attempts.
+# That time is also at least this many times the longest pause between two attempts.
 _PAUSES: Final = 2
 # Seconds of refusals of one request before the first warning.
 _REFUSED_S: Final = 5.0
@@ -35,7 +35,7 @@ _REFUSED_S: Final = 5.0
 class Line(NamedTuple):
     """A socket of a client to a broker, or an attempt to open it.
 
-    `where` is the broker's address: a client knows a broker of its bootstrap servers by that alone.
+    `where` is the broker's address: of a bootstrap server a client knows only the address.
     """
 
     where: str
@@ -52,7 +52,7 @@ class Asks(Protocol):
 
 
 class _Failure(NamedTuple):
-    """The failures of a line: the times of the first and the last one, and the last reason."""
+    """The failures of a line: the times of the first and last failure, and the last reason."""
 
     since: float
     seen: float
@@ -80,8 +80,8 @@ class _Away:
 class Outages:
     """The unanswering brokers of a log, by address; its clients share one instance.
 
-    That keeps each outage to one log line at a time: WARNING at the first failure, after 1 s, after
-    5 s, then every 10 s; INFO when the broker answers, or when others do and it is no longer asked.
+    So all clients together log an outage once: WARNING at the first failure, after 1 s, after 5 s,
+    then every 10 s; INFO when the broker answers, or is no longer asked while other brokers answer.
     Any thread may use it. `clock` is in seconds, `pause_ms` is the longest pause between two
     attempts.
     """
@@ -96,7 +96,7 @@ class Outages:
         self._clients = WeakSet[Asks]()
 
     def track(self, client: Asks) -> None:
-        """Keep outages of lines on which this client has an open request."""
+        """Do not drop outages of lines on which this client has an open request."""
         with self._lock:
             self._clients.add(client)
 
@@ -131,10 +131,10 @@ class Outages:
         )
 
     def answered(self, line: Line) -> None:
-        """Note that a broker answers on a line. This costs nothing as long as all brokers do.
+        """Note that a broker answers on a line. This costs nothing as long as all brokers answer.
 
         It also ends old outages without further attempts: of other lines to this broker, and of
-        lines to brokers whose partitions others have taken over.
+        lines to brokers whose partitions other brokers have taken over.
         """
         if not self._away:
             return

@@ -1,4 +1,4 @@
-"""Ask several servers at once, when the first ones are silent."""
+"""Ask several servers at once, when the first servers are silent."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ async def first_answer(
 ) -> T:
     """Return the first answer of one of the candidates.
 
-    The candidates are asked in turn, each as soon as the previous one has failed, or has been
-    silent for its `patience_s`, which may change meanwhile. The others are cancelled after an
-    answer; `unwanted` gets an answer that arrives nevertheless. An error for which `others_may` is
-    false is raised at once. Raises NoneAnswered when all have failed; also when some have failed,
-    the last one has been silent for its time, and none of the silent ones `may_take_long`.
+    The candidates are asked in turn. The next candidate is asked when the previous candidate has
+    failed, or has been silent for its `patience_s`, which may change meanwhile. After an answer the
+    other calls are cancelled; `unwanted` gets an answer that arrives nevertheless. An error for
+    which `others_may` is false is raised at once. Raises NoneAnswered when all have failed; also
+    when some have failed, the last has used up its patience, and no silent one `may_take_long`.
     """
     left = deque(dict.fromkeys(candidates))
     clock = asyncio.get_running_loop().time

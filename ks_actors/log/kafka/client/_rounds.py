@@ -8,11 +8,11 @@ from typing import final
 
 @final
 class Rounds:
-    """The order of the brokers for the same request: the last one to answer is the last to ask.
+    """The order in which brokers are asked: the broker that answered most recently is asked last.
 
     A broker that is cut off from its cluster still gives its old answers, and it may be the only
-    broker with a connection. When `most` brokers have answered, no others are asked, as each may
-    need another connection.
+    broker with a connection. After `most` different brokers have answered, other brokers come last,
+    as each of them may require another connection.
     """
 
     __slots__ = ("_answered", "_count", "_most")
@@ -23,7 +23,7 @@ class Rounds:
         self._count: int = 0
 
     def place(self, broker: int) -> float:
-        """Return the place of a broker in the order; brokers without an answer share a place."""
+        """Return a broker's place in the order; brokers that have not answered share a place."""
         others = math.inf if len(self._answered) >= self._most else -1
         return self._answered.get(broker, others)
 

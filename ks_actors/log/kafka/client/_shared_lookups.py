@@ -41,8 +41,8 @@ class Lookups:
         key = (node, isolation, time)
         if key not in self._waiting:
             together: dict[str, set[int]] = {}
-            # Not by the loop's task factory: an eager task would begin before other callers can
-            # join.
+            # Do not use the loop's task factory: an eager task would begin before other callers
+            # can join.
             loop = asyncio.get_running_loop()
             sending = asyncio.Task(
                 self._send(*key, together), loop=loop, name=f"look up offsets at broker {node}"
@@ -65,6 +65,6 @@ class Lookups:
 
 
 def _retrieve_error(sent: asyncio.Task[Any]) -> None:
-    """Retrieve the exception, since every caller may have been cancelled."""
+    """Retrieve the exception: if every caller was cancelled, asyncio would log it."""
     if not sent.cancelled():
         sent.exception()

@@ -9,7 +9,7 @@ from typing import Final, final
 from ks_actors.lifecycle import component_log
 
 _log = component_log(__name__)
-# The least seconds between two warnings about a broker, and the wait from which one is given.
+# The least seconds between two warnings about a broker, and the least wait for a warning (ms).
 _WARN_EACH: Final = 60.0
 _WARN_FROM_MS: Final = 1_000
 
@@ -18,8 +18,8 @@ _WARN_FROM_MS: Final = 1_000
 class Throttles:
     """The times until which connections are muted, by broker and channel.
 
-    A broker reads nothing from a muted connection. A request that is sent meanwhile would look
-    unanswered, and its broker unreachable.
+    A broker reads nothing from a muted connection. If a request were sent meanwhile, the broker
+    would seem unreachable.
     """
 
     __slots__ = ("_until", "_warned")
@@ -39,7 +39,7 @@ class Throttles:
         return left <= most_s
 
     def note(self, node: int, channel: str, where: str, throttle_ms: int) -> None:
-        """Note for how long a broker mutes a connection from now on."""
+        """Note that a broker mutes a connection for `throttle_ms` from now on."""
         if throttle_ms <= 0:
             return
         now = asyncio.get_running_loop().time()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = component_log(__name__)
 # The least seconds between two checks of the files.
 _LOOK_EACH_S: Final = 1.0
-# Seconds that a connection waits for such a check, as a file system may hang.
+# Seconds that a connection waits for a check, as a file system may hang.
 _PATIENCE_S: Final = 1.0
 
 
@@ -37,11 +37,11 @@ class _Identity(NamedTuple):
 class TlsFiles:
     """The TLS context for new connections; the clients of a log share one instance.
 
-    Certificates are renewed on disk, and the old ones expire. So a connection looks at the files
-    first, at most once a second: when they have changed, they are loaded again. Files that cannot
-    be loaded, as they may be half written, leave the context as it is, with a warning for each such
-    change; the next connection tries them again. The user's own context stays unchanged. Any thread
-    may use it. `clock` is in seconds.
+    Certificates expire and are renewed on disk. So a new connection first checks the files, at most
+    once a second, and loads changed files again. If files cannot be loaded, since they may be half
+    written, the old context stays in use: each such change is logged as a warning, and the next
+    connection tries the files again. A context from the user stays unchanged. Any thread may use
+    this class. `clock` is in seconds.
     """
 
     def __init__(self, options: KafkaOptions, clock: Callable[[], float] = monotonic) -> None:
@@ -75,7 +75,8 @@ class TlsFiles:
         try:
             if self._context is None:
                 self._files = _files(self._options)
-                # Before the load: files that change meanwhile are loaded once more.
+                # Read the identities before the load: then files that change during the load are
+                # loaded again.
                 self._loaded = self._identities()
                 self._context = self._options.ssl_context()
             elif self._clock() >= self._look_at:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.login import TokenProvider
 
 _log = component_log(__name__)
-# The part of a token's life after which the next one is fetched, as in Kafka's clients.
+# The part of a token's life after which the next token is fetched, as in Kafka's clients.
 _REFRESH: Final = 0.8
-# The time (s) for which to use a token without an end of its own.
+# The time (s) for which to use a token whose end is unknown.
 _UNKNOWN_LIFE_S: Final = 60.0
 _TIMEOUT_S: Final = 10.0
 _PATIENCE_S: Final = 15.0
@@ -60,7 +60,7 @@ class Tokens:
 
     @property
     def name(self) -> str:
-        """The token in a message."""
+        """The name of the token in messages."""
         return f"the token from {self.source}"
 
     async def current(self) -> Token:
@@ -78,14 +78,14 @@ class Tokens:
             return self._last(NoToken(f"it did not answer within {_PATIENCE_S:g} s"))
 
     def _last(self, error: Exception) -> Token:
-        """Return the last token after a failure, for a while; raise the failure if it has ended."""
+        """After a failure return the last token; if that token has ended, raise the failure."""
         now = time.time()
         if self._token is None or now >= self._ends_at:
             if isinstance(error, NotAuthorized):
                 raise error
             raise NoToken(f"{self.source} gave no token: {error}") from error
         left_s = self._ends_at - now
-        # Not at each connection: a silent source would hold up all of them.
+        # Do not ask again at each connection: a silent source would delay all connections.
         self._refresh_at = now + min(_AGAIN_S, left_s)
         _log.warning(
             "%s gave no new token, and the last one is used for another %.0f s: %s",
@@ -96,7 +96,7 @@ class Tokens:
         return self._token
 
     def _refresh(self) -> Token:
-        # Another thread may be asking, for a connection on another loop.
+        # Another thread may be asking the source, for a connection on another loop.
         if not self._lock.acquire(timeout=_PATIENCE_S):
             return self._last(NoToken(f"it did not answer within {_PATIENCE_S:g} s"))
         try:

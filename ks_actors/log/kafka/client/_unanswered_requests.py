@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 1.0
 # A broker answers these only after the slowest member of the group has done its part.
 _PATIENT: Final = ("JoinGroup", "SyncGroup")
-# Seconds after which they too are a reason to check whether the cluster has the broker.
+# Seconds after which also these requests are a reason to check whether the broker has left.
 _PATIENCE_S: Final = 10.0
 # The least seconds between two reports to `doubted`.
 _DOUBT_EACH_S: Final = 2.0
@@ -60,8 +60,8 @@ class Unanswered:
     ) -> Iterator[None]:
         """Track a request or a connection attempt while the block runs.
 
-        It counts as late `allowance` seconds after the usual time. A block that ends without an
-        error means that the broker has answered, unless `answers` is false.
+        The request counts as late `allowance` seconds after the usual time. If the block ends
+        without an error, the broker has answered, unless `answers` is false.
         """
         token = object()
         outages = self._outages()

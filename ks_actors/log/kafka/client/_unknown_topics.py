@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class UnknownTopics:
     """Decide whether to retry UNKNOWN_TOPIC_OR_PARTITION: for `missing_topic_wait_ms` in one call.
 
-    The metadata of a coordinator may lag behind those of the leaders, whose records were read. A
-    topic that has been deleted stays unknown.
+    The metadata of a coordinator may lag behind the metadata of the leaders, whose records were
+    read. After that time the topic counts as deleted.
     """
 
     __slots__ = ("_until", "_wait_s")

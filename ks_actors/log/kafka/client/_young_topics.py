@@ -24,12 +24,12 @@ _log = component_log(__name__)
 # Seconds between two checks whether a broker knows of a change: the first and the longest pause.
 _PAUSE_S: Final = 0.003
 _LONGEST_S: Final = 0.05
-# So many brokers are asked before any is asked again.
+# The number of brokers to ask before any broker is asked again.
 _ENOUGH: Final = 3
 
 
 class Asks(Protocol):
-    """A client, as the lookups use it."""
+    """The methods of a client that the lookups use."""
 
     options: KafkaOptions
 
@@ -52,7 +52,7 @@ class Asks(Protocol):
 
 @final
 class YoungTopics:
-    """Ask several brokers about topics, as the metadata of one may lag behind those of another."""
+    """Ask several brokers about topics, as the metadata of a broker may lag behind."""
 
     __slots__ = ("_client", "_topics")
 
@@ -63,10 +63,10 @@ class YoungTopics:
     async def find(
         self, wanted: Mapping[str, int], timeout_ms: int | None = None
     ) -> Mapping[str, TopicMetadata]:
-        """Return the topics that exist, with at least so many partitions if a broker knows them.
+        """Return the topics that exist among `wanted`, which has their least partition counts.
 
-        The brokers are asked in turn, for `missing_topic_wait_ms`. Raises LogTimeout,
-        NotAuthorized.
+        While a topic or partition is missing, the brokers are asked in turn, for
+        `missing_topic_wait_ms`. Raises LogTimeout, NotAuthorized.
         """
         found: dict[str, TopicMetadata] = {}
         turns = Turns(self._client.options.missing_topic_wait_s)
@@ -98,12 +98,12 @@ class YoungTopics:
     ) -> None:
         """Wait until each reachable broker knows of a change to topics.
 
-        `heard` decides that from the topics that a broker knows. Gives up after
-        `missing_topic_wait_ms`.
+        `heard` gets the topics that a broker knows, and returns whether the change is among them.
+        The wait ends after `missing_topic_wait_ms` at the latest.
         """
         nodes = self._client.nodes
         if len(nodes) == 1:
-            return  # it was asked already
+            return  # the only broker made the change
         request = MetadataRequest(sorted(names))
 
         async def wait_for(node: int) -> None:
@@ -125,10 +125,10 @@ class YoungTopics:
 
 @final
 class Turns:
-    """One lookup of topics that may be new, which asks several brokers, and for `wait_s` seconds.
+    """One lookup of topics that may be new: it asks several brokers for up to `wait_s` seconds.
 
-    The time begins with the first answer that lacks one of the topics: before, the brokers may have
-    been unreachable.
+    The time begins with the first answer that lacks a topic, since the brokers may have been
+    unreachable before.
     """
 
     __slots__ = ("_left", "_until", "_wait_s", "rounds")
@@ -145,7 +145,7 @@ class Turns:
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
     def go_on(self, brokers: Collection[int]) -> bool:
-        """Return whether to ask another one of `brokers`, as the last answer lacks a topic."""
+        """After an answer that lacks a topic, return whether to ask another of `brokers`."""
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + self._wait_s
             self._left = min(_ENOUGH, len(brokers))

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 LONG_MS: Final = 500
-"""The wait for records on a broker (ms) while the other connection is free.
+"""How long (ms) a broker may wait for records while the other connection is free.
 
-Otherwise the broker answers at once.
+While the other connection is in use, the broker answers at once.
 """
-# The interval of fetches on the other connection while the first one waits and no partition is new.
+# The interval of fetches on the other connection while the first waits and no partition is new.
 _SPACING_S: Final = 0.02
 
 
@@ -43,10 +43,10 @@ class BrokerTurn:
 class FetchBroker:
     """The `wanted` partitions of a broker, and the two connections that fetch them.
 
-    Usually one request asks for all wanted partitions, and the broker waits for records. The other
-    connection asks for newly wanted partitions, together with all others, and the broker answers at
-    once. Until the first response arrives this repeats every 20 ms, so no wanted partition is left
-    out for longer.
+    Usually one request asks for all wanted partitions, and the broker waits for records. A request
+    on the other connection asks for newly wanted partitions together with all others, and the
+    broker answers at once. Until the first request is answered, such requests repeat every 20 ms,
+    so no wanted partition is missing from requests for longer.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class FetchBroker:
         # The loop time in seconds before which nothing is sent.
         self.not_before: float = 0.0
         self._sent_at: float = -math.inf
-        # Whether the next request may find as much as the last one: then do not linger.
+        # Whether the next request may find as much as the last request: then do not linger.
         self.eager: bool = False
         self.timer: asyncio.Handle | None = None
         self.timer_due: float = 0.0
@@ -145,7 +145,7 @@ class FetchBroker:
             else self.wanted
         )
         for partition in brought:
-            # The connection's next request includes them again.
+            # The connection's next request includes the partition again.
             line.session.change(partition)
         line.out, line.long = True, alone and not more
         self._last, self._sent_at, self._fresh, self.eager = line, now, False, False

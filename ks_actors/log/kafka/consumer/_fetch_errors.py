@@ -1,4 +1,4 @@
-"""Handle fetch errors of partitions: retry temporary ones, and report the others."""
+"""Handle fetch errors of partitions: retry temporary errors, and report the others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _log = component_log(__name__)
 
 
 class Owner(Protocol):
-    """The fetch loop, as used from here."""
+    """The methods of the fetch loop that FetchErrors calls."""
 
     def change_all(self) -> None:
         """Check all partitions again."""
@@ -54,7 +54,7 @@ class Owner(Protocol):
 
 @final
 class FetchErrors:
-    """Look up leaders and offsets, and hold partitions back meanwhile."""
+    """Look up leaders and offsets; until they are found, the partitions are not fetched."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class FetchErrors:
             )
             source.fail(error)
         elif code == UNKNOWN_SERVER_ERROR:
-            # A fault of the broker, which may have passed by the next request, as for Kafka's
-            # consumer.
+            # The fault of the broker may have passed by the next request, so retry as Kafka's
+            # consumer does.
             if not source.backoff:
                 _log.warning(
                     "%s: fetching %s fails; the client retries: Kafka answered %s; look into the "
@@ -106,10 +106,11 @@ class FetchErrors:
     def diverged(self, source: PartitionReader, epoch: int, epoch_end: int) -> None:
         """Handle a log that does not have the record before the fetch offset.
 
-        `epoch` is its last epoch up to that of the record, and ends at the offset `epoch_end`.
+        `epoch` is the log's last epoch that is not above the epoch of that record; `epoch_end` is
+        the offset at which it ends.
         """
         if source.state is not FetchState.OPEN:
-            # An answer to the other connection's request, which is older than the last lookup.
+            # This answers an older request of the other connection, from before the last lookup.
             return
         if epoch_end >= source.ahead:
             # Compaction may have removed the record, and with it the epoch from the replica.
@@ -152,7 +153,7 @@ class FetchErrors:
         except LogClosed:
             return
         except Unavailable as error:
-            # Only these partitions wait: the others are fetched from their leaders meanwhile.
+            # Only partitions without a leader wait; the others are fetched from their leaders.
             for source in self._leaderless():
                 self._hold(source, away=error.away)
             _log.debug("%s: no broker knows the leader: %s", self._client_id, error)
@@ -196,12 +197,12 @@ class FetchErrors:
             error = _judge(source, begin, end, diverges_at, lost_before)
         except LogClosed:
             return
-        # The offset is not the cause: the next fetch shows more.
+        # The lookup itself failed, which says nothing about the offset: fetch again.
         except (LogTimeout, Unavailable, UnknownTopicOrPartition):
             error = None
         except Exception as failed:  # noqa: BLE001 - the waiting reader has to hear of any error
             error = failed if isinstance(failed, LogError) else unexpected(source.partition, failed)
-        # Otherwise the position was moved meanwhile, and the answer refers to the earlier offset.
+        # In another era the position has moved, and the answer refers to an earlier offset.
         if source.era == era:
             if error is None:
                 self._hold(source)
@@ -224,17 +225,18 @@ def _judge(
 ) -> OffsetOutOfRange | None:
     """Return OffsetOutOfRange for a fetch offset outside the range, or None to fetch again.
 
-    Return LogTruncated with `diverges_at` if the leader has reported it, or has refused an offset
-    inside the range twice, with a lookup in between: the first answer may come from a broker that
-    no longer leads, or does not know its end offset yet. An end below the offset is proof enough.
+    Return LogTruncated if the leader has reported a divergence (`diverges_at`), or has twice
+    refused an offset inside the range, with a lookup between. One refusal is not enough: that
+    broker may no longer lead, or not yet know its end offset. An end offset below the fetch offset
+    normally suffices.
     """
     where = source.partition, source.ahead, begin, end
     if source.ahead > end and source.epoch >= 0 and diverges_at is None:
-        # A leader without records knows no epoch, and cannot report that it diverges.
+        # A leader without records knows no epoch, and cannot report a divergence.
         if begin == end:
             return LogTruncated(*where, end)
         if not lost_before:
-            # The first records were written since the fetch: the next fetch decides.
+            # The leader's first records were written after the fetch: the next fetch decides.
             return None
     if diverges_at is not None and source.ahead > end:
         return LogTruncated(*where, diverges_at)

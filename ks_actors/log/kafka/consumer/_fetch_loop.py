@@ -38,9 +38,9 @@ _log = component_log(__name__)
 class FetchLoop:
     """Keep fetch requests open for all partitions that want more records.
 
-    Callers report every change of a partition with `change`; unchanged ones are not checked again.
-    A wanted partition is in a request within `linger_ms`, 20 ms and one broker round trip,
-    regardless of other partitions.
+    Callers report every change of a partition with `change`; unchanged partitions are not checked
+    again. A wanted partition is in a request after at most `linger_ms` plus 20 ms plus one broker
+    round trip, regardless of other partitions.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class FetchLoop:
         self._errors: FetchErrors = FetchErrors(client, sources, self, client_id=client_id)
         self._unwatch: Callable[[], None] = client.watch_leaders(self.change_all)
         self._brokers: dict[int, FetchBroker] = {}
-        # The brokers of the wanted partitions, and the partitions for which that may be outdated.
+        # The brokers of the wanted partitions, and the partitions whose broker may be outdated.
         self._nodes: dict[TopicPartition, int] = {}
         self._changed: set[TopicPartition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,7 +81,7 @@ class FetchLoop:
     def change(self, source: PartitionReader) -> None:
         """Check soon whether to fetch a partition, and from which broker.
 
-        One check covers all changes until then.
+        One check covers all changes before it.
         """
         self._changed.add(source.partition)
         self._pump_soon()
@@ -127,8 +127,8 @@ class FetchLoop:
             if broker.timer is not None:
                 broker.timer.cancel()
             for line in broker.lines:
-                # A broker may hold the request for as long as `wait_ms`; closing must not wait for
-                # that.
+                # A broker may hold the request for as long as `wait_ms`; closing must not wait that
+                # long.
                 self._client.disconnect(line.channel)
         for channel in self._channels:
             self._client.name_channel(channel, None)
@@ -141,7 +141,7 @@ class FetchLoop:
         # A broker that does not answer keeps its sessions until it drops them.
         brokers = [broker for broker in self._brokers.values() if not broker.backoff]
         channel = self._channels[0]
-        # Sessions do not belong to a connection, but brokers know the client by its name.
+        # Any connection can end a session, but brokers should see this client's name.
         self._client.name_channel(channel, self._client_id)
         try:
             await asyncio.gather(*(self._end_sessions(broker, channel) for broker in brokers))
@@ -159,7 +159,7 @@ class FetchLoop:
                     broker.node, request, channel=channel, timeout_ms=_END_SESSION_MS
                 )
             except LogError as error:
-                # Nothing depends on it: the broker drops unused sessions after a while.
+                # The failure does no harm: the broker drops unused sessions after a while.
                 _log.debug(
                     "%s: broker %s keeps a fetch session: %s", self._client_id, broker.node, error
                 )
@@ -177,7 +177,8 @@ class FetchLoop:
         self._pumping = None
         if self._budget.room is not self._room:
             self._room = self._budget.room
-            # Whether a partition is wanted depends on the budget, so its change concerns all.
+            # Whether a partition is wanted depends on the budget, so check all partitions when the
+            # budget's room has changed.
             self._changed.update(self._sources)
         for partition in self._changed:
             self._place(partition)
@@ -192,12 +193,12 @@ class FetchLoop:
         if source is not None and source.wanted:
             node = self._client.leader(partition)
             if node is None:
-                # Its leader is being elected, or the metadata are old; the refresh places it again.
+                # The leader is being elected, or the metadata are old: the refresh checks again.
                 self._errors.refresh()
         before = self._nodes.get(partition)
         if before is not None and before != node:
-            # Before it is added elsewhere: two brokers must not fetch one partition at the same
-            # time.
+            # Remove the partition before it is added elsewhere: it must not be fetched from two
+            # brokers at the same time.
             del self._nodes[partition]
             self._brokers[before].change(partition, None)
         if node is not None:
@@ -206,7 +207,7 @@ class FetchLoop:
             if broker is None:
                 broker = self._brokers[node] = FetchBroker(
                     # Two connections: a broker answers in order, so a request that waits for
-                    # records would hold up the partitions that are not part of it.
+                    # records would delay the partitions that are not part of that request.
                     node,
                     self._channels,
                 )
@@ -225,7 +226,7 @@ class FetchLoop:
         elif broker.timer is None or broker.timer_due > due:
             if broker.timer is not None:
                 broker.timer.cancel()
-            # Store the time: uvloop's handle of a timer that is almost due does not know it.
+            # Store the time: in uvloop, the handle of an almost due timer does not know its time.
             broker.timer, broker.timer_due = loop.call_at(due, self._come_due, broker), due
 
     def _come_due(self, broker: FetchBroker) -> None:
@@ -252,7 +253,7 @@ class FetchLoop:
             self._take(broker, line, response)
         except Unavailable as error:
             line.out = False
-            # The broker may or may not have seen the request, so the next one sends all partitions.
+            # The broker may or may not have the request, so the next request has all partitions.
             line.session.lose()
             self._unreachable(broker, error)
         except LogClosed:
@@ -275,7 +276,7 @@ class FetchLoop:
         source = self._sources.get(partition)
         if (
             source is None
-            # It was moved meanwhile: records from the old offset must not get into its buffer.
+            # The partition was moved: records from the old offset must not get into its buffer.
             or source.ahead != offset
             or source.state in (FetchState.FAILED, FetchState.LOOKING)
             or source.full
@@ -331,7 +332,7 @@ class FetchLoop:
                 source.answered()
                 if raw:
                     size += len(raw)
-                    # It had its turn: without a session it is the last one in the next request.
+                    # Without a session the partition comes last in the next request.
                     source.served = next(self._served)
                     self._add(
                         source,
@@ -341,7 +342,7 @@ class FetchLoop:
                         stable if self._committed else high,
                         (aborted or ()) if self._committed else None,
                     )
-        # Only after all partitions: an error above loses the session instead.
+        # Only now, after all partitions: after an error above, the session is dropped instead.
         line.session.answered(response.session_id)
         self._figures.bytes += size
         # A full answer means a backlog: the next request does not linger for more partitions.
@@ -363,10 +364,10 @@ class FetchLoop:
             for source in self._asked(line):
                 source.fail(error_of(code, f"fetching {source.partition} failed"))
         elif line.session.full or code not in {NOT_FOUND, INVALID_EPOCH}:
-            # A lost session is normal and is renewed at once. A request that needs none was refused
-            # as such: do not repeat it in a tight loop.
+            # A lost session is normal and is renewed at once. But a full request requires no
+            # session: if it is refused, do not repeat it in a tight loop.
             self._rest(broker)
-        # A broker that restarted, or needs room for other sessions, has dropped this one.
+        # The broker may have dropped the session, after a restart or to make room for others.
         line.session.lose()
 
     def _add(
@@ -382,6 +383,5 @@ class FetchLoop:
         except LogCorrupted as error:
             source.fail(error)
         else:
-            # Its reader takes the chunk before the next request, which can then include this
-            # partition.
+            # Add the chunk before the next request, so that it can include this partition.
             source.add(chunk)

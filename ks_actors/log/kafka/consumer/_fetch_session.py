@@ -26,9 +26,9 @@ class FetchSession:
     """The partitions in successive requests of one connection.
 
     `sent_offsets` has the offsets that the broker knows, by partition, and `_sent_epochs` the
-    leader epochs of the records before. The first request has all partitions and opens a session,
-    if the broker has room for one; later requests only have changes. The broker keeps the order in
-    which partitions have their turn.
+    leader epochs of the records before those offsets. The first request has all partitions and
+    opens a session, if the broker has room for it; later requests only have changes. The broker
+    rotates the partitions, so that each is first in a response at times.
     """
 
     __slots__ = (
@@ -69,11 +69,11 @@ class FetchSession:
         )
 
     def turn_to(self, wanted: Mapping[TopicPartition, PartitionReader]) -> bool:
-        """Set the partitions to fetch; return whether the broker has more of a new or moved one."""
+        """Set the partitions to fetch; return whether the broker has more of an added partition."""
         sent_offsets, more = self.sent_offsets, False
         asked: list[tuple[str, list[tuple[int, int, int]]]] = []
         forgotten: dict[str, list[int]] = {}
-        # The broker forgets the old session, so it needs all offsets again.
+        # In a new session the broker knows no offsets, so send all of them.
         if self._epoch == _FULL:
             sent_offsets.clear()
         for partition in self._in_turn(wanted) if self._epoch == _FULL else sorted(self._changed):
@@ -89,8 +89,7 @@ class FetchSession:
                 sent_offsets[partition] = source.ahead
                 self._sent_epochs[partition] = source.epoch
                 # A topic may occur several times, as in Kafka's consumer: if partitions were
-                # grouped, all partitions of the first topic would have their turn before the
-                # others.
+                # grouped, all partitions of the first topic would come before all others.
                 if not asked or asked[-1][0] != topic:
                     asked.append((topic, []))
                 asked[-1][1].append((number, source.ahead, source.epoch))
@@ -104,12 +103,11 @@ class FetchSession:
     def _in_turn(
         self, wanted: Mapping[TopicPartition, PartitionReader]
     ) -> Iterable[TopicPartition]:
-        """Order the partitions by their last records, the longest ago first, as a session does.
+        """Order the partitions by the time of their last records, oldest first, as a session does.
 
         A broker fills a response in this order, and only the first partition that has records gets
         a batch larger than max_partition_fetch_bytes. A rotation would not suffice: pauses change
-        the set of partitions between two requests, and the same partition could miss its turn each
-        time.
+        the set of partitions between two requests, and the same partition might never be first.
         """
         return sorted(wanted, key=lambda partition: wanted[partition].served)
 
@@ -128,7 +126,7 @@ class FetchSession:
         return Pinned(FetchRequest, *fields, int(committed))
 
     def answered(self, session_id: int) -> None:
-        """Note a response; without a session id the next request has all partitions again."""
+        """Note a response; if it has no session id, the next request has all partitions again."""
         self._id = session_id
         if session_id == _NONE:
             self._epoch = _FULL
@@ -152,5 +150,5 @@ class FetchSession:
 
         The next request ends the old session, if it still exists.
         """
-        # Without a session the broker knows no partitions, so the next request names all.
+        # Without a session the broker knows no partitions, so the next request names all of them.
         self._epoch = _FULL

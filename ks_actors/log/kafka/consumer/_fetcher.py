@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.client import KafkaClient, LeaderEpochs
     from ks_actors.log.kafka.wire import Chunk
 
-# The most seconds of decoding at a time, so that other tasks get their turn.
+# The most seconds of decoding at a time, so that other tasks can run in between.
 _SLICE_SECONDS = 0.005
 _log = component_log(__name__)
 
 
 @final
 class KafkaFetcher:
-    """Fetch ahead: the next records are on their way while the app processes the last ones.
+    """Fetch ahead: the next records are on their way while the app processes the last records.
 
-    The fetcher has its own connections to brokers. While a broker is unreachable it keeps trying,
-    and returns nothing new of its partitions. The buffer survives a pause, and an assignment that
-    keeps the partition's position.
+    The fetcher has its own connections to brokers. While a broker is unreachable the fetcher
+    retries, and returns no new records of that broker's partitions. A partition's buffer survives a
+    pause, and an assignment that keeps the partition's position.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class KafkaFetcher:
         self.client_id: str = client_id
         self.figures: RequestFigures = RequestFigures("fetch", client_id)
         self._sources: dict[TopicPartition, PartitionReader] = {}
-        # Partitions with records or errors to return, in the order of their turns.
+        # Partitions with records or errors to return, in the order in which to return them.
         self._ready: dict[TopicPartition, None] = {}
-        # Shared by all partitions: each may buffer a little, but together no more than this.
+        # All partitions share this budget: it limits the bytes that they buffer together.
         self._budget: Budget = Budget(client.options.fetch_max_bytes)
         self._epochs: LeaderEpochs = client.epochs
         self._fetching: FetchLoop = FetchLoop(
@@ -72,7 +72,7 @@ class KafkaFetcher:
         assigned = {TopicPartition(*partition): offset for partition, offset in positions.items()}
         for partition in [partition for partition in self._sources if partition not in assigned]:
             source = self._sources.pop(partition)
-            # The new era makes the responses under way obsolete.
+            # The move starts a new era, in which the responses under way are obsolete.
             source.move(source.position)
             source.end()
         for partition, offset in assigned.items():
@@ -98,7 +98,7 @@ class KafkaFetcher:
     def pause(self, partitions: Iterable[TopicPartition], /) -> None:
         """Leave partitions out of fetches until `resume`.
 
-        Raises LogError for one that is not assigned.
+        Raises LogError for a partition that is not assigned.
         """
         for source in self._assigned(partitions):
             source.pause()
@@ -106,7 +106,7 @@ class KafkaFetcher:
     def resume(self, partitions: Iterable[TopicPartition], /) -> None:
         """Fetch partitions again, from where they were paused.
 
-        Raises LogError for one that is not assigned.
+        Raises LogError for a partition that is not assigned.
         """
         for source in self._assigned(partitions):
             source.resume()
@@ -129,13 +129,13 @@ class KafkaFetcher:
         return [self._sources[partition] for partition in partitions]
 
     def _settle(self, source: PartitionReader) -> None:
-        """Take the next steps for a partition, after any event; only this method does.
+        """After any event, do what a partition now requires; only this method does so.
 
         Decompress its next piece, make its records available, and check soon whether to fetch it.
         """
         self._unpacking.start_next(source)
         if source.ready:
-            # It keeps its turn if it has one.
+            # A partition that is already in the order keeps its place.
             self._ready.setdefault(source.partition)
             self._wake()
         else:
@@ -188,7 +188,7 @@ class KafkaFetcher:
         for partition in tuple(self._ready):
             source = self._sources[partition]
             if found and not source.chunks:
-                # The next call raises its error, after these records.
+                # Return the records before the error; the next call raises the error.
                 break
             # Move it to the end of the order, so that a partition with many records does not starve
             # the others.
@@ -196,8 +196,8 @@ class KafkaFetcher:
             try:
                 fetched = self._read(source, max_records, until)
             except LogError:
-                # The positions of the records found have moved on: return them first. The
-                # partition is fetched again, and meets the error again.
+                # The positions of the found records have moved on: return those records first. The
+                # partition is fetched again, and the error then recurs.
                 if not found:
                     raise
                 break
@@ -236,9 +236,9 @@ class KafkaFetcher:
 class Unpacking:
     """Decompress the next batches of partitions in threads.
 
-    Each partition has one piece to read and the one after it. A result that is obsolete, after a
-    seek or the end, is dropped once its thread is done. `begin` runs a coroutine that ends with the
-    fetcher; `threads` are the client's, as the loop's default executor is the user's.
+    Each partition has one piece to read and the piece after it. After a seek or the end a result is
+    obsolete, and is dropped once its thread is done. `begin` runs a coroutine that ends with the
+    fetcher. `threads` are the client's, since the loop's default executor belongs to the user.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.wire import Chunk, Unpacked
     from ks_actors.records import TopicPartition
 
-# The chunk in process, and the next one once half of the first is done: more would waste memory.
+# The chunk in process, and the next chunk once half of the first is read: more would waste memory.
 _CHUNKS = 2
 
 
@@ -44,7 +44,7 @@ class Budget:
 
 
 class FetchState(Enum):
-    """The state of a partition's fetches; its buffer and its owner decide the rest."""
+    """The state of a partition's fetches, apart from its buffer and from pauses by its owner."""
 
     OPEN = "fetched as far as its buffer has room and its owner has not paused it"
     LOOKING = "its offset range is being looked up"
@@ -55,9 +55,9 @@ class FetchState(Enum):
 _TRANSITIONS: Final = Transitions(
     {
         FetchState.OPEN: (*FetchState,),
-        # The lookup finds the fault, or shows that there is none.
+        # The lookup finds the cause of the error, or shows that the offset is valid.
         FetchState.LOOKING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
-        # Answers to earlier requests may still come, with errors of their own.
+        # Answers to earlier requests may still arrive, and have errors too.
         FetchState.RESTING: (FetchState.OPEN, FetchState.RESTING, FetchState.FAILED),
         FetchState.FAILED: (FetchState.OPEN, FetchState.FAILED),
     }
@@ -69,11 +69,11 @@ class PartitionReader:
     """One partition of a fetcher.
 
     `position` is its owner's next offset, `ahead` the next offset to fetch, and `epoch` the leader
-    epoch of the record before that (-1 for unknown). A lookup from an earlier `era` is obsolete.
+    epoch of the record before `ahead` (-1 for unknown). A lookup from an earlier `era` is obsolete.
 
     Each event has a method: answer (`add`, `look`, `rest`, `fail`), end of a decompression
-    (`take`), read, pause, resume, seek (`move`). Each one ends with `settle`, which takes the
-    next steps; callers need not.
+    (`take`), read, pause, resume, seek (`move`). Each method ends with a call of `settle`, which
+    does what the partition then requires; callers do not call `settle`.
     """
 
     __slots__ = (
@@ -123,7 +123,7 @@ class PartitionReader:
         self.paused: bool = False
         # Whether the broker had more than the last fetch returned.
         self.more: bool = False
-        # The number, counted by the fetcher, of the last response part with its records.
+        # The number of the last response part with its records; the fetch loop counts them.
         self.served: int = 0
         # Whether the last fetch was refused as out of range, though its offset is in range.
         self.lost_range: bool = False
@@ -138,12 +138,12 @@ class PartitionReader:
 
     @property
     def state(self) -> FetchState:
-        """The state of its fetches."""
+        """The state of the partition's fetches."""
         return self._fetching.state
 
     @property
     def ready(self) -> bool:
-        """Whether there are records, or an error, for its owner now."""
+        """Whether there are records, or an error, for the owner at this moment."""
         if self.paused:
             return False
         return not self.chunks[0].waits if self.chunks else self.error is not None
@@ -158,7 +158,7 @@ class PartitionReader:
         """Whether to fetch more.
 
         Always true for an open partition with an empty buffer, regardless of the budget: its task
-        may need its records before it can process those of others.
+        may require these records before it can process the records of other partitions.
         """
         if self.paused or self._fetching.state is not FetchState.OPEN:
             return False
@@ -166,7 +166,7 @@ class PartitionReader:
         return not chunks or (len(chunks) < _CHUNKS and chunks[0].half_read and self._budget.room)
 
     def describe(self) -> str:
-        """Return its state in one line, for a report of a stall."""
+        """Return the partition's state in one line, for a report of a stall."""
         chunks = ", ".join(
             f"{chunk.size} bytes {'packed' if chunk.packed else 'plain'}"
             f"{' in a thread' if chunk.unpacking else ''}{', waits' if chunk.waits else ''}"
@@ -182,8 +182,8 @@ class PartitionReader:
     def to_unpack(self) -> Chunk | None:
         """The chunk whose next piece a thread is to decompress now.
 
-        One thread at a time works for a partition. A pause makes no difference: the pieces to read
-        are bounded, and its owner wants them as soon as it resumes.
+        At most one thread works for a partition. A paused partition's pieces are decompressed too:
+        they are few, and the owner wants them as soon as the partition resumes.
         """
         for chunk in self.chunks:
             if chunk.unpacking:
@@ -228,7 +228,7 @@ class PartitionReader:
     def see_error(self) -> Exception:
         """Return the error for the owner, and fetch again.
 
-        The error returns if nothing has changed.
+        If the cause persists, the next fetch leads to the same error.
         """
         error = self.error
         assert error is not None
@@ -238,13 +238,13 @@ class PartitionReader:
     def note_lost(self, offset: int) -> None:
         """Note that the owner knows that the log has lost the records from an offset on.
 
-        The next move forgets their epochs. Until then fetches include them: otherwise a fetch might
-        continue in the new log at an offset of the old log.
+        The next move forgets the epochs of these records. Until then fetches send those epochs:
+        otherwise a fetch might continue in the new log at an offset of the old log.
         """
         self._lost = offset
 
     def end(self) -> None:
-        """Stop reading; the epoch of the last record may still be needed for a commit."""
+        """Stop reading; the epoch of the last record stays known, for a commit."""
         self._stop_timer()
         self.history.cut(self.position)
         self._epochs.remove(self.partition, self.history)
@@ -260,7 +260,7 @@ class PartitionReader:
     def add(self, chunk: Chunk) -> bool:
         """Add a fetched chunk; return whether it has anything new."""
         behind = chunk.next_offset
-        # Brokers return whole batches: one may end before the offset that was asked for.
+        # Brokers return whole batches: a batch may end before the requested offset.
         if behind is None or behind <= self.ahead:
             return False
         self.history.note(self.ahead, behind, chunk.epoch_starts())
@@ -279,22 +279,22 @@ class PartitionReader:
             self._settle(self)
 
     def look(self) -> None:
-        """Fetch nothing while its offset range is looked up."""
+        """Fetch nothing while the partition's offset range is looked up."""
         self._go_to(FetchState.LOOKING)
 
     def rest(self, options: KafkaOptions, *, away: bool = False) -> None:
-        """Fetch nothing for the pause of its backoff."""
+        """Fetch nothing during the next pause of the partition's backoff."""
         self._go_to(FetchState.RESTING)
         self._timer = asyncio.get_running_loop().call_later(
             self.backoff.pause_s(options, away=away), self._go_to, FetchState.OPEN
         )
 
     def fail(self, error: Exception) -> None:
-        """Fetch nothing until its owner has seen an error, after the buffered records."""
+        """Fetch nothing until the owner, after the buffered records, has seen the error."""
         self._go_to(FetchState.FAILED, error)
 
     def forget_epoch(self) -> None:
-        """Fetch on without the leader epoch of the record before, which the log no longer has."""
+        """Fetch without the leader epoch of the previous record, which the log no longer has."""
         self.epoch = UNKNOWN_EPOCH
         self._settle(self)
 
@@ -320,8 +320,8 @@ class PartitionReader:
     def read(self, limit: int, until: float = inf) -> Fetched | None:
         """Return up to `limit` buffered records and advance; None if there are none.
 
-        Starts no further batch after `until`. Raises LogCorrupted and LogError when the next record
-        cannot be read; the next read fetches it again.
+        After the time `until` it starts no further batch. Raises LogCorrupted and LogError when the
+        next record cannot be read; the record is then fetched again.
         """
         columns = Columns()
         position, end = self.position, None
@@ -332,11 +332,10 @@ class PartitionReader:
                 more = chunk.read(position, limit, columns, until)
             except LogError:
                 position = max(position, chunk.position)
-                # First the records before the damaged one; the next read meets it again.
+                # Return the records before the damaged record; the next read raises its error.
                 if columns.keys:
                     break
-                # Drop the chunk: the transfer may have damaged it, so a later read fetches it
-                # again.
+                # Drop the chunk, so that it is fetched again: the transfer may have damaged it.
                 self.move(position)
                 raise
             if more:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.client import KafkaClient
     from ks_actors.log.kafka.group._local_members import Dead
 
-# A separate channel: while the group waits, a pending join response blocks later responses.
+# A separate channel: while the group waits, a pending join response blocks the others.
 _CHANNEL: Final = "group-burials"
 _LOOK_SECONDS: Final = 0.3
 _ANSWER_MS: Final = 3_000
@@ -32,10 +32,10 @@ _log = component_log(__name__)
 class DeadMembers:
     """Remove members of dead processes, and abort their open transactions.
 
-    Without this a rebalance would last until their sessions time out. At the start it removes
+    Otherwise a rebalance would last until their sessions time out. At the start, `begin` removes
     earlier incarnations of this process, known by their client id, which no other process can have.
-    Later it removes members on this machine as they die. The lock of a dead process is free, and
-    its file has the member id to remove.
+    Later, members on this machine are removed when they die: the lock of a dead process is free,
+    and its file has the member id to remove.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class DeadMembers:
     async def begin(self) -> None:
         """Remove earlier incarnations, register, and watch local members until `end`.
 
-        Raises LogError; then you may call it again.
+        Raises LogError; after that you may call `begin` again.
         """
         found = await self._ask(
             DescribeGroupsRequest([self._group_id]),
             lambda answer: [each[0] for each in answer.groups],
         )
         for member_id, client_id, *_ in found.groups[0][5]:
-            # A client id belongs to one instance: this is an earlier process of it, whose session
-            # may last long.
+            # A client id belongs to one instance: this member is an earlier process of the
+            # instance, and its session may last long.
             if client_id == self._client.client_id:
                 await self._remove(member_id)
         self._register()
@@ -91,7 +91,8 @@ class DeadMembers:
     async def end(self, *, known: bool) -> None:
         """Unregister.
 
-        Unless the group knows that this member leaves (`known`), other local members report it.
+        If the group does not know that this member leaves (not `known`), other local members report
+        it as dead.
         """
         watching, self._watching = self._watching, None
         if watching is not None:
@@ -118,7 +119,7 @@ class DeadMembers:
         logged = ""
         while True:
             try:
-                # Again, in case it failed: the disk may have been full.
+                # Register again, in case that has failed: the disk may have been full.
                 self._register()
                 for dead in self._local_members.dead():
                     await self._remove_local(dead)
@@ -138,7 +139,7 @@ class DeadMembers:
             # An open transaction would block readers until its timeout.
             if dead.transactional_id:
                 await self._end(dead.transactional_id)
-            # Last: if an earlier step has failed, the next check finds it again.
+            # Forget the member last: if an earlier step fails, the next check finds it again.
             dead.forget()
         except LogError as error:
             _log.debug(
@@ -151,7 +152,7 @@ class DeadMembers:
             dead.release()
 
     async def _remove(self, member_id: str, timeout_ms: int | None = None) -> bool:
-        """Remove a member from the group; return whether it was there. Raises LogTimeout."""
+        """Remove a member; return whether the group had it. Raises LogTimeout."""
         answer = await self._ask(
             leave_group(self._group_id, member_id, None),
             lambda answer: (answer.error_code,),
@@ -194,8 +195,8 @@ class DeadMembers:
         except LogTimeout:
             raise
         except LogError as error:
-            # Another process does the same, or Kafka does not answer this request, or not to this
-            # user.
+            # Another process does the same, or Kafka lacks this request, or this user may not send
+            # it.
             _log.debug(
                 "could not end the transaction of %s, whose process has died; Kafka aborts it "
                 "after its timeout: %r",

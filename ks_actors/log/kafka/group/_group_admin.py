@@ -51,7 +51,7 @@ class GroupAdmin:
         return sorted(await self._client.retry("to list groups", self._ids))
 
     async def _ids(self) -> set[str]:
-        # All at once: each may take the whole request timeout.
+        # Ask all brokers at once: each may take the whole request timeout.
         asked = {node: self._client.send(node, ListGroupsRequest()) for node in self._client.nodes}
         found: set[str] = set()
         answers = await asyncio.gather(*asked.values(), return_exceptions=True)
@@ -115,10 +115,10 @@ class GroupAdmin:
         )
 
     async def _allowed_transactions(self, transactional_id: str) -> frozenset[str]:
-        """Request the end of a transaction of a missing producer, which changes nothing.
+        """Request the end of a transaction of a producer that does not exist: it changes nothing.
 
-        No request reports permissions for transactional ids; brokers check them before anything
-        else.
+        No request reports permissions for transactional ids, but brokers check these permissions
+        before anything else.
         """
         ended = await self._client.send_to_any(EndTxnRequest(transactional_id, -1, -1, False))
         if ended.error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
@@ -144,7 +144,7 @@ class GroupAdmin:
     ) -> None:
         """Commit offsets in one request, without membership.
 
-        A coordinator accepts that only for a group without members.
+        A coordinator accepts such a commit only for a group without members.
         """
         await send_offsets(self._client, GroupMetadata(group_id, -1, ""), None, offsets)
 

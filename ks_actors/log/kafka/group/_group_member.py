@@ -43,7 +43,7 @@ _JOIN: Final = "group-join"
 _BEAT: Final = "group-heartbeat"
 _RETRY_SECONDS: Final = 0.1
 _LEAVE_MS: Final = 3_000
-# The least time between two looks at the progress of the owner's loop: each look wakes it.
+# The least time between two checks of the progress of the owner's loop: a check wakes the loop.
 _CHECK_MS: Final = 1_000
 _ANSWER_MS: Final = 5_000
 # Seconds between the leader's checks for changed partition counts; shorter while a topic is
@@ -57,9 +57,9 @@ _log = component_log(__name__)
 class GroupMember:
     """One member of a group: it joins, sends heartbeats, revokes, and joins again.
 
-    It lives on a loop free of user code, so its heartbeats continue. It reports events to the owner
-    by `post`, which calls it on its own loop while that loop is `there`. Call all methods on this
-    loop.
+    The member lives on a loop free of user code, so its heartbeats continue. It reports events by
+    `post`, which calls the owner on the owner's loop while that loop is `there`. Call all methods
+    of the member on the member's loop.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class GroupMember:
             else None
         )
         self._beat_seconds: float = (
-            # Three in a session, as Kafka advises; so the member learns of a rebalance early enough
-            # to take part in it.
+            # At least three heartbeats in a session, as Kafka advises, and four in the rebalance
+            # timeout: the member must learn of a rebalance early enough to take part.
             min(HEARTBEAT_MS, new.session_timeout_ms / 3, new.rebalance_timeout_ms / 4) / 1000
         )
         self._check_ms: float = min(_CHECK_MS, new.rebalance_timeout_ms / 20)
@@ -100,7 +100,7 @@ class GroupMember:
         # last answer reported a callback that had not returned.
         self._owner_well_at: float = 0.0
         self._asked = self._owner_stuck = False
-        # The state from the owner and from the coordinator; `_changed` wakes waiters for any of it.
+        # The state from the owner and from the coordinator; after any change, `_changed` is set.
         self._changed: asyncio.Event = asyncio.Event()
         self._rebalances = 0
         self._released = False
@@ -123,7 +123,7 @@ class GroupMember:
         self, turn: int, user_data: bytes | None = None, topics: Collection[str] | None = None
     ) -> None:
         """Continue the rebalance: the owner has released its partitions."""
-        # A late answer to an earlier rebalance must not end this one.
+        # A late answer to an earlier rebalance must not end the current rebalance.
         if turn == self._rebalances and not self._released:
             if user_data is not None:
                 self._user_data = user_data
@@ -138,37 +138,37 @@ class GroupMember:
             self._topics = frozenset(topics)
         if user_data is not None:
             self._user_data = user_data
-            # The group ignores an unchanged subscription. The counter is part of it, and so makes
-            # it differ.
+            # The group ignores an unchanged subscription. The counter is part of the subscription,
+            # and changes it.
             self._counter += 1
         self._rebalance = self._back = True
         self._changed.set()
 
     def owner_is_well(self, stuck_seconds: float) -> None:
         """Note that the owner's loop runs, and for how long a callback on it has not returned."""
-        # Counted back from now: time inside a callback is no progress.
+        # Subtract the time inside the callback, which is no progress.
         self._asked, self._owner_stuck = False, stuck_seconds > 0
         self._owner_well_at = asyncio.get_running_loop().time() - stuck_seconds
 
     async def end(self, *, leave: bool) -> None:
-        """End; with `leave`, leave the group, so that others need not wait for a timeout.
+        """End; with `leave`, leave the group, so that others need not wait for the session timeout.
 
-        Never raises: an unreachable group notices by that timeout.
+        Never raises: if the group is unreachable, the session timeout ends the membership.
         """
         main, self._main = self._main, None
         if main is not None:
-            # Before the leave: the member must not join again after it.
+            # Cancel the main loop first: the member must not join again after it has left.
             main.cancel()
             try:
                 await asyncio.wait([main])
             except asyncio.CancelledError:
-                # The log closes and ends this loop: its sockets have to be closed first.
+                # The log closes and ends this loop: close the member's sockets first.
                 await self._finish(leave=False)
                 raise
         await self._finish(leave=leave)
 
     async def _finish(self, *, leave: bool) -> None:
-        # First of all: from now on the group may give the partitions to others.
+        # End the lease first: from here on the group may give the partitions to others.
         self._lease.end()
         try:
             await self._stop_helpers()
@@ -176,7 +176,7 @@ class GroupMember:
             if self._dead_members is not None:
                 await self._dead_members.end(known=left)
         finally:
-            # Also when the log closes meanwhile, which ends this thread.
+            # Close also when this task is cancelled, as the log closes and ends this thread.
             await self._client.close()
 
     async def _leave(self) -> bool:
@@ -202,20 +202,20 @@ class GroupMember:
             await self._run()
         except asyncio.CancelledError:
             if self._main is not None:
-                # The whole loop ends, not this member by `end`.
+                # `end` has not cancelled this task: the whole loop ends.
                 await self._finish(leave=False)
             raise
 
     async def _run(self) -> None:
         while True:
             try:
-                # Heartbeats begin inside, as soon as the member has an id, because the assignment
+                # `_join` starts heartbeats as soon as the member has an id, because the assignment
                 # may take long.
                 await self._join()
                 await self._until(lambda: self._rebalance)
                 self._rebalances += 1
                 self._released = False
-                # With its number: a late answer must not end the next rebalance.
+                # Pass the number of the rebalance: a late answer must not end the next rebalance.
                 self._post(self._owner.on_revoke, self._rebalances)
                 await self._until(lambda: self._released)
             except MemberRemoved as removal:
@@ -225,12 +225,12 @@ class GroupMember:
                     self._group.group_id,
                     removal,
                 )
-                # Before the owner knows: from now on another member may have its partitions.
+                # Do this before the owner is told: another member may already have its partitions.
                 await self._out(removal)
                 self._post(partial(self._owner.on_lost, fenced=removal.fenced))
                 await self._until(lambda: self._back)
             except LogClosed as error:
-                # The owner's loop ended without `close`: release its partitions to others.
+                # The owner's loop ended without `close`: release the owner's partitions to others.
                 _log.warning(
                     "the member %s leaves group %s: %s",
                     self._group.member_id,
@@ -283,8 +283,8 @@ class GroupMember:
                 assignment = await self._join_once()
             except MemberRemoved as removal:
                 if removal.forget:
-                    # The owner counts on its released partitions until the rebalance assigns them.
-                    # They may now belong to other members.
+                    # The owner relies on its released partitions until the rebalance assigns them,
+                    # but they may already belong to other members.
                     raise
                 _log.debug("joining group %s again: %s", self._group.group_id, removal)
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -304,7 +304,7 @@ class GroupMember:
             await self._dead_members.begin()
         returns = self._instance_id is not None and not self._group.member_id
         if self._group.generation >= 0:
-            # The group waits for its slowest member, which may take longer than this one's session.
+            # The group waits for its slowest member, which may take longer than this session.
             self._begin(self._beat_meanwhile(self._group))
         response = await self._send_join()
         if not response.leader_id:
@@ -317,7 +317,8 @@ class GroupMember:
         self._group = GroupMetadata(
             self._group.group_id, response.generation_id, response.member_id
         )
-        # Before the sync: transactions are committed meanwhile, and the old generation is refused.
+        # Post this before the sync: transactions are committed during the sync, and the group
+        # refuses the old generation.
         self._post(self._owner.on_joined, self._group)
         # The leader's assignor may take longer than the session, too.
         self._begin(self._beat(self._group))
@@ -326,8 +327,8 @@ class GroupMember:
         if leads:
             assignments = await self._lead(response.members)
         elif returns:
-            # The returning member may unknowingly be the leader: no other member would watch the
-            # topics.
+            # The returning member may be the leader without knowing it; no other member would then
+            # watch the topics.
             self._begin(self._watch(self._topics, await self._partition_counts(self._topics)))
         request = sync_group(self._group, self._instance_id, assignments)
         response = await self._while_member(
@@ -348,10 +349,10 @@ class GroupMember:
         return decode_assignment(response.member_assignment)
 
     async def _while_member(self, request: Coroutine[Any, Any, Any]) -> Any:
-        """Return the response.
+        """Return the response to the request.
 
-        If a heartbeat meanwhile gets the error of a removed member, raises that error: brokers do
-        not answer members that they remove.
+        If a heartbeat meanwhile reports that the member was removed, raises that error: brokers do
+        not answer the other requests of members that they remove.
         """
         asked = asyncio.create_task(request)
         asked.add_done_callback(lambda _: self._changed.set())
@@ -365,12 +366,12 @@ class GroupMember:
 
     @property
     def _join_ms(self) -> int:
-        # The slowest member decides, which may have a longer timeout than this one.
+        # The slowest member decides, and may have a longer timeout than this member.
         return self._rebalance_ms + self._client.options.api_timeout_ms
 
     @property
     def _answer_ms(self) -> int:
-        # The coordinator answers when all members have joined, or this one's time is over.
+        # The coordinator answers when all members have joined, or when this member's time is over.
         return max(self._client.options.request_timeout_ms, self._rebalance_ms + _ANSWER_MS)
 
     async def _send_join(self) -> Any:
@@ -405,27 +406,27 @@ class GroupMember:
                     else None,
                 )
                 return response
-            # KIP-394: the coordinator gives the id first, so that a join whose answer is lost
-            # leaves no second member behind.
+            # KIP-394: the coordinator first gives the id. If the answer to a join is lost, the
+            # repeated join then adds no second member.
             self._group = GroupMetadata(group.group_id, -1, response.member_id)
             if self._dead_members is not None:
-                # Recorded before the join: if this process dies during the join, another process on
-                # this machine finds the id and removes it.
+                # Record the id before the join: if this process dies during the join, another
+                # process on this machine finds the id and removes the member.
                 self._dead_members.know(response.member_id)
 
     # --- leading ----------------------------------------------------------------------------------
 
     async def _lead(self, members: Sequence[Any]) -> Mapping[str, MemberAssignment]:
-        # In one order on every leader, so that equal members get equal assignments.
+        # Use the same order on every leader, so that equal members get equal assignments.
         infos = sorted(
             (decode_member(member_id, metadata) for member_id, *_, metadata in members),
             key=lambda info: info.member_id,
         )
         topics = frozenset[str]().union(*(info.topics for info in infos))
-        # A topic that one broker does not know would end every member.
+        # Ask several brokers: if a topic seemed to be missing, all members would end.
         counts = await self._partition_counts(topics, patient=True)
         assignments = await self._assign(infos, counts)
-        # With the counts that the assignor has seen: a topic that grows in between is noticed.
+        # Watch from the counts that the assignor has seen, to notice a topic that has grown since.
         self._begin(self._watch(topics, counts))
         return (
             {
@@ -441,11 +442,11 @@ class GroupMember:
     ) -> Mapping[str, MemberAssignment]:
         """Call the assignor in a thread of its own, since the whole group waits for it.
 
-        It must not wait for the owner's loop. Returns nothing if it fails.
+        The assignor must not wait for the owner's loop. If it fails, returns an empty mapping.
         """
         name = f"assignor of group {self._group.group_id}"
         assigning = in_thread(self._assignor, members, counts, name=name)
-        # Either the assignor or a removal ends the wait: `_until` watches both.
+        # Either the assignor or the member's removal ends the wait: `_until` checks both.
         assigning.add_done_callback(lambda _: self._changed.set())
         try:
             async with asyncio.timeout(self._rebalance_ms / 1000):
@@ -496,7 +497,7 @@ class GroupMember:
         task = asyncio.create_task(self._guard(work))
         self._helpers.add(task)
         task.add_done_callback(self._helpers.discard)
-        # A task cancelled before its first step has never awaited the coroutine.
+        # If the task is cancelled before its first step, it has never awaited the coroutine.
         task.add_done_callback(lambda _: work.close())
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
@@ -528,7 +529,7 @@ class GroupMember:
             await asyncio.sleep(self._beat_seconds)
 
     async def _beat_meanwhile(self, group: GroupMetadata) -> None:
-        """Send heartbeats of the last generation until the next one.
+        """Send heartbeats of the last generation until the next generation.
 
         The member keeps its partitions and its lease until then.
         """
@@ -546,13 +547,13 @@ class GroupMember:
                 GROUP, group.group_id, request, _codes, channel=_BEAT, timeout_ms=self._session_ms
             )
         except LogTimeout as error:
-            # The membership stays: a restarted coordinator still knows it, or removes it.
+            # Keep the membership: a restarted coordinator still knows the member, or removes it.
             _log.warning("heartbeats to group %s fail: %s", group.group_id, error)
             self._client.disconnect(_BEAT)
             return NONE
         if response.error_code != REBALANCE_IN_PROGRESS:
             check_member_error(response.error_code, self._group.group_id, "be a member of")
-        # From the time of the request: the coordinator's timer may have started that early.
+        # Count from the time of the request: the coordinator's timer may have started that early.
         self._lease.extend(sent + self._session_ms / 1000)
         return int(response.error_code)
 
@@ -562,7 +563,7 @@ class GroupMember:
         if not self._asked and (now - self._owner_well_at) * 1000 >= self._check_ms:
             self._asked = True
             if not self._owner_stuck:
-                # It has made progress until now: only this request is unanswered.
+                # The owner has answered the last check, so it was making progress until this check.
                 self._owner_well_at = now
             self._post(self._owner.on_check)
         stuck_ms = round((now - self._owner_well_at) * 1000)
@@ -583,7 +584,8 @@ def _codes(response: Any) -> tuple[int]:
 class MemberRemoved(Exception):
     """The group has removed the member.
 
-    With `forget` the group no longer knows its id; with `fenced` another member has its place.
+    With `forget` the group no longer knows the member's id; with `fenced` another member has
+    replaced it.
     """
 
     def __init__(self, why: str, *, forget: bool, fenced: bool = False) -> None:

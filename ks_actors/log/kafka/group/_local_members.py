@@ -1,12 +1,12 @@
 """Find dead members of a group among the processes of this machine.
 
-A group notices the death of a member when its session times out. On the same machine there is an
-earlier sign. A process keeps a file locked while it is a member, and the lock of a dead process is
-free. A frozen process keeps its lock, and its place.
+A group notices the death of a member only when its session times out. Processes on the same machine
+notice the death earlier: a process keeps a file locked while it is a member, and the lock of a dead
+process is free. A frozen process keeps its lock, and so stays a member.
 
     <temporary directory>/ks-actors-<user>/<hash of boot, servers and group>/<hash of client id>
 
-The file has the ids by which the group knew the process, so its successor does not count as dead.
+The file has the member ids of the process, so that its successor does not count as dead.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @final
 class Dead:
-    """A dead member that has not left; until `release` no other process here sees it.
+    """A dead member that has not left; until `release` no other process on this machine sees it.
 
-    The ids are empty if it had none.
+    The ids are empty if the member had none.
     """
 
     def __init__(self, member_id: str, transactional_id: str, path: Path, lock: int) -> None:
@@ -45,7 +45,7 @@ class Dead:
         self._lock: int = lock
 
     def forget(self) -> None:
-        """Remove its file, once the group has removed the member. Raises LogError."""
+        """Remove the member's file, once the group has removed the member. Raises LogError."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -60,8 +60,8 @@ class Dead:
 class LocalMembers:
     """The members of a group on this machine, of this user.
 
-    No call blocks; each does a few operations in a small directory. With a directory that is
-    unusable, or writable for others, no member is visible to another.
+    No call blocks; each call does a few operations in a small directory. If the directory is
+    unusable, or writable for others, the members do not see each other.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class LocalMembers:
         os.pwrite(lock, f"{self._member_id}\n{self._transactional_id}\n".encode(), 0)
 
     def dead(self) -> Iterator[Dead]:
-        """Yield the dead members, one by one; release each. Raises LogError."""
+        """Yield the dead members, one by one; the caller releases each. Raises LogError."""
         if self._directory is None or not self.entered:
             return
         try:
@@ -141,7 +141,8 @@ class LocalMembers:
     def leave(self, *, known: bool) -> None:
         """Unregister.
 
-        If the group does not know that this member has left, it looks dead, and others report it.
+        If the group does not know that this member has left (not `known`), the member looks dead,
+        and other members report it.
         """
         if self._lock is not None and self._directory is not None and known:
             with suppress(OSError):
@@ -181,7 +182,7 @@ def _locked(path: Path, flags: int = 0) -> int | None:
     is_own = False
     try:
         found = os.fstat(file)
-        # A different inode means that another process had the file and has removed it.
+        # If the path has another inode, another process had the file locked and has removed it.
         is_own = _is_own(found, stat.S_IFREG) and found.st_ino == path.stat().st_ino
     except FileNotFoundError:
         return None

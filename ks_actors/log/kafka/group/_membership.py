@@ -37,8 +37,8 @@ async def join_group(
     """Join a group.
 
     `client` is for offsets. The membership has its own client in the thread, which starts with the
-    brokers that this one knows. The membership reports group events by `event`. At its end it calls
-    `ends` with the closing task, which outlives a cancelled caller. Raises LogTimeout and
+    brokers that `client` knows. The membership reports group events by `event`. At the end it calls
+    `ends` with the closing task, which continues if the caller is cancelled. Raises LogTimeout and
     NotAuthorized only if no brokers are known yet.
     """
     member = KafkaMembership(client, threads, group_id, new, ends=ends)
@@ -57,10 +57,10 @@ class KafkaMembership(BaseMembership):
     """A group membership with heartbeats that continue while this loop is busy.
 
     Unread events that are obsolete are dropped: an Assigned that was not read before the next
-    rebalance was never in effect. Lost may come at any time, even during a rebalance. After it the
-    member is out; `rejoin` joins again, and then Assigned is the next event. With an instance id
-    the group knows the member by that id, and another member with the same one takes its place. The
-    assignor is called in a thread of its own.
+    rebalance was never in effect. Lost may come at any time, even during a rebalance. After Lost
+    the member is out of the group; `rejoin` joins again, and then Assigned is the next event. With
+    an instance id the group knows the member by that id, and another member with the same id
+    replaces it. The assignor is called in a thread of its own.
     """
 
     def __init__(
@@ -86,7 +86,8 @@ class KafkaMembership(BaseMembership):
         self._joined: GroupMetadata = self._seen
         # Partitions of the last Assigned that was read; None when none is in effect.
         self._owned: tuple[TopicPartition, ...] | None = None
-        # Whether an Assigned was read since the member joined: the owner may rely on it.
+        # Whether an Assigned was read since the member joined: the owner may rely on the
+        # membership.
         self._had: bool = False
         # The rebalance that waits for `revoked`.
         self._awaited: int | None = None
@@ -103,7 +104,7 @@ class KafkaMembership(BaseMembership):
             try:
                 await made.start()
             except BaseException:
-                # It may not have joined, or not know its place: the session timeout resolves that.
+                # If the member has joined without knowing it, the session timeout removes it.
                 await made.end(leave=False)
                 raise
             self._member = made
@@ -111,8 +112,8 @@ class KafkaMembership(BaseMembership):
         try:
             await self._threads.call(enter())
         except BaseException:
-            # The start may be complete when its wait is cancelled, or about to be: its first step
-            # runs in any case.
+            # When this wait is cancelled, the start may be complete, or may still complete: at
+            # least its first step runs.
             await self._end(leave=True)
             raise
 
@@ -125,19 +126,19 @@ class KafkaMembership(BaseMembership):
     def committing(self) -> GroupMetadata:
         """The group to name in the commit of a transaction, with its newest known generation.
 
-        The group refuses the last generation as soon as all have joined the next one, which is
-        before the assignment. Until then the member has the partitions that it had when it joined:
-        the assignor leaves them to it. A member that has lost them keeps the generation in which it
-        had them.
+        When all members have joined the next generation, the group refuses the previous one, even
+        before the assignment. Until the assignment the member has the same partitions as before:
+        the assignor does not take them away. A member that has lost its partitions keeps the
+        generation in which it had them.
         """
         stays = self._had and self._joined.member_id == self._seen.member_id
         return self._joined if stays else self._seen
 
     async def event(self) -> MembershipEvent:
-        """Wait for the next event of the membership. One call may wait at a time.
+        """Wait for the next event of the membership. Only one call may wait at a time.
 
-        Raises LogClosed after `leave`. On the leader it raises the assignor's error; the members
-        then have no partitions until one of them rejoins, joins or leaves. Raises NotAuthorized and
+        Raises LogClosed after `leave`. On the leader, raises the assignor's error; the members then
+        have no partitions until a member rejoins, joins or leaves. Raises NotAuthorized and
         LogError when the group rejects the member: `rejoin` tries again.
         """
         while not self._events:
@@ -152,7 +153,7 @@ class KafkaMembership(BaseMembership):
             raise event
         if isinstance(event, Assigned):
             self._seen = event.group
-            # Only an assignment that was read counts: an unread one holds up no rebalance.
+            # Only an assignment that was read counts: for an unread one no rebalance waits.
             self._owned = event.assignment.partitions
             self._had = True
         return event
@@ -168,7 +169,7 @@ class KafkaMembership(BaseMembership):
     ) -> None:
         """Report that the partitions of the last Revoked are released.
 
-        Does nothing unless a rebalance waits for that.
+        Does nothing unless a rebalance waits for this report.
         """
         if self._awaited is not None:
             # Cleared before the call: a second `revoked` must not release a later rebalance.
@@ -189,7 +190,7 @@ class KafkaMembership(BaseMembership):
     async def committed(
         self, partitions: Iterable[TopicPartition], /
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return the group's committed offsets, without partitions that have none.
+        """Return the group's committed offsets, without partitions that have no offset.
 
         Waits for open transactions. Raises LogTimeout.
         """
@@ -218,10 +219,10 @@ class KafkaMembership(BaseMembership):
     async def _end(self, *, leave: bool) -> None:
         if self._ending is None:
             self._closed = True
-            # Events from before the end must not be handled after it.
+            # Events from before the end must not be handled after the end.
             self._events.clear()
             self._wake()
-            # A task: a caller that is cancelled must not leave the member in the group.
+            # Use a task: if the caller is cancelled, the member must still leave the group.
             self._ending = asyncio.create_task(
                 self._end_member(leave=leave), name=f"{self.client_id} leaves"
             )
@@ -230,15 +231,15 @@ class KafkaMembership(BaseMembership):
         await asyncio.shield(self._ending)
 
     async def _end_member(self, *, leave: bool) -> None:
-        # A thread that has not started has no coordinator; the end of a thread ends its coordinator
-        # too.
+        # A thread that has not started has no coordinator, and the end of the thread also ends the
+        # coordinator.
         if self._threads.running:
             with suppress(LogClosed):
                 await self._threads.call(self._end_there(leave=leave))
 
     async def _end_there(self, *, leave: bool) -> None:
-        # Only the thread knows the coordinator: this runs after the first step of `enter`, and
-        # after the cancellation of its later steps.
+        # Only code in the thread knows the coordinator. This runs after the first step of `enter`,
+        # and after the cancellation of its later steps.
         coordinator, self._member = self._member, None
         if coordinator is not None:
             await coordinator.end(leave=leave)
@@ -269,7 +270,7 @@ class KafkaMembership(BaseMembership):
     def on_revoke(self, turn: int) -> None:
         """Request the release of all partitions; drop an assignment that was never read."""
         self._drop_unread(Assigned)
-        # There are no partitions to release, so the rebalance continues without the owner.
+        # Without partitions to release, the rebalance continues without the owner.
         if self._owned is None:
             self._call_member(lambda coordinator: coordinator.continue_rebalance(turn))
         else:
@@ -293,11 +294,11 @@ class KafkaMembership(BaseMembership):
         owned, self._owned, self._awaited = self._owned, None, None
         had, self._had = self._had, False
         if not had and not fenced:
-            # Nothing was done under this membership, so no pending record depends on it.
+            # The owner did nothing under this membership, so no pending record depends on it.
             self._call_member(lambda coordinator: coordinator.rejoin())
         else:
-            # At once, before the event is read: output must stop when the group may give the
-            # partitions to others.
+            # End the lease at once, before the event is read: output must stop as soon as the group
+            # may give the partitions to others.
             self._lease.lost()
             self._tell(Lost(owned or (), fenced))
 

@@ -1,4 +1,4 @@
-"""Parts of a login that need no connection: keys, tokens of clouds, and texts of failures."""
+"""Parts of a login that require no connection: keys, tokens of clouds, and texts of failures."""
 
 from ks_actors.log.kafka.login._failures import Step, is_alert, told, why_failed
 from ks_actors.log.kafka.login._kerberos import check_kerberos, kerberos_steps

@@ -1,4 +1,4 @@
-"""Steps of a login, and the reason and the remedy when one of them fails."""
+"""Steps of a login, and the reason and the remedy when a step fails."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ks_actors.log.kafka.login._names import CA_FILE, CERT_FILE, CHECK_HOSTNAME,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Codes of OpenSSL: not valid yet, expired; another host name, another address.
+# Codes of OpenSSL for certificates: not valid yet, expired; then another host name or address.
 _EXPIRED: Final = frozenset({9, 10})
 _OTHER_NAME: Final = frozenset({62, 64})
-# The beginning of an alert, by which a TLS listener answers bytes that are not TLS.
+# The beginning of an alert: a TLS listener answers with it to bytes that are not TLS.
 _ALERT: Final = b"\x15\x03"
 
 
-# Which aiokafka puts in front of texts that say it better.
+# The prefixes that aiokafka adds to errors whose own text is better.
 _PREFIX: Final = re.compile(
     r"^(\[Error -?\d+\] )?"
     r"((KafkaConnection|UnsupportedSaslMechanism)Error|SaslAuthenticationFailed): "
@@ -29,7 +29,7 @@ _PREFIX: Final = re.compile(
 
 
 class Step(StrEnum):
-    """A step on the way to a broker, in order; its value names it in errors."""
+    """A step on the way to a broker, in order; the value is the step's name in errors."""
 
     TOKEN = "token request"  # noqa: S105 - a name
     RESOLVE = "name resolution"
@@ -49,7 +49,7 @@ _REMEDIES: Final[Mapping[Step, str]] = {
     Step.LOGIN: "check the credentials",
     Step.IDENTITY: "its listener may want a login: check security_protocol and sasl_mechanism",
 }
-# The cluster itself has told where the broker is.
+# The remedies if the cluster itself has reported the broker's address.
 _OF_KNOWN: Final[Mapping[Step, str]] = {
     Step.RESOLVE: "advertised.listeners of the broker has that name: this machine must know it",
     Step.CONNECT: "advertised.listeners of the broker has that address: check that it runs, and "
@@ -60,7 +60,7 @@ _OF_KNOWN: Final[Mapping[Step, str]] = {
 def why_failed(step: Step, error: BaseException | str, *, tls: bool, known: bool) -> str:
     """Return the text about a failed step: the step, the reason and the remedy.
 
-    `known` says that the cluster itself has told the address, as its `advertised.listeners`.
+    `known` means that the cluster itself has reported the address, from `advertised.listeners`.
     """
     found = f"{step} failed: {error if isinstance(error, str) else told(error)}"
     remedy = _remedy(step, error, tls=tls, known=known)
@@ -74,7 +74,7 @@ def told(error: BaseException) -> str:
     if isinstance(error, socket.gaierror):
         return str(error.strerror)
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
-        # The loop's texts have its own calls.
+        # The texts of the event loop name its own calls, so use the text of the system.
         return os.strerror(error.errno)
     if isinstance(error, ConnectionError) and not str(error):
         return "the broker closed the connection"
@@ -87,13 +87,13 @@ def _remedy(step: Step, error: BaseException | str, *, tls: bool, known: bool) -
             return certificate_remedy(error.verify_code)
         return tls_remedy(error)
     if step is Step.VERSIONS and tls:
-        # With TLS 1.3 a broker refuses a client's certificate by closing the connection.
+        # With TLS 1.3 a broker closes the connection to refuse a client's certificate.
         return _client_certificate_remedy()
     return (_OF_KNOWN.get(step) if known else None) or _REMEDIES.get(step)
 
 
 def certificate_remedy(verify_code: int) -> str:
-    """Return the remedy for a server's certificate, by OpenSSL's code."""
+    """Return the remedy for a failure of a server's certificate, from OpenSSL's code."""
     if verify_code in _EXPIRED:
         return "it has to be renewed, or a clock is wrong"
     if verify_code in _OTHER_NAME:

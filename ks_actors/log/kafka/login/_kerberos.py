@@ -11,7 +11,7 @@ from ks_actors.log.kafka._aiokafka import SaslGSSAPIAuthenticator
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# Codes of MIT's library as GSSAPI has them, without a sign: no KDC answers, its name is unknown.
+# Codes of MIT's library as unsigned numbers, as in GSSAPI: no KDC answers, or its name is unknown.
 _NO_ANSWER: Final = frozenset({-1765328228 & 0xFFFFFFFF, -1765328230 & 0xFFFFFFFF})
 
 
@@ -26,10 +26,10 @@ def check_kerberos() -> None:
 
 
 def kerberos_steps(principal: str) -> Callable[[bytes | None], Awaitable[bytes | None]]:
-    """Return a function from a broker's challenge to the answer, None at the end.
+    """Return a function that gets a broker's challenge and returns the answer, None at the end.
 
-    `principal` is `service@host`. The function raises NotAuthorized without a ticket for it, and
-    OSError when no KDC answers. It looks for tickets in a thread.
+    `principal` is `service@host`. Without a ticket for it the function raises NotAuthorized; when
+    no KDC answers, OSError. It looks for tickets in a thread.
     """
     from gssapi.exceptions import GSSError  # noqa: PLC0415 - optional package
 
@@ -39,7 +39,7 @@ def kerberos_steps(principal: str) -> Callable[[bytes | None], Awaitable[bytes |
         try:
             found = await authenticator.step(challenge)
         except GSSError as error:
-            # Behind the numbers and the general text of GSSAPI.
+            # The specific text comes after the numbers and the general text of GSSAPI.
             reason = f"no Kerberos ticket for {principal}: {str(error).rpartition('): ')[2]}"
             if error.min_code in _NO_ANSWER:
                 raise OSError(reason) from error

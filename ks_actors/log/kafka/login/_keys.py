@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 StoreType: TypeAlias = Literal["PEM", "PKCS12"]
-# The first bytes of Java's own stores, and of all DER.
+# The first bytes of Java's own stores (JKS, JCEKS), and the first byte of all DER.
 _JAVA = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DER = b"\x30"
 
@@ -46,7 +46,7 @@ def _trusted(
 ) -> ssl.SSLContext:
     if pem is not None:
         if not pem.strip():
-            # Which would be the system's.
+            # Without certificates the context would trust the system's.
             raise ValueError("there is no certificate in it")
         return ssl.create_default_context(cadata=pem)
     if file is None:
@@ -74,10 +74,10 @@ def load_identity(
     kind: StoreType | None,
     key: tuple[str | Path | None, str | None, str | None],
 ) -> None:
-    """Have a context show the client's certificate of a file or a text.
+    """Load the client's certificate, from a file or a text, into a context.
 
-    `key` is the key's file, text and password, if it is not beside the certificate. Raises
-    ConfigError, which names the settings.
+    `key` is the key's file, text and password, if the key is not together with the certificate.
+    Raises ConfigError, which names the settings.
     """
     if file is None:
         where = f"{CERT_PEM}, {KEY_PEM} and {KEY_PASSWORD}"
@@ -101,7 +101,7 @@ def _identify(
     key: tuple[str | Path | None, str | None, str | None],
 ) -> None:
     key_file, key_pem, key_password = key
-    # Without a password OpenSSL asks the terminal for the password of an encrypted key.
+    # Pass a password in any case: otherwise OpenSSL asks for one on the terminal.
     key_password = key_password or ""
     if file is None:
         with _as_file(f"{pem}\n{key_pem or ''}\n".encode()) as name:
@@ -130,7 +130,7 @@ def _named(settings: str) -> Iterator[None]:
 
 
 def _kind_of(file: str | Path, kind: StoreType | None) -> StoreType:
-    """Return the type of a store by its first bytes. Raises ValueError if it is another one."""
+    """Return the type of a store by its first bytes. Raises ValueError for unsupported types."""
     with Path(file).open("rb") as opened:
         head = opened.read(4)
     if head in _JAVA:
@@ -177,16 +177,16 @@ def _pem_of(key: Any, certificate: Any, others: list[Any]) -> bytes:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """Yield the name of a file with this content during the block: OpenSSL loads no key but so."""
+    """Yield, during the block, the name of a file with this content: OpenSSL requires a file."""
     if hasattr(os, "memfd_create"):
-        # In memory: a key that came without a file should not get to a disk.
+        # Use memory: a key that was given as a text should not get to a disk.
         number = os.memfd_create("tls")
         with os.fdopen(number, "wb") as file:
             file.write(content)
             file.flush()
             yield f"/proc/self/fd/{number}"
         return
-    # For this user alone.
+    # Only this user can read such a file.
     number, name = tempfile.mkstemp()
     try:
         with os.fdopen(number, "wb") as file:

@@ -19,8 +19,8 @@ _REGION: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.
 class MskTokens:
     """A TokenProvider for Amazon MSK with IAM: AWS's own signer makes the tokens.
 
-    The credentials are those of this process, as all tools of AWS find them, of the given profile,
-    or of the role that is assumed. Needs the extra `msk`; raises ConfigError without it.
+    The credentials come from this process's environment, as for all AWS tools, from the given
+    profile, or from the role that is assumed. Needs the extra `msk`; otherwise raises ConfigError.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class MskTokens:
 
     @classmethod
     def for_servers(cls, servers: str, **options: Any) -> Self:
-        """Return tokens for the region in the servers' names, else that of `AWS_REGION`.
+        """Return tokens for the region in the servers' names, else the region in `AWS_REGION`.
 
         Raises ConfigError if there is neither.
         """
@@ -58,7 +58,7 @@ class MskTokens:
         return f"<MskTokens for {self.region}>"
 
     def __call__(self) -> Token:
-        """Return a token of 15 minutes. Raises the errors of AWS's signer."""
+        """Return a token that is valid for 15 minutes. Raises the errors of AWS's signer."""
         signer = _signer()
         try:
             if self._profile is not None:
@@ -68,7 +68,7 @@ class MskTokens:
             else:
                 signed = signer.generate_auth_token(self.region)
         except AttributeError as error:
-            # The signer asks None for its keys.
+            # Without credentials the signer would fail on None.
             raise OSError(
                 "AWS's signer found no credentials: attach a role to this process, or set "
                 "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

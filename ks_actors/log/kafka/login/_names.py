@@ -1,4 +1,4 @@
-"""Names of options in errors: users set them, or the settings of an app that have Kafka's names."""
+"""Names of options in errors: users set options, or settings of an app that have Kafka's names."""
 
 from __future__ import annotations
 

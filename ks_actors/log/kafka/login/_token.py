@@ -11,8 +11,9 @@ from typing import TypeAlias
 class Token:
     """An access token; its repr does not show it.
 
-    `expires_at` is in seconds since 1970; None: that of the token, if it is a JWT with `exp`, or
-    not known. `extensions` are sent along, as some clouds ask for (`logicalCluster`).
+    `expires_at` is in seconds since 1970; None means the time in the token if it is a JWT with
+    `exp`, else unknown. `extensions` are sent with the token; some clouds require them
+    (`logicalCluster`).
     """
 
     value: str = field(repr=False)
@@ -21,4 +22,4 @@ class Token:
 
 
 TokenProvider: TypeAlias = Callable[[], "str | Token | Awaitable[str | Token]"]
-"""Returns a token. It is called in a thread, an async one on a loop of that thread."""
+"""Returns a token. It is called in a thread; an async function runs on a loop of that thread."""

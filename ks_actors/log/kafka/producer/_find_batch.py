@@ -26,8 +26,8 @@ _MOST_BYTES: Final = 8 << 20
 _WAIT_MS: Final = 500
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-# This replica id gets the end of the log. Consumers get the high watermark: all batches below it
-# are on all in-sync replicas.
+# With this replica id the answer has the end of the log. Consumers get the high watermark: all
+# batches below that offset are on all in-sync replicas.
 _DEBUGGER: Final = -2
 _FAILED: Final = "could not find out whether records for {} were written"
 
@@ -40,17 +40,17 @@ async def find_written(
     sequence: int,
     count: int,
 ) -> int | None:
-    """Return the offset after a batch's records at `start` or later; None if they are missing.
+    """Find a batch's records at `start` or later; return the offset after them, None if missing.
 
-    A restarted leader only knows the last batch of each producer. An earlier batch, repeated
-    because its response was lost, is then rejected as out of order although it was written, maybe
-    as a part of a larger batch that has been split since. Raises LogError when the log cannot be
-    read.
+    A restarted leader only knows the last batch of each producer. If an earlier batch is repeated
+    because its response was lost, the leader rejects it as out of order although it was written,
+    maybe as a part of a larger batch that has been split since. Raises LogError when the log cannot
+    be read.
     """
     channel = f"look at {partition}"
     position, end = start, await _offset(client, partition, _LATEST)
     try:
-        # Not if the leader's log now ends before `start`, because it has lost records.
+        # If the leader has lost records, its log may end before `start`: then read nothing.
         while position < end:
             before = position
             request = fetch_once(partition, position, _WAIT_MS, _MOST_BYTES)
@@ -72,12 +72,12 @@ async def find_written(
                 )
         return None
     finally:
-        # A connection of its own, because the fetch waits; it is not needed again soon.
+        # The fetch waits, so it had its own connection, which is not required again soon.
         client.disconnect(channel)
 
 
 async def _offset(client: KafkaClient, partition: TopicPartition, which: int) -> int:
-    """Return the first or the last offset of the leader's log, replicated or not."""
+    """Return the first or the last offset of the leader's log; unreplicated records count."""
     request = OffsetRequest(_DEBUGGER, 0, [(partition.topic, [(partition.partition, which)])])
     answer = await client.send_to_leader(partition, request, _codes)
     ((_, ((_, code, _, offset, *_),)),) = answer.topics
@@ -91,7 +91,7 @@ def _codes(answer: Any) -> list[int]:
 
 
 def _records_behind(raw: bytes, at: int, writer: Identity, sequence: int, count: int) -> int | None:
-    """Return the number of records that a batch has after the wanted ones; None without them."""
+    """Return the number of records after the wanted records in a batch; None if it lacks them."""
     if at + HEADER.size > len(raw):
         return None
     _, _, _, magic, _, _, delta, _, _, producer_id, epoch, first, _ = HEADER.unpack_from(raw, at)

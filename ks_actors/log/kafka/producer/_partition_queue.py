@@ -36,9 +36,9 @@ class InFlightBatch:
 
     `number` orders the batches of a queue as they were sent; the parts of a split batch share it.
     `sequence` is the sequence number for brokers, -1 before the first attempt. `records` has the
-    source records, for a split; `first` is the index of its first record among all records of the
-    call. `next_offset` gets the offset after its last record once it is written. `repeated` means
-    that an earlier attempt may have written it.
+    source records, for a split; `first` is the index of the batch's first record among all records
+    of the call. Once the batch is written, `next_offset` gets the offset after its last record.
+    `repeated` means that an earlier attempt may have written the batch.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class InFlightBatch:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The place in the order of the queue."""
+        """The batch's place in the order of the queue."""
         return self.number, self.first
 
     def split(self, encoder: Encoder) -> list[InFlightBatch]:
@@ -89,8 +89,8 @@ class InFlightBatch:
                     first,
                 )
                 first += batch.count
-                # With the same numbers: the broker has refused the whole batch, and expects exactly
-                # these next. But an earlier attempt may have written the whole batch.
+                # Keep the sequence numbers: the broker has refused the whole batch, and expects
+                # exactly these numbers next. But an earlier attempt may have written it.
                 smaller.sequence, smaller.number = sequence, self.number
                 smaller.repeated = self.repeated
                 sequence, start = (sequence + batch.count) % SEQUENCES, start + batch.count
@@ -101,7 +101,7 @@ class InFlightBatch:
         """Fail the batch, even if no caller waits: `send` raises the error for lost records."""
         if not self.next_offset.done():
             self.next_offset.set_exception(error)
-        # Marks the error as retrieved: nobody may be waiting, and asyncio would log it.
+        # Mark the error as retrieved: if nobody waits, asyncio would log it.
         self.next_offset.exception()
 
 
@@ -110,11 +110,11 @@ class PartitionQueue:
     """The queue to a partition.
 
     Each batch gets its sequence number at the first attempt, without gaps, and brokers reject a
-    batch that does not follow the last one. So after a temporary failure batches are repeated one
-    at a time, from the first on (`repeating`). The first batch also goes alone: until its
-    acknowledgment no other can follow it. After a final rejection no batch of the same identity can
-    follow (`poisoned`). In a transaction, which is void as a whole, later batches then fail with
-    `refused`; otherwise they wait until the sent batches are decided, and `renew`.
+    batch that does not follow the last batch. So after a temporary failure batches are repeated one
+    at a time, from the first on (`repeating`). A producer's first batch is also sent alone: before
+    its acknowledgment no batch can follow. After a final rejection no batch of the same identity
+    can follow (`poisoned`). In a transaction, which is void as a whole, later batches then fail
+    with `refused`; otherwise they wait until all sent batches are decided and `renew` is called.
     """
 
     __slots__ = (
@@ -146,7 +146,7 @@ class PartitionQueue:
         self.numbers = 0
         self.abandoned = 0
         self.acknowledged = False
-        # The offset after the last batch that was acknowledged, with all before it.
+        # The offset up to which all sent batches have been acknowledged.
         self.next_offset = 0
         self.repeating = False
         self.poisoned = False
@@ -160,7 +160,7 @@ class PartitionQueue:
 
     def put(self, pending: InFlightBatch) -> None:
         """Append a new batch."""
-        # The transaction is void: failing now spares a round trip.
+        # The transaction is void: failing here saves a round trip.
         if self.refused is not None:
             pending.fail(self.refused)
             return
@@ -169,7 +169,7 @@ class PartitionQueue:
         self.batches.append(pending)
 
     def abandon(self) -> None:
-        """Mark all present batches: they are neither sent nor repeated any more."""
+        """Mark all batches in the queue or in flight: they are not sent or repeated any more."""
         self.abandoned = self.numbers
 
     def is_abandoned(self) -> bool:
@@ -186,10 +186,10 @@ class PartitionQueue:
         """Return whether the first batch in the queue may be sent."""
         if not self.batches or self.not_before > now or self.is_abandoned():
             return False
-        # A batch after an undecided one would be rejected as out of order.
+        # A batch after an undecided batch would be rejected as out of order.
         if self.in_flight and (self.repeating or not self.acknowledged):
             return False
-        # Batches with a number belong to the old identity and must end before a new one is used.
+        # Batches with a number have the old identity, and must end before a new identity is used.
         return not self.poisoned or self.batches[0].sequence >= 0
 
     def due(self, now: float) -> float:
@@ -197,7 +197,7 @@ class PartitionQueue:
         deadline = self.batches[0].deadline
         if self.not_before > now:
             return min(self.not_before, deadline) if deadline > now else self.not_before
-        # A batch after one in flight does not time out before that one is answered.
+        # While an earlier batch is in flight, this batch does not time out.
         return deadline if deadline > now else inf
 
     def take(self) -> InFlightBatch:
@@ -205,8 +205,7 @@ class PartitionQueue:
         pending = self.batches.popleft()
         if pending.sequence < 0:
             self.repeating = False
-            # Only at the first attempt: a repeated batch must keep the number by which the leader
-            # knows it.
+            # Only at the first attempt: a repeated batch keeps the number that the leader knows.
             pending.sequence = self.next_sequence
             self.next_sequence = (self.next_sequence + pending.batch.count) % SEQUENCES
         self.in_flight.append(pending)
@@ -220,8 +219,8 @@ class PartitionQueue:
         """Note that the batch was written, and complete it."""
         self.answered(pending)
         self.acknowledged = True
-        # Responses of several connections may come out of order: an undecided batch that was
-        # written is at this offset or later.
+        # Responses of several connections may arrive out of order. An undecided batch, if written,
+        # must be at `self.next_offset` or later.
         if not self.unresolved_before(pending):
             self.next_offset = next_offset
         self.backoff.end()
@@ -229,7 +228,7 @@ class PartitionQueue:
             pending.next_offset.set_result(next_offset)
 
     def is_slow(self, now: float) -> bool:
-        """Return whether repeats have taken long; true once per series of repeats."""
+        """Return whether repeats have taken long; true only once per series of repeats."""
         if not self.backoff:
             self.since = now
         if self.since is None or now - self.since < SLOW_SECONDS:
@@ -238,11 +237,11 @@ class PartitionQueue:
         return True
 
     def requeue(self, reason: str, *pending_batches: InFlightBatch) -> None:
-        """Put a batch, or its parts after a split, back into its place to be repeated."""
+        """Put a batch, or its parts after a split, back into its place, to repeat it."""
         self.reason = reason
         self.repeating = True
         batches = self.batches
-        # In order, because batches after it may have been put back already.
+        # Find the place in the order: later batches may have been put back already.
         place = 0
         while place < len(batches) and batches[place].place < pending_batches[0].place:
             place += 1
@@ -250,7 +249,7 @@ class PartitionQueue:
             batches.insert(place, pending)
 
     def unresolved_before(self, pending: InFlightBatch) -> bool:
-        """Return whether an earlier batch is undecided: then no broker can accept this one yet."""
+        """Return whether an earlier batch is undecided: then brokers cannot accept this batch."""
         return any(other.place < pending.place for other in self.in_flight) or (
             bool(self.batches) and self.batches[0].place < pending.place
         )
@@ -258,25 +257,25 @@ class PartitionQueue:
     def unresolved(self) -> bool:
         """Return whether sent batches are undecided.
 
-        A batch after one without a number counts as decided: it was not written, as leaders accept
-        batches only in order.
+        A batch behind a batch without a number counts as decided: it was not written, as leaders
+        accept batches only in order.
         """
         return bool(self.in_flight) or (bool(self.batches) and self.batches[0].sequence >= 0)
 
     def renew(self, identity: Identity) -> None:
         """Start over with a new identity."""
         self.identity = identity
-        # After a gap the log may be shorter than before.
+        # After lost records the log may be shorter than before.
         self.next_sequence = self.next_offset = 0
         for pending in self.batches:
             pending.sequence, pending.repeated = -1, False
-        # The first batch of the new identity goes alone again.
+        # The first batch of the new identity is again sent alone.
         self.acknowledged = self.repeating = self.poisoned = False
         self.refused = None
 
 
 def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> None:
-    """Complete `whole` after all parts: with the last one's result, or the first error."""
+    """Complete `whole` after all parts: with the last part's result, or the first error."""
     left = len(parts)
 
     def ended(_: asyncio.Future[int]) -> None:
@@ -285,7 +284,7 @@ def join(parts: Sequence[asyncio.Future[int]], whole: asyncio.Future[int]) -> No
         if left or whole.done():
             return
         failed = next((part.exception() for part in parts if part.exception() is not None), None)
-        # The first error: some parts may be written, as `send` documents for LogTimeout.
+        # Other parts may have been written, as `send` documents for LogTimeout.
         if failed is not None:
             whole.set_exception(failed)
             whole.exception()

@@ -27,9 +27,9 @@ class KafkaProducer:
     """Write idempotently; several requests may be in flight, and records keep the order of calls.
 
     Records larger than their topic allows are refused before any request to that partition, if the
-    topic's max.message.bytes can be looked up. A restarted broker forgets a producer if the
-    timestamps of its last records are older than the broker's producer.id.expiration.ms, a day. If
-    a response is lost just then, such records may be written twice. Transactions have no such gap.
+    topic's max.message.bytes can be looked up. A restarted broker forgets a producer if its last
+    records have timestamps older than the broker's producer.id.expiration.ms (default: a day). If a
+    response is lost at that moment, its records may be written twice, except in transactions.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class KafkaProducer:
         return Identity(response.producer_id, response.producer_epoch)
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches; return the offset after each one's last record.
+        """Append all batches; return the offset after the last record of each batch.
 
         Raises ProduceFailed; its errors are LogTimeout for records that may or may not be written.
         Raises TypeError for keys or values that are not bytes, before anything is sent.
@@ -82,7 +82,7 @@ class KafkaProducer:
         send_call = SendCall(self._admin, batches)
         # Read before the wait for the lock: an `abandon` during that wait concerns this call, too.
         abandoned = self._abandoned
-        # Encoding yields to the event loop; without the lock, a later call could overtake this one.
+        # Encoding yields to the event loop; without the lock, a later call could overtake this.
         async with self._order:
             self._check()
             await send_call.encode(self._encoder)
@@ -100,7 +100,7 @@ class KafkaProducer:
         """Send and repeat nothing more of earlier `send` calls.
 
         Waiting calls raise ProduceFailed once brokers have answered or the connections have failed.
-        It has IllegalGeneration for each partition that lacks records.
+        The exception has an IllegalGeneration for each partition that lacks records.
         """
         self._abandoned += 1
         self._sender.abandon(not_sent(self.client_id))
@@ -113,7 +113,7 @@ class KafkaProducer:
         """Close; waiting calls raise LogClosed. A second call does nothing."""
         if self._closed:
             return
-        # Before the first await, so that no call can add records after the last ones.
+        # Set before the first await, so that no call can add more records.
         self._closed = True
         self._on_close(self)
         await self._sender.close(

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ks_actors.log.kafka.producer._sender import Sender
     from ks_actors.log.kafka.wire import Encoder, RecordBatch, Written
 
-# The most bytes to encode before other tasks get a turn.
+# The most bytes to encode before other tasks can run.
 _AT_ONCE: Final = 1 << 20
-# Seconds of compression from which a thread does it; a thread takes 0.1 ms to start.
+# Compression that takes this many seconds is done in a thread; to start a thread takes 0.1 ms.
 _SLOW_S: Final = 0.004
 
 
@@ -31,7 +31,7 @@ _SLOW_S: Final = 0.004
 class SendCall:
     """Batches of one call.
 
-    A partition with a batch that cannot be written gets no batch, if that is known before sending.
+    If a batch is known to be unwritable before sending, its partition gets no batch of the call.
     """
 
     def __init__(self, admin: Admin, batches: Sequence[Outgoing]) -> None:
@@ -63,7 +63,7 @@ class SendCall:
                 if size >= _AT_ONCE:
                     await self._finish(encoder, pending_batches, size)
                     pending_batches, size = [], 0
-                    # Give other tasks a turn.
+                    # Let other tasks run.
                     await asyncio.sleep(0)
         await self._finish(encoder, pending_batches, size)
         self._note_too_large(encoder)
@@ -71,9 +71,9 @@ class SendCall:
     async def _finish(
         self, encoder: Encoder, pending_batches: list[tuple[int, Written]], size: int
     ) -> None:
-        """Make record batches of pieces; use a thread if that takes long enough to delay others.
+        """Make record batches of pieces; if that would delay other tasks, use a thread.
 
-        The caller keeps the order of sends meanwhile. After a cancellation the thread still
+        Meanwhile the caller keeps the order of sends. After a cancellation the thread still
         finishes its pieces, and drops them.
         """
         finish = partial(_finished, encoder, [written for _, written in pending_batches])
@@ -149,7 +149,7 @@ class SendCall:
             self._batches, self._encoded, self._futures, strict=bool(self._futures)
         ):
             if not futures:
-                # No record of this batch was sent; an empty batch does not count.
+                # No record of this batch was sent, which is no failure if the batch is empty.
                 broken.update([partition] if len(outgoing.batch) else [])
                 continue
             for batch, future in zip(encoded, futures, strict=True):
@@ -160,12 +160,12 @@ class SendCall:
         return {partition: count for partition, count in written.items() if partition in broken}
 
     def _note_error(self, partition: TopicPartition, error: Exception, passed: int) -> None:
-        """Keep the first error of a partition; `passed` of its records precede its batches."""
+        """Keep a partition's first error; `passed` of its records are before the failed batches."""
         if isinstance(error, InvalidRecord | RecordTooLarge):
             records = {passed + index for index in error.records}
             known = self.errors.get(partition)
             if isinstance(known, InvalidRecord | RecordTooLarge):
-                # Later batches continue with a new identity, and may have such records, too.
+                # Later batches were sent with a new identity, and may have refused records, too.
                 self.errors[partition] = type(known)(str(known), [*known.records, *records])
                 return
             error = type(error)(str(error), [*records])

@@ -1,4 +1,4 @@
-"""Send record batches to brokers: in order, once, a few requests per broker in flight."""
+"""Send record batches to brokers in order, each exactly once, a few requests at a time."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
     from ks_actors.records import Batch
 
 _log = component_log(__name__)
-# The most bytes to write before other tasks get a turn: a few ms.
+# The most bytes to write before other tasks can run: this takes a few ms.
 _REQUEST_BYTES = 1 << 20
 _ALL_REPLICAS = -1
 # The batch is larger than max.message.bytes, or than a segment.
 _TOO_LARGE = (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE)
-# The batch was written, if these come without an offset.
+# With these codes the batch was written, even when the response has no offset.
 _WRITTEN = (NONE, DUPLICATE_SEQUENCE_NUMBER)
-# The leader does not know the producer's last batch, so it has not written this one.
+# The leader does not know the producer's previous batch, so it has not written this batch.
 _FORGOTTEN = (OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID)
-# The largest number that an epoch has room for.
+# The highest epoch of a producer.
 _LAST_EPOCH = 2**15 - 1
 # The interval of checks for an extended lease.
 _LEASE_SECONDS = 0.02
@@ -73,7 +73,7 @@ _REASONS: Final = 3
 class EpochRefused(LogError):
     """A broker refused a producer's epoch, or does not know its transaction.
 
-    The producer has to find the cause: a timeout, or a newer producer.
+    The producer has to find out the cause: a timeout, or a newer producer.
     """
 
 
@@ -81,10 +81,10 @@ class EpochRefused(LogError):
 class Sender:
     """Send the batches of partition queues.
 
-    Each batch ends as written, refused, or timed out. A batch with a sequence number that is
-    refused for good or times out leaves a gap, and no other can follow. Without transactions the
-    queue then waits for its other sent batches, and continues with the next epoch, as Kafka's own
-    producer (KIP-360); `renew` gives a new producer id when the epochs are used up. In a
+    Each batch ends as written, refused, or timed out. If a batch with a sequence number is finally
+    refused or times out, it leaves a gap, and no batch can follow. Without transactions the queue
+    then waits for its other sent batches, and continues with the next epoch, as Kafka's own
+    producer does (KIP-360); when the epochs are used up, `renew` gives a new producer id. In a
     transaction the gap voids the whole transaction: later batches of that queue fail, and the
     caller aborts the transaction and calls `reset` with a new identity.
     """
@@ -121,7 +121,7 @@ class Sender:
     ) -> list[asyncio.Future[int]]:
         """Queue record batches for a partition.
 
-        Returns a future for each batch, of the offset after its last record.
+        Returns a future for each batch; its result is the offset after the batch's last record.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._client.options.delivery_timeout_ms / 1000
@@ -137,12 +137,12 @@ class Sender:
             start = stop
             queue.put(pending)
             futures.append(pending.next_offset)
-        # Sent by the next `go`: batches that other calls queue until then share its requests.
+        # The next `go` sends the batches, together with batches that other calls queue before it.
         self._waiting[queue] = None
         return futures
 
     def go(self) -> None:
-        """Send all batches that may go now."""
+        """Send all batches that may be sent at this moment."""
         if self._closed:
             return
         now = asyncio.get_running_loop().time()
@@ -152,14 +152,14 @@ class Sender:
         left = _REQUEST_BYTES
         while left > 0 and (size := self._send_requests(now)):
             left -= size
-        # Other tasks of the loop get a turn between requests of this size.
+        # After this many bytes, let other tasks run before the next requests.
         if left <= 0:
             asyncio.get_running_loop().call_soon(self.go)
 
     def _wait_for_lease(self, now: float) -> None:
         """Wait for the lease, or until batches time out."""
         for queue in tuple(self._waiting):
-            # Batches still time out: the caller must hear of it even if the lease never comes back.
+            # Batches still time out, so that callers do not wait forever for an expired lease.
             self._expire(queue, now)
             if not queue.batches:
                 self._waiting.pop(queue, None)
@@ -169,7 +169,7 @@ class Sender:
     def _send_requests(self, now: float) -> int:
         """Send one request to each broker with queued batches; return the bytes sent.
 
-        Each waiting batch continues later, by an answer, which calls `go`, or by the timer.
+        A batch that has to wait is sent later: every answer, and the timer, calls `go` again.
         """
         requests: dict[int, list[PartitionQueue]] = {}
         sizes: dict[int, int] = {}
@@ -220,22 +220,22 @@ class Sender:
         try:
             topics: dict[str, list[tuple[int, Any]]] = {}
             for queue, pending in pending_batches:
-                # Stamped at each attempt: the identity may have changed since the last one.
+                # Stamp at each attempt: the identity may have changed since the last attempt.
                 buffer = pending.batch.stamped(*queue.identity, pending.sequence)
                 topics.setdefault(queue.partition.topic, []).append(
                     (queue.partition.partition, buffer)
                 )
-            # All partitions of a broker in one request: each request costs the broker about the
-            # same.
+            # All partitions of a broker share one request: a request costs the broker about the
+            # same regardless of its size.
             request = ProduceRequest(
                 self._transactional_id,
-                # Anything less may lose records that a commit counts on.
+                # With fewer replicas, records could be lost on which a commit relies.
                 _ALL_REPLICAS,
                 self._client.options.request_timeout_ms,
                 list(topics.items()),
             )
-            # The broker may use all of its time for replication, so its response may come a little
-            # later.
+            # The broker may use the whole timeout for replication, so its response may come a
+            # little later.
             limit = self._client.options.request_timeout_ms + 2_000
             began = perf_counter()
             response = await self._client.send(node, request, channel=PRODUCE, timeout_ms=limit)
@@ -256,7 +256,7 @@ class Sender:
                 queue.answered(pending)
                 self._fail(queue, pending, error)
         except asyncio.CancelledError:
-            # By `close`, which fails the batches.
+            # `close` has cancelled this task, and fails the batches.
             raise
         except BaseException as error:
             # A bug: fail the batches, so that no caller waits forever.
@@ -292,7 +292,8 @@ class Sender:
         elif (
             code == OUT_OF_ORDER_SEQUENCE_NUMBER
             and not queue.poisoned
-            # The answer follows from the earlier one: it says nothing about this batch.
+            # This rejection results from the failure of the earlier batch; it says nothing about
+            # this batch.
             and queue.unresolved_before(pending)
         ):
             self._retry(queue, pending, "an earlier batch has to be repeated first", stale=False)
@@ -322,7 +323,7 @@ class Sender:
             # The leader is unreachable: ask again, until the batch times out.
             self._retry(queue, pending, str(error), stale=True)
         except Exception as error:  # noqa: BLE001 - a caller waits for the piece to end
-            # Kept in flight until here: a newer batch must not be sent while this one is undecided.
+            # Keep the batch in flight until here: send no newer batch while it is undecided.
             queue.answered(pending)
             kind = LogError if self._transactional_id is None else TransactionAborted
             unknown = f"it is not known whether they were written: {error!r}"
@@ -347,7 +348,7 @@ class Sender:
         if code in _TOO_LARGE and pending.batch.count > 1:
             # The limit concerns the whole batch; a single record that is too large fails below.
             self._split(queue, pending)
-        # The producer decides what that means: it may be fenced, or its transaction timed out.
+        # The producer finds out the cause: it may be fenced, or its transaction has timed out.
         elif transactional and (code in FENCED or code == INVALID_TXN_STATE):
             self._fail(
                 queue,
@@ -377,7 +378,7 @@ class Sender:
             self._fail(queue, pending, refusal(queue.partition, pending, code, records, message))
 
     def _resend(self, queue: PartitionQueue, pending: InFlightBatch, code: int) -> None:
-        """Resend a batch with the next epoch; it was surely not written before."""
+        """Resend a batch with the next epoch; it is certain that it was not written before."""
         if code == OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.poisoned:
             _log.warning(
                 "the leader of %s answered %s: it may have lost acknowledged records, as after an "
@@ -413,7 +414,7 @@ class Sender:
                 ),
             )
             return
-        # From now on a rejection does not mean that the batch is missing: an attempt may have
+        # From here on a rejection does not prove that the batch is missing: this attempt may have
         # succeeded.
         pending.repeated = True
         queue.requeue(reason, pending)
@@ -453,7 +454,7 @@ class Sender:
     def _expire(self, queue: PartitionQueue, now: float) -> None:
         while (
             queue.batches
-            # A batch in flight may still be written: its answer, or the lack of an answer, decides.
+            # A batch in flight may still be written: wait for its answer, or the request's timeout.
             and not queue.in_flight
             and (queue.is_abandoned() or queue.batches[0].deadline <= now)
         ):
@@ -474,7 +475,7 @@ class Sender:
     def _find_leader(self, queue: PartitionQueue, now: float) -> None:
         """Look up the leader of a queue, with a short wait for a missing partition."""
         wait = self._client.options.missing_topic_wait_ms / 1000
-        # A new topic is known within moments: look again soon, but not in a tight loop.
+        # Brokers know a new topic within moments: look again soon, but not in a tight loop.
         pause = max(LEAST_S, min(wait / 4, 0.1))
         if queue.missing_since is None:
             queue.missing_since = now
@@ -485,7 +486,7 @@ class Sender:
                 self._fail_all(queue, why)
                 return
             queue.reason = str(why)
-            # The partition may have no leader for minutes, and each producer asks the remaining
+            # The partition may have no leader for minutes, and many producers may ask the remaining
             # brokers: look less and less often.
             most = self._client.options.retry_backoff_max_ms / 1000
             pause = max(pause, min((now - queue.missing_since) / 4, most))
@@ -496,7 +497,7 @@ class Sender:
         loop = asyncio.get_running_loop()
         when = loop.time() + delay
         if self._timer is not None:
-            # Use the stored time: uvloop's handle of a timer that is already due does not know it.
+            # Use the stored time: in uvloop, the handle of a timer that is due does not know it.
             if self._wake_at <= when:
                 return
             self._timer.cancel()
@@ -525,10 +526,10 @@ class Sender:
     # --- identities -------------------------------------------------------------------------------
 
     def _pass_gap(self, queue: PartitionQueue) -> None:
-        """Continue with the next epoch, once no batch of the present one is undecided.
+        """Continue with the next epoch, once no batch of the present epoch is undecided.
 
-        A leader recognizes duplicates by identity and number: with a new identity a batch that was
-        written before would be written again.
+        A leader recognizes duplicates by identity and number. If a batch has already been written,
+        the leader would write it again with a new identity.
         """
         producer_id, epoch = queue.identity
         if epoch < _LAST_EPOCH:
@@ -552,7 +553,7 @@ class Sender:
             self.go()
 
     def reset(self, identity: Identity) -> None:
-        """Continue with a new identity; no batch of the old one may be undecided."""
+        """Continue with a new identity; no batch of the old identity may be undecided."""
         self.identity = identity
         for queue in self._queues.values():
             queue.renew(identity)
@@ -567,7 +568,7 @@ class Sender:
     def abandon(self, error: LogError) -> None:
         """Send and repeat nothing more of the present batches.
 
-        They fail with `error`, once brokers have answered those in flight.
+        These batches fail with `error`, once brokers have answered the batches in flight.
         """
         self._abandoned = error
         for queue in self._queues.values():
@@ -601,7 +602,7 @@ def refusal(
 ) -> LogError:
     """Return the error for a refused batch, with the records that the broker names (KIP-467).
 
-    If it names none, the error concerns all records of the batch, but none of other batches.
+    If the broker names none, the error concerns all records of the batch, but no other batch.
     """
     # Hundreds of records may have the same reason.
     reasons = dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Warn of records that are not written for long."""
+"""Warn of records that have not been written for a long time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _log = component_log(__name__)
-# An outage concerns all partitions of a broker, whose retries come one after the other.
+# The seconds in which to gather partitions: an outage concerns all partitions of a broker, but
+# their retries come one after the other.
 _GATHER_SECONDS: Final = 1.0
 _NAMED: Final = 3
 

@@ -20,9 +20,9 @@ _log = component_log(__name__)
 class EarlyOffsets:
     """Add a group's offsets to a transaction while its records are written.
 
-    The commit then has less to wait for. An empty group disables this. Failures are only logged:
-    the commit asks again, and raises the error. Call `wait` before the end of a transaction:
-    a request after the end would open a new one.
+    Then the commit waits for fewer requests. An empty group disables this. Failures are only
+    logged: the commit repeats the request, and raises the error. Call `wait` before the end of a
+    transaction: a request after the end would begin a new transaction.
     """
 
     def __init__(self, coordination: TransactionCoordinator, group: str) -> None:
@@ -31,7 +31,7 @@ class EarlyOffsets:
         self._asking: asyncio.Task[None] | None = None
 
     def begin(self, identity: Identity, groups: dict[str, set[TopicPartition]]) -> None:
-        """Ask once per transaction; add the group to `groups`, the transaction's groups so far."""
+        """Send the request, once per transaction; add the group to `groups`, its groups so far."""
         if self._group and self._group not in groups and self._asking is None:
             self._asking = asyncio.create_task(
                 self._ask(identity, groups), name=f"offsets to {self._coordination.name}"
@@ -52,14 +52,14 @@ class EarlyOffsets:
     async def wait(self) -> None:
         """Wait until no request is under way.
 
-        After a cancellation you may call it again. Raises LogClosed after `end`.
+        After a cancellation you may call `wait` again. Raises LogClosed after `end`.
         """
         asking = self._asking
         if asking is not None:
             await asyncio.wait([asking])
             self._asking = None
             if asking.cancelled():
-                # `end` has cancelled the request, not a canceller of this call.
+                # `end` has cancelled the request; this call was not cancelled.
                 raise LogClosed(
                     f"the producer of {self._coordination.name} was closed while it added "
                     f"{self._group} to its transaction"

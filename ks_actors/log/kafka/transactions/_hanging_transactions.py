@@ -1,11 +1,11 @@
 """Complete hanging transactions.
 
 A broker that returns may treat partitions without a leader as deleted. Then it reports a
-transaction as complete without its end marker there (KAFKA-20734, seen with 4.3.1). Records and
-offsets stay pending, and readers wait for them. The next end marker of the same producer id decides
-them, maybe differently from the rest of the transaction. So a producer that ends a transaction
-while its coordinator is unreachable checks that the end is everywhere, and so does a producer that
-takes over a transactional id.
+transaction as complete although these partitions lack the end marker (KAFKA-20734, seen with
+4.3.1). Records and offsets stay pending, and readers wait for them. The next end marker of the same
+producer id decides them, maybe differently from the other partitions. So two kinds of producers
+check that all partitions have the end marker: a producer whose coordinator was unreachable at the
+end of a transaction, and a producer that takes over a transactional id.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PAUSE_S: Final = 0.1
 class Ended(NamedTuple):
     """An ended transaction: the partitions that it may have changed, and its outcome.
 
-    `written` has partitions with records, `committed` those with offsets, by group.
+    `written` has partitions with records, `committed` the partitions with offsets, by group.
     """
 
     written: AbstractSet[TopicPartition]
@@ -58,7 +58,7 @@ class Ended(NamedTuple):
 class HangingTransactions:
     """Find pending parts of an id's transactions, and complete them with the same outcome.
 
-    For the id's previous producer this covers the partitions of the scope.
+    For the id's previous producer only the partitions of the scope are checked.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class HangingTransactions:
     async def complete(self, identity: Identity, ended: Ended) -> None:
         """End a transaction again, with the same outcome, if records or offsets are pending.
 
-        The pending data may belong to other producers; an end marker without pending data has no
-        effect. Raises LogTimeout, then call it again, and EpochRefused.
+        The pending data may belong to other producers: then the end marker has no effect. Raises
+        EpochRefused, and LogTimeout; after LogTimeout call this method again.
         """
         await self._refresh({partition.topic for partition in ended.written})
         left = await self._left(ended)
@@ -94,8 +94,8 @@ class HangingTransactions:
         }
         # Partitions that were deleted need no end marker.
         there = [partition for partition in ended.written if self._is_there(partition)]
-        # A partition that answers has a leader: brokers without a leader for it would skip it
-        # again.
+        # A partition that answers has a leader: without a leader the end marker would again be
+        # skipped.
         stable = await self._admin.end_offsets(there, IsolationLevel.READ_COMMITTED)
         ends = await self._admin.end_offsets(there, IsolationLevel.READ_UNCOMMITTED)
         return Ended(
@@ -107,7 +107,7 @@ class HangingTransactions:
     async def _refresh(self, topics: AbstractSet[str]) -> None:
         await self._client.retry("to look up leaders", lambda: self._client.refresh(topics))
         if any(self._client.known(topic) is None for topic in topics):
-            # A broker does not know it, perhaps because it has just returned.
+            # A broker does not know a topic, perhaps because the broker has just returned.
             with suppress(NotAuthorized):
                 await self._client.metadata(topics, patient=True)
 
@@ -117,7 +117,7 @@ class HangingTransactions:
 
     async def _end(self, identity: Identity, left: Ended) -> None:
         name, taken = self._coordination.name, bool(left.committed)
-        # Before the first request: a cancelled request may have taken effect.
+        # Set this before the first request: a cancelled request may have taken effect.
         self._begun = True
         async for added, _ in self._coordination.add_all(identity, left.written):
             taken = taken or bool(added)  # an unwritable partition needs no end marker
@@ -153,7 +153,7 @@ class HangingTransactions:
         except LogTimeout:
             raise
         except LogError as error:
-            # This user may not ask.
+            # This user has no permission for the request.
             _log.debug(
                 "could not find out how the last transaction of %s ended: %s",
                 self._coordination.name,
@@ -164,20 +164,20 @@ class HangingTransactions:
     async def complete_last(self, last: TransactionState | None, expected: Identity) -> None:
         """Complete the id's last transaction everywhere before the id is taken over.
 
-        Afterwards its outcome would be unknown. A dedicated epoch records the outcome, so that
-        another process can finish the work, also if this one dies. If pending parts cannot be
-        looked up, they stay unchanged. Raises LogTimeout, and EpochRefused when another process
-        does the same.
+        Once the id is taken over, the outcome of the transaction would be unknown. A dedicated
+        epoch records the outcome, so that another process can finish the work if this process dies.
+        If pending parts cannot be looked up, they stay unchanged. Raises LogTimeout, and
+        EpochRefused when another process does the same.
         """
         if last is None or not (last.open or last.ended or last.completing):
             return
         try:
             if last.open and last.to_commit:
-                # Its epoch is a mark that another process left: it was completing a commit. A new
-                # epoch would abort that.
+                # The epoch is a mark by another process, which was completing a commit. A new epoch
+                # would abort this commit.
                 await self._coordination.end(last.identity, commit=True)
             elif last.open:
-                # The new epoch aborts it, and tells other processes that this is the outcome.
+                # The new epoch aborts the transaction, and tells other processes this outcome.
                 expected = await self._coordination.begin_completing(expected, commit=False)
             left = await self._left_in_scope(commit=last.to_commit)
             if left.is_any:
@@ -204,7 +204,7 @@ class HangingTransactions:
             return Ended(frozenset(), {}, commit)
         await self._until_led(scope.topics | scope.sources)
         offsets = {scope.group_id: self._partitions(scope.sources)} if scope.sources else {}
-        # A partition without a leader cannot answer, and must not hold up the others.
+        # A partition without a leader cannot answer, and must not delay the others.
         led = {
             partition
             for partition in self._partitions(scope.topics)

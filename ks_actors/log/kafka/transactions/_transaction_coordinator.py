@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 
 _COMPLETING_S = 5
 _PREPARED = "Prepare"
-# Timeouts as marks, of a commit and of an abort that are being completed: they are the only field
-# of a transactional id that other producers can read. `begin` makes sure that no user's timeout
-# looks like one. The longest pair that the brokers allow is used: transactions of marked epochs
-# should never time out.
+# Timeouts that serve as marks: each pair marks the completion of a commit and of an abort. The
+# timeout is the only field of a transactional id that a producer sets and others can read. `begin`
+# makes sure that no user's timeout looks like a mark. The longest pair that the brokers allow is
+# used: transactions of marked epochs should never time out.
 _MARKS: Final = ((600_001, 600_002), (59_001, 59_002), (9_001, 9_002))
 _COMMITTING_MS: Final = frozenset(committing for committing, _ in _MARKS)
 _MARKED_MS: Final = frozenset(timeout for marks in _MARKS for timeout in marks)
 EPOCHS_APART: Final = 3
-"""Epochs from a producer to the one that takes its id, more than an abort by the brokers adds."""
+"""The number of epochs that a producer's successor is ahead: more than an abort by brokers adds."""
 PROMPT_S: Final = 1.0
-"""Seconds from which a broker may have failed during the end of a transaction."""
+"""If the end of a transaction takes longer (seconds), a broker may have failed meanwhile."""
 
 
 class _TimeoutRefused(LogError):
-    """The brokers do not allow a timeout as long as that of a new epoch."""
+    """The brokers do not allow a timeout as long as the requested timeout of a new epoch."""
 
 
 class TransactionState(NamedTuple):
@@ -91,14 +91,14 @@ class TransactionState(NamedTuple):
         return self.is_near(identity) and (self.open or self.aborted)
 
     def is_near(self, identity: Identity) -> bool:
-        """Whether the epoch follows `identity`, and no newer producer writes with it.
+        """Whether the epoch follows `identity`, and no newer producer writes with that epoch.
 
         After its timeout, or when its producer asks for a new epoch, a transaction is aborted with
-        the next epoch, by Kafka 4.0.0 with the one after that (KAFKA-19367). A newer producer
-        writes with neither: it takes `EPOCHS_APART` epochs. (Other clients take one: do not share
-        an id with them.) Only while it takes them the two look alike. But to recover, a producer
-        asks for the epoch after the one that it saw. If the other producer was faster this is
-        refused; if not, the other one fences us a moment later.
+        the next epoch; Kafka 4.0.0 skips an epoch (KAFKA-19367). A newer producer writes with
+        neither epoch: it takes `EPOCHS_APART` epochs. (Other clients take one epoch: do not share
+        an id with them.) Only while a newer producer takes its epochs do the two cases look alike.
+        But to recover, a producer asks for the epoch after the epoch that it saw. If the newer
+        producer was faster, this is refused; if not, it fences this producer a moment later.
         """
         return (
             not self.completing
@@ -110,7 +110,7 @@ class TransactionState(NamedTuple):
     def to_commit(self) -> bool:
         """Whether to commit pending parts.
 
-        True if the last transaction was committed, or if an unfinished completion of it commits.
+        True if the last transaction was committed, or if its unfinished completion is a commit.
         """
         return self.committed or self.timeout_ms in _COMMITTING_MS
 
@@ -124,8 +124,8 @@ class TransactionState(NamedTuple):
 class TransactionCoordinator:
     """Requests of one transactional id.
 
-    Each raises EpochRefused for a newer known epoch, LogTimeout, and LogError for any other final
-    error.
+    Each method raises EpochRefused if the coordinator knows a newer epoch, LogTimeout, and LogError
+    for any other final error.
     """
 
     def __init__(self, client: KafkaClient, name: str, timeout_ms: int) -> None:
@@ -145,8 +145,8 @@ class TransactionCoordinator:
         return response
 
     def _check(self, code: int) -> None:
-        # Not raised as Fenced: the coordinator fences after a timeout, too, and the producer tells
-        # the two apart.
+        # Do not raise Fenced: the coordinator also fences after a timeout, and the producer finds
+        # out which of the two it is.
         if code in FENCED:
             raise EpochRefused(
                 f"the coordinator of transactional id {self.name} answered {name_of(code)}"
@@ -157,12 +157,12 @@ class TransactionCoordinator:
     async def take(self, *, last_attempt: bool) -> Identity:
         """Take the id from its producer, with an epoch that no abort of its transaction gets.
 
-        Raises EpochRefused if another process does the same. At the last attempt the result is an
-        identity that the other one has fenced.
+        Raises EpochRefused if another process does the same. At the last attempt it returns instead
+        an identity that the other process has fenced.
         """
         identity = await self.begin(NOBODY)
         try:
-            # The first producer of an id takes it from nobody.
+            # The first producer of an id has no predecessor.
             for _ in range(EPOCHS_APART - 1 if identity.epoch else 0):
                 identity = await self.begin(identity)
         except EpochRefused:
@@ -173,7 +173,8 @@ class TransactionCoordinator:
     async def begin(self, identity: Identity) -> Identity:
         """Get a new epoch; an open transaction is aborted.
 
-        With an identity it succeeds only if no other producer has obtained an epoch since.
+        Unless `identity` is NOBODY, raises EpochRefused if another producer has obtained an epoch
+        since.
         """
         # Such timeouts mark the epochs of `begin_completing`.
         marked = self.timeout_ms in _MARKED_MS
@@ -182,7 +183,7 @@ class TransactionCoordinator:
     async def begin_completing(self, identity: Identity, *, commit: bool) -> Identity:
         """Get a new epoch to complete pending parts.
 
-        Its timeout tells other producers the outcome: coordinators keep the timeout of an epoch.
+        The timeout of the epoch tells other producers the outcome, since coordinators store it.
         """
         for committing, aborting in _MARKS:
             with suppress(_TimeoutRefused):
@@ -199,7 +200,7 @@ class TransactionCoordinator:
     async def add_partitions(
         self, identity: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Add partitions to the transaction; return the error codes, 0 for each added one."""
+        """Add partitions to the transaction; return their error codes, 0 if added."""
         topics: dict[str, list[int]] = {}
         for partition in partitions:
             topics.setdefault(partition.topic, []).append(partition.partition)
@@ -209,7 +210,7 @@ class TransactionCoordinator:
             self.name,
             request,
             lambda answer: [
-                # An unknown partition may be deleted: the caller decides.
+                # An unknown partition may be deleted: the caller decides whether to retry.
                 code
                 for _, found in answer.errors
                 for _, code in found
@@ -222,7 +223,7 @@ class TransactionCoordinator:
             for number, code in found
         }
         for code in codes.values():
-            # One fenced partition means that the producer is fenced.
+            # If one partition has this error, the producer is fenced.
             if code in FENCED:
                 self._check(code)
         return codes
@@ -232,7 +233,7 @@ class TransactionCoordinator:
     ) -> AsyncIterator[tuple[set[TopicPartition], dict[TopicPartition, int]]]:
         """Add partitions to the transaction, with retries until each is added or refused.
 
-        Yields the added partitions, and the error codes of the refused ones.
+        Yields the added partitions, and the error codes of the refused partitions.
         """
         clock = asyncio.get_running_loop().time
         backoff, end = Backoff(), clock() + self._client.options.api_timeout_ms / 1000
@@ -247,7 +248,7 @@ class TransactionCoordinator:
             for partition in unknown:
                 del refused[partition]
             yield {partition for partition, code in codes.items() if code == NONE}, refused
-            # If the coordinator refuses one partition it adds none of the others: ask for these
+            # If the coordinator refuses a partition, it adds none of the others: request the others
             # again.
             partitions = unknown | (
                 {
@@ -271,7 +272,7 @@ class TransactionCoordinator:
     async def _existing(self, refused: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Return the partitions that the coordinator does not know, though they exist.
 
-        Its metadata may lag behind, for a moment.
+        The coordinator's metadata may lag behind for a moment.
         """
         unknown = {each for each, code in refused.items() if code == UNKNOWN_TOPIC_OR_PARTITION}
         if unknown:
@@ -299,7 +300,7 @@ class TransactionCoordinator:
                 GROUP,
                 group.group_id,
                 txn_offset_commit(self.name, *identity, group, part, self._client.epochs.of(part)),
-                # Offsets that may be written already are written again, which does no harm.
+                # A retry may write the same offsets again, which does no harm.
                 lambda answer: patience.retried(
                     code for _, found, _ in answer.topics for _, code, _ in found
                 ),
@@ -317,7 +318,7 @@ class TransactionCoordinator:
         return codes
 
     async def check_group_is_empty(self, group: GroupMetadata) -> None:
-        """Raise IllegalGeneration if a group has members: only they may commit its offsets.
+        """Raise IllegalGeneration if a group has members: then only members may commit its offsets.
 
         In a transaction Kafka itself would accept offsets from any producer.
         """
@@ -356,15 +357,16 @@ class TransactionCoordinator:
     async def until_complete(self) -> bool:
         """Wait until a decided transaction is visible to readers.
 
-        Its markers are written after the response. The wait has a limit, since the outcome is
-        certain. Returns whether the coordinator confirms it, and was reachable all the time.
+        The coordinator writes the end markers after its response. The outcome is already certain,
+        so the wait is limited. Returns whether the coordinator has confirmed that the transaction
+        is complete, and was reachable all the time.
         """
         pause, lost, clock = 0.001, self._client.lost, asyncio.get_running_loop().time
         began = clock()
         try:
             async with asyncio.timeout(_COMPLETING_S):
-                # Decided, but some partitions lack the marker, so their readers do not see the
-                # records yet.
+                # The outcome is decided, but some partitions lack the marker, so their readers do
+                # not see the records yet.
                 while (await self.describe()).state.startswith(_PREPARED):
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, 0.05)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.records import TopicPartition
 
 _log = component_log(__name__)
-# Less than the closing actor's own limit for its end.
+# Less than the limit of the actor that closes the producer.
 _CLOSING_S = 3
 _AGAIN_S = 0.5
 _ATTEMPTS = 3
@@ -46,11 +46,11 @@ class KafkaTransactionalProducer:
     """Write in transactions.
 
     A failed batch or a timeout voids a transaction. Then each `send` raises TransactionAborted
-    until `commit`, which raises it for the last time, or `abort`. So no record gets into a new
-    transaction while its sender still counts on the old one. Afterwards the producer continues with
-    a new epoch, unless another producer has taken the transactional id.
+    until the next `commit`, which also raises it, or `abort`. So no record gets into a new
+    transaction while its sender still relies on the voided transaction. Afterwards the producer
+    continues with a new epoch, unless another producer has taken the transactional id.
 
-    Readers see a commit when `commit` returns. If its response was lost, `commit` raises
+    Readers see the records when `commit` returns. If the response was lost, `commit` raises
     LogTimeout; call it again to learn the outcome. The same holds for `abort`.
     """
 
@@ -107,14 +107,14 @@ class KafkaTransactionalProducer:
         """Connect, fence earlier producers of the id, and complete their last transaction.
 
         An open transaction is aborted. Parts that a broker left pending get the same outcome as the
-        rest.
+        other parts.
         """
         await self._client.start()
         self._client.connect_ahead(() if self._scope is None else self._scope.topics, PRODUCE)
         backoff = Backoff()
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
-                # Before the new epoch: it would hide how the last transaction ended.
+                # Do this before the new epoch, which would hide how the last transaction ended.
                 await self._hanging.complete_last(await self._hanging.last(), NOBODY)
                 self._set(await self._coordination.take(last_attempt=not attempts_left))
                 return
@@ -139,32 +139,32 @@ class KafkaTransactionalProducer:
     # --- send -------------------------------------------------------------------------------------
 
     async def send(self, batches: Sequence[Outgoing], /) -> Sequence[int]:
-        """Append all batches to the transaction; return the offset after each one's last record.
+        """Append all batches to the transaction; return the offset after each batch's last record.
 
-        Raises Fenced, ProduceFailed, TransactionAborted; after the latter two the transaction can
-        only be aborted. The same holds after a cancellation, and after TypeError, raised for keys
-        or values that are not bytes.
+        Raises Fenced, ProduceFailed, TransactionAborted, and TypeError for keys or values that are
+        not bytes. After the latter three, and after a cancellation, the transaction can only be
+        aborted.
         """
         self._check()
         send_call = SendCall(self._admin, batches)
         try:
-            # Calls add partitions and take sequence numbers one after the other; they wait for the
-            # brokers side by side, outside of the lock.
+            # Calls add partitions and take sequence numbers one after the other, under the lock.
+            # Then they wait for the brokers concurrently, outside of the lock.
             async with self._order:
                 self._check()
-                # Again under the lock: the calls before this one may have voided the transaction.
+                # Check again under the lock: earlier calls may have voided the transaction.
                 self._check_not_failed()
                 await self._prepare_transaction()
                 await send_call.encode(self._encoder)
-                # Before the records: a leader refuses records of a partition that the coordinator
-                # does not know.
+                # Add partitions before sending records: a leader refuses records of a partition
+                # that was not added.
                 await self._add(send_call)
                 futures = send_call.put(self._sender)
                 self._futures += futures
             await self._sender.wait_for(futures)
             for error in send_call.take_errors():
-                # A refused epoch concerns the whole transaction, so it goes before errors of single
-                # batches.
+                # A refused epoch concerns the whole transaction, so it takes precedence over errors
+                # of single batches.
                 if isinstance(error, EpochRefused):
                     raise error
                 if isinstance(error, LogClosed):
@@ -172,8 +172,8 @@ class KafkaTransactionalProducer:
             return await send_call.result()
         except BaseException as error:
             if self._abort_reason is None and not isinstance(error, LogClosed):
-                # Also after a cancellation: some batches may be written, so a commit would be
-                # incomplete. Before the wait for an explanation, which may fail or be cancelled.
+                # Also after a cancellation, some batches may be written, so a commit would be
+                # incomplete. Set this before the lookup of the reason, which may fail.
                 self._abort_reason = f"a batch failed ({error!r})"
             if isinstance(error, EpochRefused):
                 raise await self._explain_refusal(error) from error
@@ -192,10 +192,10 @@ class KafkaTransactionalProducer:
             )
 
     async def _prepare_transaction(self) -> None:
-        """Clean up after the last transaction before a new one begins."""
+        """Clean up after the last transaction, before a new transaction begins."""
         if not self._open:
             await self._confirm()
-            # An unanswered request may still arrive: with an old epoch it is refused.
+            # An unanswered request may still arrive. After a new epoch brokers refuse it.
             if self._stale or self._client.lost > self._lost:
                 await self._renew(self._renew_from or self._sender.identity)
                 self._renew_from = None
@@ -203,7 +203,7 @@ class KafkaTransactionalProducer:
     async def _renew(self, last: Identity) -> None:
         """Get the epoch after `last`; an open transaction is aborted.
 
-        Raises EpochRefused if another producer has got an epoch since.
+        Raises EpochRefused if another producer has obtained an epoch since.
         """
         while True:
             try:
@@ -212,13 +212,14 @@ class KafkaTransactionalProducer:
             except EpochRefused as refused:
                 seen = await self._look(refused)
                 if seen.aborts(last):
-                    # Brokers before 4.0.1, and those without transaction version 2, have aborted it
-                    # after its timeout or by this request. Kept, as the next one may be lost.
+                    # Brokers before 4.0.1, and brokers without transaction version 2, have aborted
+                    # it after its timeout or by this request. Keep the identity, as the response to
+                    # the next request may be lost.
                     last = self._renew_from = seen.identity
                 elif seen.is_near(last):
-                    # The response to a request like this was lost, and the coordinator is a new
-                    # one, which does not know of it. Its epoch may also be that of a newer
-                    # producer at its start, which must not share the next one.
+                    # The response to an earlier such request was lost, and a new coordinator does
+                    # not know of that request. But the epoch that it reports may also belong to a
+                    # newer producer at its start, which must not share the next epoch.
                     last = NOBODY
                 else:
                     self._renew_from = None
@@ -235,7 +236,7 @@ class KafkaTransactionalProducer:
         try:
             return await self._coordination.describe()
         except NotAuthorized:
-            # Without the right to look, assume a newer producer.
+            # Without permission to look, assume a newer producer.
             raise refused from None
 
     async def _add(self, send_call: SendCall) -> None:
@@ -257,13 +258,13 @@ class KafkaTransactionalProducer:
             )
         self._open = was_open or bool(self._added)
         if self._added:
-            # While the records are in flight: at the commit it would cost a round trip.
+            # Add offsets while the records are in flight: at the commit it would cost a round trip.
             self._early_offsets.begin(self._sender.identity, self._groups)
 
     async def _explain_refusal(self, refused: EpochRefused) -> LogError:
         """Find the reason for a refused epoch: an ended transaction, or a newer producer.
 
-        Without a newer producer, this one may continue with a new epoch.
+        If there is no newer producer, this producer may continue with a new epoch.
         """
         if self._fenced is None and self._renew_from is None:
             self._renew_from, self._abort_reason = await self._identity_after(refused)
@@ -275,7 +276,7 @@ class KafkaTransactionalProducer:
         )
 
     async def _identity_after(self, refused: EpochRefused) -> tuple[Identity | None, str]:
-        """Return the identity after which to take the next epoch, and why; None for a rival."""
+        """Return the identity after which to take the next epoch, and why; None if fenced."""
         own = self._sender.identity
         try:
             seen = await self._look(refused)
@@ -318,11 +319,11 @@ class KafkaTransactionalProducer:
         self._check()
         async with self._order:
             self._check()
-            # The last commit had no answer; another request could commit nothing and report
-            # success.
+            # The last commit had no answer. If it has succeeded, another request could commit
+            # nothing and report success.
             if self._in_doubt and await self._was_committed():
                 return
-            # Every batch needs its outcome first: the coordinator commits whatever has arrived.
+            # Wait for the outcome of every batch: the coordinator commits whatever has arrived.
             await self._sender.wait_for(self._futures)
             failed = next(
                 (future.exception() for future in self._futures if future.exception() is not None),
@@ -352,7 +353,7 @@ class KafkaTransactionalProducer:
         await self._early_offsets.wait()
         try:
             if offsets:
-                # Without records these offsets begin the transaction.
+                # If there are no records, these offsets begin the transaction.
                 await self._prepare_transaction()
                 await self._commit_offsets(self._sender.identity, offsets, group)
             # A coordinator refuses the end of a transaction that never began.
@@ -366,19 +367,19 @@ class KafkaTransactionalProducer:
                 raise
 
     async def _end_by_commit(self) -> None:
-        # Set before the await, so that a cancellation counts as an unknown outcome.
+        # Set this before the await, so that a cancellation counts as an unknown outcome.
         self._in_doubt = True
         if self._lost_at_end is None:
-            # Kept from the first attempt: a retry must still know of a response that was lost
-            # before it.
+            # Keep the count of the first attempt: a retry must still notice a response that was
+            # lost in an earlier attempt.
             self._lost_at_end = self._client.lost
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             await self._coordination.end(self._sender.identity, commit=True)
         except LogError as error:
-            # Any response means that it was not committed. Without a response, or after a cancelled
-            # wait, the outcome is unknown.
+            # Any error response means that the transaction was not committed. Without a response,
+            # or after a cancelled wait, the outcome is unknown.
             self._in_doubt = isinstance(error, LogTimeout | LogClosed)
             raise
         self._in_doubt = False
@@ -391,7 +392,7 @@ class KafkaTransactionalProducer:
         self._clear()
 
     async def _ended(self, *, commit: bool, smoothly: bool) -> None:
-        # A coordinator that was away or slow may have left out partitions that had no leader.
+        # A coordinator that was unreachable or slow may have skipped partitions without a leader.
         has_parts = bool(self._added or self._groups)
         if not (await self._coordination.until_complete() and smoothly) and has_parts:
             self._unconfirmed = Ended(
@@ -406,7 +407,7 @@ class KafkaTransactionalProducer:
                 )
 
     async def _confirm_soon(self) -> None:
-        """Confirm now, not with the next transaction: readers may be blocked until then."""
+        """Confirm without waiting for the next transaction: until then readers may be blocked."""
         while self._unconfirmed is not None:
             try:
                 async with self._order:
@@ -427,7 +428,7 @@ class KafkaTransactionalProducer:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _confirm(self) -> None:
-        """Complete the last transaction everywhere, if its coordinator was away at its end."""
+        """Complete the last transaction everywhere, if its coordinator was away at the end."""
         if self._unconfirmed is not None:
             await self._hanging.complete(self._sender.identity, self._unconfirmed)
             self._unconfirmed = None
@@ -443,7 +444,7 @@ class KafkaTransactionalProducer:
         if group.group_id not in self._groups:
             self._open = True
             await self._coordination.add_offsets(identity, group.group_id)
-        # Before the request: even one that fails may have left offsets pending.
+        # Note them before the request: even a failed request may have left offsets pending.
         self._groups.setdefault(group.group_id, set()).update(offsets)
         codes = await self._coordination.commit_offsets(identity, group, offsets)
         for partition, code in codes.items():
@@ -459,12 +460,12 @@ class KafkaTransactionalProducer:
         seen = await self._coordination.describe()
         if seen.aborts(self._sender.identity):
             if seen.open:
-                # Not written yet: another coordinator may still commit it.
+                # The outcome is not written yet: another coordinator may still commit it.
                 raise LogTimeout(
                     f"the coordinator of transactional id {self._name} has not aborted its last "
                     "transaction yet: call commit or abort again"
                 )
-            # It was not committed in time. A commit that was faster would have kept the epoch.
+            # The transaction timed out before the commit: a commit would have kept the epoch.
             self._renew_from, self._abort_reason = seen.identity, self._expired
         elif seen.identity != self._sender.identity:
             # Another producer came after a commit, or aborted the transaction. Either way this
@@ -496,8 +497,8 @@ class KafkaTransactionalProducer:
     async def abort(self) -> None:
         """Make sure that records sent since the last commit never become visible.
 
-        Raises Fenced. Raises LogTimeout; then call it again. Raises LogError if the transaction
-        turns out to be committed, by a commit with a lost response.
+        Raises Fenced. Raises LogTimeout; then call `abort` again. Raises LogError if the
+        transaction turns out to be committed, by a commit with a lost response.
         """
         self._check()
         async with self._order:
@@ -510,10 +511,10 @@ class KafkaTransactionalProducer:
 
     async def _abort(self) -> bool:
         """Abort the transaction; return False if it was committed by an earlier attempt."""
-        # Set first: if this is cancelled half-way, the transaction must not be committed later.
+        # Set this first: if `abort` is cancelled, the transaction must not be committed later.
         self._abort_reason = self._abort_reason or "it is being aborted"
         lost, clock = self._lost, asyncio.get_running_loop().time
-        # Batches that are not sent yet need not be; those in flight must end before the new epoch.
+        # Drop unsent batches; wait for batches in flight, which must end before the new epoch.
         self._sender.abandon(TransactionAborted(f"the transaction of {self._name} was aborted"))
         await self._sender.wait_for(self._futures)
         await self._early_offsets.wait()
@@ -521,8 +522,8 @@ class KafkaTransactionalProducer:
         try:
             if not await self._end_by_abort():
                 return False
-            # The coordinator has ended the transaction by itself, so its failures were not seen
-            # here.
+            # If the coordinator has ended the transaction by itself, this client has not seen
+            # failures at its end.
             undisturbed = self._client.lost == lost and self._renew_from is None
             await self._ended(commit=False, smoothly=undisturbed and clock() - began < PROMPT_S)
         except EpochRefused as error:
@@ -534,7 +535,7 @@ class KafkaTransactionalProducer:
         identity = self._sender.identity
         try:
             if self._renew_from is None:
-                # A new epoch aborts as well, and voids the batches whose outcome nobody knows.
+                # A new epoch also aborts, and ends the batches whose outcome is unknown.
                 if self._sender.poisoned:
                     await self._renew(identity)
                 elif self._open:
@@ -547,8 +548,8 @@ class KafkaTransactionalProducer:
         except (LogTimeout, LogClosed, NotAuthorized):
             raise
         except LogError:
-            # It is no longer open, or has never been. An earlier commit with a lost response may
-            # have been faster.
+            # The transaction is no longer open, or never was. An earlier commit whose response was
+            # lost may have succeeded.
             if self._lost_at_end is not None and await self._was_committed():
                 return False
             self._renew_from = self._renew_from or identity
@@ -566,7 +567,7 @@ class KafkaTransactionalProducer:
         self._closed = True
         self._on_close(self)
         if self._confirming is not None:
-            # It holds the lock that the abort below needs.
+            # The confirmation holds the lock that the abort below acquires.
             self._confirming.cancel()
         try:
             if self._fenced is None and not self._in_doubt:
@@ -584,7 +585,7 @@ class KafkaTransactionalProducer:
                 )
         finally:
             if self._confirming is not None:
-                # Maybe a new task, started by the abort.
+                # The abort may have started a new task.
                 self._confirming.cancel()
                 await asyncio.wait([self._confirming])
             await self._early_offsets.end()

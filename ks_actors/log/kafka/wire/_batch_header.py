@@ -29,7 +29,7 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Compressions, by their number in the attributes."""
+"""Names of compressions; the index is the number in the attributes."""
 
 
 def checksum(batch: memoryview | bytearray) -> int:

@@ -77,14 +77,14 @@ class Columns:
                 records.timestamps,
             )
         headers = records.headers
-        # Few topics have headers: the column begins with the first batch with headers.
+        # Few topics have headers, so make the column only at the first batch with headers.
         if headers is not None and self.headers is None:
             self.headers = [()] * before
         if self.headers is not None:
             self.headers += [()] * len(records.keys) if headers is None else headers
 
     def add_offsets(self, more: range | list[int]) -> None:
-        """Append offsets; without gaps they stay a range, which costs nothing."""
+        """Append offsets; if there are no gaps, keep a range, which costs nothing."""
         offsets = self.offsets
         if not offsets:
             self.offsets = more
@@ -106,12 +106,12 @@ class Chunk:
     last whole batch (None if there is none), and `leader_epoch` the epoch of the leader that wrote
     that batch (-1 for old formats). `end_offset` is the end of the readable records at the time of
     the fetch. For committed readers `aborted` has the producer id and first offset of each aborted
-    transaction; with None all records are read, aborted ones too. Raises LogCorrupted for bytes
-    without batches.
+    transaction; with None, aborted records are read too. Raises LogCorrupted for bytes without
+    batches.
 
     With `apart`, batches that take long to decompress count as `packed` until a thread has
-    decompressed them: `read` stops in front of them. A batch that grows beyond `limit` bytes is not
-    read.
+    decompressed them: `read` stops in front of them. If a batch has more than `limit` bytes after
+    decompression, it is not read.
     """
 
     __slots__ = (
@@ -162,7 +162,7 @@ class Chunk:
         # start.
         self.unpacking: bool = False
         self._bodies: dict[int, Body] = {}
-        # The bytes of `_bodies`: a few compressed ones may become many.
+        # The bytes of `_bodies`: a few compressed bytes may become many.
         self.grown: int = 0
         # The start of the next batch in `raw`.
         self._at = 0
@@ -170,7 +170,7 @@ class Chunk:
             None if aborted is None else sorted(aborted, key=_first_offset, reverse=True)
         )
         self._aborters: set[int] = set()
-        # A batch of a transaction is like any other where none has been aborted.
+        # If no transaction was aborted, batches of transactions are read like all others.
         self._plain_attributes: int = APPEND_TIME if self._aborted else APPEND_TIME | TRANSACTIONAL
         # The current batch: its remaining records, their number, first and end offset, and whether
         # compaction has left gaps.
@@ -199,14 +199,14 @@ class Chunk:
         return following
 
     def epoch_starts(self) -> list[tuple[int, int]]:
-        """Return the leader epochs of the whole batches, each with the end of the batch before it.
+        """Return the leader epochs of the whole batches, each with the end of the previous batch.
 
-        They are in order; the first one counts from offset 0.
+        The pairs are in order; the first epoch counts from offset 0.
         """
         first = _epoch_at(self.raw, 0)
         starts = [(0, first)]
         if first == self.leader_epoch:
-            # Epochs never go back, so all batches have this one.
+            # Epochs never decrease, so all batches have this epoch.
             return starts
         before = 0
         for at, following in whole_batches(self._partition, self.raw):
@@ -228,7 +228,7 @@ class Chunk:
 
     @property
     def wants_unpacking(self) -> bool:
-        """Whether to decompress the next piece now; much earlier it would only waste memory.
+        """Whether to decompress the next piece; to do so much earlier would waste memory.
 
         True when less than half a piece is left to read, in compressed and in decompressed bytes.
         """
@@ -259,9 +259,9 @@ class Chunk:
     def read(self, position: int, limit: int, columns: Columns, until: float = inf) -> bool:
         """Append records from `position` until `columns` has `limit`; return whether more may come.
 
-        Starts no further batch once `perf_counter` reaches `until`, and none that still needs
+        Starts no further batch once `perf_counter` reaches `until`, and no batch that still needs
         decompression. Raises LogCorrupted for corrupt bytes, and LogError when the library for
-        their compression is missing; `columns` then has the records in front of them.
+        their compression is missing; `columns` then has the records before these bytes.
         """
         if self._failure is not None:
             raise self._failure
@@ -320,7 +320,7 @@ class Chunk:
     def _read_body(self, count: int, *, with_offsets: bool) -> Records:
         """Return the next records.
 
-        Returns `count` records, or fewer: if memory is limited, or before an unreadable record.
+        Returns fewer than `count` records if memory is limited, or before an unreadable record.
         """
         count = self._body.fitting(count, self.limit)
         while True:
@@ -334,8 +334,8 @@ class Chunk:
     def _read_plain(self, position: int, limit: int, columns: Columns) -> bool:
         """Read the next plain batches at once; return whether there were any.
 
-        With many partitions most batches have a record or two: opening each by `_open` would take
-        longer than reading its records.
+        With many partitions most batches have a record or two: a call of `_open` for each batch
+        would take longer than reading the batch's records.
         """
         end = min(len(self.raw), self._unpacked_to)
         room = limit - len(columns.keys)

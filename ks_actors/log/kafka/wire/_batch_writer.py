@@ -32,13 +32,13 @@ _LENGTH_AT = 8
 _CRC_AT = 17
 _PRODUCER_AT = 43
 _PRODUCER = struct.Struct(">qhi")
-# Level 9, aiokafka's choice, is three times as slow as 1 for hardly less.
+# Level 9, aiokafka's choice, is three times as slow as level 1, for hardly fewer bytes.
 _LZ4_LEVEL = 1
 _NO_HEADERS: list[Any] = []
 # Approximate seconds to compress one byte; most explicit compression levels are slower.
 _SECONDS_PER_BYTE: Final = {"none": 0.0, "gzip": 80e-9, "snappy": 3e-9, "lz4": 3e-9, "zstd": 5e-9}
-# The most bytes that a batch of one record adds to key, value and headers, and that each header
-# adds.
+# The most bytes that a batch of one record adds to its key, value and headers; also the most bytes
+# that each header adds to its name and value.
 _ALONE: Final = HEADER.size + 60
 _VARINTS: Final = 10
 
@@ -72,7 +72,7 @@ class RecordBatch:
 
         `sequence` is the sequence number of the first record in its partition.
         """
-        # A broken connection may still hold the bytes of the last attempt.
+        # Copy for each further attempt: a broken connection may still hold the earlier bytes.
         buffer = self._buffer[:] if self._stamped else self._buffer
         self._stamped = True
         _PRODUCER.pack_into(buffer, _PRODUCER_AT, producer_id, epoch, sequence)
@@ -98,9 +98,9 @@ class Encoder:
         ]
 
     def encode(self, batch: Batch, limit: int) -> list[RecordBatch]:
-        """Return all records in as few batches as possible, none larger than `limit`, the topic's.
+        """Return all records in as few batches as possible; `limit` is the topic's size limit.
 
-        Raises RecordTooLarge for a record that exceeds the limit alone, and TypeError for keys and
+        Raises RecordTooLarge if a single record exceeds the limit, and TypeError for keys and
         values that are not bytes.
         """
         return [self.finish(written) for written in self.write(batch, limit)]
@@ -118,14 +118,14 @@ class Encoder:
             start += count
 
     def seconds(self, size: int) -> float:
-        """Return about how many seconds `finish` takes for that many bytes.
+        """Return about how many seconds `finish` takes for `size` bytes.
 
         Any thread may call `finish`.
         """
         return size * self._seconds_per_byte
 
     def _write(self, batch: Batch, start: int, size: int) -> tuple[bytearray, int]:
-        """Return an uncompressed record batch of records from `start` on, and its record count."""
+        """Return an uncompressed batch of the records from `start` on, and its record count."""
         if isinstance(batch, LazyBatch):
             buffer, count, first, highest = batch.write(start, size, HEADER.size)
         elif not HAS_KERNEL or type(batch.keys) is not list or type(batch.values) is not list:
@@ -142,7 +142,7 @@ class Encoder:
                     HEADER.size,
                 )
             except TypeError:
-                # aiokafka accepts some more types, and has better error messages for the rest.
+                # aiokafka accepts some more types, and has better error messages for all others.
                 return self._write_one_by_one(batch, start, size)
         attributes = TRANSACTIONAL if self._transactional else 0
         HEADER.pack_into(
@@ -183,7 +183,7 @@ class Encoder:
         ) - 1
 
     def too_large(self, batch: Batch, limit: int) -> list[int]:
-        """Return the indexes of records that exceed the limit even alone."""
+        """Return the indexes of records that exceed the limit even in a batch of their own."""
         found: list[int] = []
         for index in range(len(batch)):
             one = batch.slice(index, index + 1)
@@ -192,8 +192,8 @@ class Encoder:
                 if one.headers is None
                 else sum(len(name) + len(value or b"") + _VARINTS for name, value in one.headers[0])
             )
-            # Compression may help and framing adds a little, so skip the attempt for records far
-            # below the limit.
+            # Encode records near or above the limit, as compression may shrink them and framing
+            # adds a little. Records far below the limit certainly fit.
             if len(one.keys[0] or b"") + len(one.values[0] or b"") + headers + _ALONE > limit:
                 try:
                     self.encode(one, limit)

@@ -37,9 +37,9 @@ class _TooLarge(Exception):
 
 
 def decompress(data: memoryview, number: int, limit: int) -> bytes:
-    """Decompress a batch after its header; `number` is the codec's, `limit` is in bytes.
+    """Decompress a batch after its header; `number` is the codec's number, `limit` is in bytes.
 
-    Uses at most about twice `limit` of memory on the way. Raises CorruptRecordException for bytes
+    Uses at most about twice `limit` of memory meanwhile. Raises CorruptRecordException for bytes
     that the codec cannot decompress, an unknown codec, or more than `limit` bytes;
     UnsupportedCodecError when the library is not installed; MemoryError.
     """
@@ -84,14 +84,13 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
             at += len(given) - len(member.unused_data)
             piece *= 2
         at = _behind_padding(data, at)
-        # zlib copies the input after the end of a member each time, so give small members small
-        # pieces.
+        # At a member's end zlib copies the rest of its input, so begin each with a small piece.
         piece = _GZIP_PIECE
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _behind_padding(data: memoryview, at: int) -> int:
-    """Return the start of the next gzip member; zeros after a member are padding, as for gzip."""
+    """Return the start of the next gzip member; like gzip, take zeros after a member as padding."""
     while some := data[at : at + _GZIP_PIECE]:
         rest = bytes(some).lstrip(b"\0")
         at += len(some) - len(rest)
@@ -128,9 +127,9 @@ def _unzstd(data: memoryview, limit: int) -> bytes:
 
 
 def _bounded(library: Any, data: memoryview, bound: float, limit: int) -> bytes:
-    """Decompress at once if `bound` fits the limit, else into memory of limited size.
+    """If `bound` is within the limit, decompress at once, else into a mapping of limited size.
 
-    The mapping takes memory only as far as it is written to.
+    The mapping takes memory only for the pages that are written.
     """
     if bound <= limit:
         return bytes(library.decompress(data))
@@ -147,7 +146,7 @@ def _bounded(library: Any, data: memoryview, bound: float, limit: int) -> bytes:
 def _zstd_bound(data: memoryview) -> float:
     """Return the most bytes that zstd frames can expand to, from their block sizes.
 
-    Returns infinity for data that are not such frames.
+    Returns infinity if the data are not zstd frames.
     """
     at, total, end = 0, 0, len(data)
     while at < end:
@@ -159,7 +158,7 @@ def _zstd_bound(data: memoryview) -> float:
             return inf
         descriptor = data[at + 4]
         single = descriptor >> 5 & 1
-        # Magic and descriptor, then window, dictionary id and content size, as far as present.
+        # Skip magic and descriptor, then window, dictionary id and content size, if present.
         at += 6 - single + (0, 1, 2, 4)[descriptor & 3] + (single, 2, 4, 8)[descriptor >> 6]
         last = 0
         while not last:
@@ -169,7 +168,7 @@ def _zstd_bound(data: memoryview) -> float:
             last, kind, size = block & 1, block >> 1 & 3, block >> 3
             at += 3 + (1 if kind == _ZSTD_REPEATED else size)
             total += size if kind in {_ZSTD_RAW, _ZSTD_REPEATED} else _ZSTD_BLOCK
-        # The checksum of the content, if present.
+        # Skip the checksum of the content, if present.
         at += 4 * (descriptor >> 2 & 1)
     return total
 

@@ -139,22 +139,22 @@ RETRIABLE = frozenset(
         133,
     }
 )
-"""Errors that a retry may cure: Kafka's own list, and BROKER_NOT_AVAILABLE."""
+"""Errors after which a retry may succeed: Kafka's own list, and BROKER_NOT_AVAILABLE."""
 
 STALE_METADATA = frozenset({3, 5, 6, 7, 8, 9, 13, 41, 56, 72, 74, 80, 83, 84, 100, 103})
 """The retriable errors that require a new lookup of leaders: Kafka's own list, and 7, 8 and 41.
 
-A leader whose followers have left it for another one answers REQUEST_TIMED_OUT.
+If the followers of a leader already follow another leader, it answers REQUEST_TIMED_OUT.
 """
 
 WRONG_COORDINATOR = frozenset({COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 """Errors that require a new lookup of the coordinator."""
 
 SOON = frozenset({CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT})
-"""Errors that usually pass within milliseconds: worth an immediate retry."""
+"""Errors that usually pass within milliseconds, so that an immediate retry is worthwhile."""
 
 FENCED = frozenset({INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED})
-"""Errors for an outdated producer epoch: another producer has it, or its transaction timed out."""
+"""Errors for an outdated epoch: another producer has the id, or the transaction timed out."""
 
 _ERRORS: Mapping[int, type[LogError]] = {
     3: UnknownTopicOrPartition,
@@ -210,7 +210,7 @@ _ADVICE: Mapping[int, str] = {
     81: "run fewer instances, or raise group.max.size of the brokers",
     82: "another member has this instance id: give each member its own",
 }
-# Only a guess: left out if the broker gives a reason.
+# Likely reasons, for errors without a reason from the broker.
 _GUESSES: Mapping[int, str] = {87: "a compacted topic takes no records without keys"}
 
 

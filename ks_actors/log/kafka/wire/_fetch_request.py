@@ -1,7 +1,7 @@
 """A fetch request and its response on the wire.
 
-Both are encoded and decoded here: aiokafka's struct types take some microseconds per field, too
-much for requests sent all day.
+This module encodes and decodes both without aiokafka's struct types, which take some microseconds
+per field: too long for requests that are sent all the time.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class FetchResponse:
     """The response to a `FetchRequest`: `topics` has the name of each topic and its partitions.
 
     A partition is a tuple: number, error code, high watermark, last stable offset, first offset,
-    aborted transactions (producer id and first offset), preferred replica, the largest common epoch
-    with its end offset if the log does not have the last fetched record, records.
+    aborted transactions (producer id and first offset), preferred replica, divergence, records. The
+    divergence is the largest common epoch and its end offset if the log lacks the last fetched
+    record, else None.
     """
 
     __slots__ = ("error_code", "session_id", "throttle_time_ms", "topics")
@@ -77,13 +78,13 @@ class FetchResponse:
     def decode(cls, data: BytesIO) -> FetchResponse:
         """Decode a response from the end of its header on.
 
-        Raises struct.error when it is cut off.
+        Raises struct.error when the response is cut off.
         """
         raw, at = data.getvalue(), data.tell()
         throttle, code, session = _RESPONSE.unpack_from(raw, at)
         count, at = read_varint(raw, at + _RESPONSE.size)
         topics = []
-        # Arrays, texts and bytes have their length plus 1 in front of them, and 0 for null.
+        # Arrays, texts and bytes begin with their length plus 1; 0 means null.
         for _ in range(count - 1):
             length, at = read_varint(raw, at)
             topic = raw[at : at + length - 1].decode()
@@ -113,7 +114,7 @@ class FetchResponse:
         diverging = None
         if _DIVERGING_TAG in tags:
             epoch, end = _DIVERGING.unpack_from(raw, tags[_DIVERGING_TAG])
-            # A broker may send the field with its defaults, which stand for a missing one.
+            # A broker may send the field with its default values, which mean that it is missing.
             diverging = (epoch, end) if epoch >= 0 else None
         return (number, code, high, stable, begin, aborted, replica, diverging, records), at
 
@@ -123,9 +124,9 @@ class FetchRequest(FlexibleRequest):
     """A fetch request in version 12, the last version with names of topics, from Kafka 2.8 to 4.x.
 
     `asked` has topics, each with partitions, their start offsets and the leader epochs of the
-    records before (-1 for unknown), in the order in which a broker fills the response; a topic may
-    occur several times. A leader whose log does not have the preceding record reports where it
-    diverges (KIP-595). `forgotten` has the partitions to drop from the session.
+    records before these offsets (-1 for unknown). A broker fills the response in this order; a
+    topic may occur several times. If a leader's log does not have the preceding record, the leader
+    reports where its log diverges (KIP-595). `forgotten` has partitions to drop from the session.
     """
 
     API_KEY: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Requests with tagged fields (KIP-482), apart from aiokafka, whose versions differ here."""
+"""Requests with tagged fields (KIP-482), without aiokafka, whose versions differ in this part."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 NO_TAGS: Final = b"\0"
 _INT: Final = Struct(">i")
 _HEADER: Final = Struct(">hhih")
-# Each byte of a variable-length number has seven bits of it, and this bit if more follow.
+# Each byte of a variable-length number has seven bits of it, and this bit if more bytes follow.
 _MORE: Final = 0x80
 # A number has 32 bits.
 _MOST_BYTES: Final = 5
 
 
 def varint(number: int) -> bytes:
-    """Return an unsigned number in as few bytes as it takes, seven bits in each."""
+    """Return an unsigned number in as few bytes as possible, with seven bits in each."""
     if number < _MORE:
         return bytes((number,))
     found = bytearray()
@@ -60,7 +60,7 @@ def read_tags(raw: bytes, at: int) -> tuple[dict[int, int], int]:
 
 
 class TaggedFields(AbstractType):  # type: ignore[misc]
-    """No tagged fields in a request; in an answer they are skipped."""
+    """Write no tagged fields in a request; skip tagged fields in an answer."""
 
     @classmethod
     def encode(cls, value: dict[int, bytes]) -> bytes:

@@ -1,6 +1,6 @@
 """Requests to a group coordinator, in versions that know instance ids.
 
-aiokafka lacks such versions of some of them.
+aiokafka lacks such versions of some requests.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of consumers, so that Kafka's own tools can show the members' partitions."""
 PROTOCOL: Final = "ks-actors"
 _TEXT = String("utf-8")
-# Prefixes the user data: a member that asks for a new assignment triggers a rebalance only if its
-# metadata has changed.
+# A counter before the user data: a member that asks for a new assignment triggers a rebalance only
+# if its metadata has changed.
 _COUNTER = Struct(">I")
 
 
@@ -113,7 +113,7 @@ def leave_group(group_id: str, member_id: str, instance_id: str | None) -> Pinne
 
 
 def leave_groups(group_id: str, member_ids: Iterable[str]) -> Pinned:
-    """Build a request for members to leave, each known by its member id alone."""
+    """Build a request that removes members by their member ids, without instance ids."""
     return Pinned(_LEAVE_GROUP, group_id, [(member_id, None) for member_id in member_ids])
 
 
@@ -123,7 +123,7 @@ def offset_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     epochs: Mapping[TopicPartition, int],
 ) -> Pinned:
-    """Commit offsets as a member in its generation; `epochs` are those of the records before."""
+    """Commit a member's offsets; `epochs` are the leader epochs of the records before them."""
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for partition, offset in offsets.items():
         topic, number = partition
@@ -191,7 +191,7 @@ def decode_member(member_id: str, metadata: bytes) -> MemberInfo:
 
 
 def _encode_assignment(assignment: MemberAssignment) -> bytes:
-    # A topic may occur more than once: that keeps the order of partitions.
+    # A topic may occur more than once, to keep the order of partitions.
     topics = [
         (topic, [number for _, number in run])
         for topic, run in groupby(assignment.partitions, key=lambda partition: partition[0])

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from io import BytesIO
 
 _KEY: Final = 18
-# The first version of ApiVersions with a cluster and a broker, of Kafka 4.4.
+# The first version of ApiVersions with a cluster and a broker, new in Kafka 4.4.
 _VERSION: Final = 5
 _SHORT: Final = Struct(">h")
 _TEXT: Final = CompactString("utf-8")
 
 
 class _IdentityResponse:
-    """The error code; the versions that follow are known."""
+    """The error code of a response; the versions after it are already known."""
 
     API_KEY = _KEY
     API_VERSION = _VERSION
@@ -40,7 +40,7 @@ class _IdentityResponse:
 
 
 class _IdentityRequest(FlexibleRequest, RequestStruct):  # type: ignore[misc]
-    """Ask a broker to refuse, by REBOOTSTRAP_REQUIRED, if it is not the expected one."""
+    """Ask a broker to answer REBOOTSTRAP_REQUIRED if it is not the expected broker."""
 
     API_KEY = _KEY
     API_VERSION = _VERSION
@@ -68,6 +68,6 @@ class _IdentityRequest(FlexibleRequest, RequestStruct):  # type: ignore[misc]
 def identity_request(
     cluster_id: str, node: int, versions: Mapping[int, tuple[int, int]]
 ) -> Any | None:
-    """Return the request, None for a broker whose versions of requests do not have it."""
+    """Return the request; None if the broker does not support it."""
     low, high = versions.get(_KEY, (0, -1))
     return _IdentityRequest(cluster_id, node) if low <= _VERSION <= high else None

@@ -1,6 +1,6 @@
-"""Messages of the formats before Kafka 0.11, for topics old enough to have some.
+"""Messages of the formats before Kafka 0.11, for topics old enough to have such messages.
 
-Python code reads them: aiokafka's C reader reads past the end of bytes with a wrong length field.
+Python code reads them: if a length field is wrong, aiokafka's C reader reads past the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.records import Headers
 
 LEAST_LEGACY: Final = 14
-"""The least bytes of a message of the oldest format after its length field."""
+"""The least number of bytes after the length field of a message, in the oldest format."""
 
 WRONG_SUM: Final = "the checksum of their batch is wrong"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from io import BytesIO
 
 _KEY: Final = 3
-# The first version with ids, of Kafka 2.8.
+# The first version with ids, new in Kafka 2.8.
 _VERSION: Final = 10
 _UUID_BYTES: Final = 16
 _NO_ID: Final = bytes(_UUID_BYTES)
@@ -32,7 +32,7 @@ _SHORT: Final = Struct(">h")
 # Error code, number, leader, leader epoch.
 _PARTITION: Final = Struct(">hiii")
 _REPLICA_LISTS: Final = 3
-# Each byte of a variable-length number has seven bits of it, and this bit if more follow.
+# Each byte of a variable-length number has seven bits of it, and this bit if more bytes follow.
 _MORE: Final = 0x80
 _TEXT = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
@@ -51,14 +51,14 @@ class _Uuid(AbstractType):  # type: ignore[misc]
 class _MetadataResponse:
     """A response in version 10.
 
-    Decoded here: aiokafka's compact types take some 90 µs per partition.
+    This class decodes it, since aiokafka's compact types take some 90 µs per partition.
     """
 
     API_KEY = _KEY
     API_VERSION = _VERSION
 
     def __init__(self, raw: bytes) -> None:
-        # Throttle time first.
+        # Skip the throttle time.
         count, at = _count(raw, _INT.size)
         self.brokers: list[tuple[int, str, int]] = []
         for _ in range(count):
@@ -84,20 +84,20 @@ class _MetadataResponse:
                 _, number, leader, epoch = _PARTITION.unpack_from(raw, at)
                 leaders[number], epochs[number] = leader, epoch
                 at += _PARTITION.size
-                # All replicas, in-sync replicas, offline replicas.
+                # Skip all replicas, in-sync replicas, offline replicas.
                 for _ in range(_REPLICA_LISTS):
                     replicas, at = _count(raw, at)
                     at += replicas * _INT.size
                 at = _behind_tags(raw, at)
-            # The permitted operations were not requested.
+            # Skip the permitted operations, which were not requested.
             at = _behind_tags(raw, at + _INT.size)
             self.topics.append((code, name, identity, internal, epochs, leaders))
-        # The permitted operations of the cluster follow: nothing before them was cut off.
+        # Check that the permitted operations of the cluster follow: then nothing was cut off.
         _INT.unpack_from(raw, at)
 
     @classmethod
     def decode(cls, data: BytesIO) -> _MetadataResponse:
-        """Decode the rest. Raises struct.error for cut off bytes."""
+        """Decode a response after its header. Raises struct.error for cut off bytes."""
         try:
             return cls(data.read())
         except IndexError:
@@ -114,13 +114,13 @@ def _number(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _count(raw: bytes, at: int) -> tuple[int, int]:
-    """Return the length of an array or a text, 0 for none, and the position after it."""
+    """Return the length of an array or a text (0 for null), and the position after the length."""
     found, at = _number(raw, at)
     return max(0, found - 1), at
 
 
 def _text(raw: bytes, at: int) -> tuple[str, int]:
-    """Return a text, empty for none, and the position after it."""
+    """Return a text (empty for null), and the position after it."""
     length, at = _count(raw, at)
     return raw[at : at + length].decode(), at + length
 
@@ -149,13 +149,13 @@ class _MetadataRequest(FlexibleRequest, RequestStruct):  # type: ignore[misc]
 
 
 class MetadataRequest:
-    """Ask for topics, None for all; it creates none, whatever the broker's settings are."""
+    """Ask for topics, None for all; create no topic, whatever the broker's settings are."""
 
     def __init__(self, topics: list[str] | None) -> None:
         self.topics: list[str] | None = topics
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
-        """Return the message, with ids if the broker has them."""
+        """Return the message, in a version with topic ids if the broker has them."""
         low, high = versions.get(_KEY, (0, -1))
         topics = self.topics
         if not low <= _VERSION <= high:
@@ -174,8 +174,8 @@ def topics_of(
 ) -> Iterator[tuple[int, str, str, bool, dict[int, int], dict[int, int]]]:
     """Iterate over the topics of a response.
 
-    Each has an error code, its name, its id, whether it is Kafka's own, and by partition the
-    leaders, -1 for none, and their epochs. The id is as Kafka's tools print it; older brokers have
+    Each topic has an error code, its name, its id, whether it is Kafka's own, and by partition the
+    leaders (-1 for none) and their epochs. The id is as Kafka's tools print it; older brokers have
     neither ids nor epochs.
     """
     if isinstance(response, _MetadataResponse):

@@ -35,7 +35,7 @@ _OPERATIONS: Final = {
     11: "ALTER_CONFIGS",
     12: "IDEMPOTENT_WRITE",
 }
-# The smallest number of 32 bits: the broker was not asked, or does not know.
+# The smallest number of 32 bits means that the operations were not requested, or are unknown.
 _UNKNOWN: Final = -(1 << 31)
 
 
@@ -105,7 +105,7 @@ def group_operations(group_id: str) -> Pinned:
 
 
 def operations(bits: Any) -> frozenset[str] | None:
-    """Return the names of operations, as Kafka's ACLs have them; None where unknown."""
+    """Return the names of operations as in Kafka's ACLs; None if they are unknown."""
     if bits == _UNKNOWN:
         return None
     return frozenset(name for bit, name in _OPERATIONS.items() if bits & (1 << bit))

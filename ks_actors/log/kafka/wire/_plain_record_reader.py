@@ -1,6 +1,6 @@
 """Decode the records of a batch in Python, with the same columns and errors as the kernel.
 
-Used without the kernel, for records that aiokafka refuses.
+Without the kernel, this module reads the records that aiokafka refuses.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from ks_actors.records import Headers
 
-# Ten bytes of seven bits.
+# The bits of the longest number: ten bytes of seven bits.
 _LONGEST_NUMBER: Final = 70
-# A byte each for length, attributes, two deltas, key and value lengths, and header count.
+# The least bytes of a record: one each for length, attributes, two deltas, key and value lengths,
+# and header count.
 _LEAST_RECORD: Final = 7
 _SIGN: Final = 1 << 63
 _WRAP: Final = 1 << 64
 _HEADER_SIZE: Final = 192
 """Bytes of memory that a header takes in addition to its text.
 
-That is a tuple, two objects and a list slot.
+The memory is for a tuple, two objects and a list slot.
 """
 _RECORD_SIZE: Final = 256
 """Bytes of memory that a record takes in columns in addition to its content."""
@@ -82,7 +83,7 @@ def read_records(
 
 
 def skip_records(data: bytes | memoryview, at: int, count: int) -> int:
-    """Return the start of the record that is `count` records after the one at `at`.
+    """Return the start of the record that is `count` records after the record at `at`.
 
     Raises ValueError for malformed records.
     """
@@ -101,8 +102,8 @@ class Measured(NamedTuple):
 def fitting(data: bytes | memoryview, at: int, count: int, limit: int) -> tuple[int, Measured]:
     """Return how many of `count` records from `at` on fit into `limit` bytes of memory.
 
-    Also returns the measure of the first record. Counting stops at a malformed record and includes
-    it, so that its reader gets the error.
+    Also returns the measure of the first record. If a record is malformed, it is the last to be
+    counted, so that its reader gets the error.
     """
     total, first = 0, Measured(0, 0)
     for index in range(count):
@@ -120,7 +121,7 @@ def fitting(data: bytes | memoryview, at: int, count: int, limit: int) -> tuple[
 def _measure(data: bytes | memoryview, at: int) -> tuple[Measured, int]:
     """Return the measure of a record, and its end.
 
-    Headers count as the record claims, without a look at each.
+    The number of headers is as the record claims; the headers are not inspected.
     """
     at, end = _enter(data, at)
     _, here = _number(data, at + 1, end)

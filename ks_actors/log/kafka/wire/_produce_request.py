@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from io import BytesIO
 
     _Topic: TypeAlias = tuple[str, Sequence[tuple[int, bytearray]]]
-    # As below, then the refused records of the batch by index, each with the reason, and the reason
-    # for the whole batch (KIP-467).
+    # The fields of `_ANSWER`, then the refused records of the batch by index, each with the reason,
+    # and the reason for the whole batch (KIP-467).
     _Answer: TypeAlias = tuple[int, int, int, int, int, list[tuple[int, str | None]], str | None]
 
 _SHORT: Final = struct.Struct(">h")
@@ -29,7 +29,7 @@ _ANSWER: Final = struct.Struct(">ihqqq")
 class ProduceRequest:
     """Record batches for partitions, by topic.
 
-    `acks` is -1 for all replicas; the broker waits for them for up to `timeout_ms`.
+    `acks` is -1 for all replicas; the broker waits up to `timeout_ms` for the replicas.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The records of one record batch, decoded into columns.
 
-The kernel decodes them; without a kernel aiokafka does so, one by one.
+The kernel decodes the records; without the kernel, aiokafka decodes them one by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MOST_GROWTH: Final = 50
 """The most bytes of memory per byte of a record.
 
-The worst case is a record that only has headers with names of invalid text.
+The worst case is a record that has only headers, with names that are invalid text.
 """
 
 _LENGTH_AT: Final = 8
@@ -38,14 +38,14 @@ _HIGHEST_OFFSET: Final = (1 << 63) - 1
 _GUARD: Final = b"\x80" * 11
 """A guard after a batch:
 
-aiokafka reads a number past the end of its batch, and no number begins so.
+aiokafka may read a number past the end of its batch, but no valid number begins like this.
 """
 
 
 class Records(NamedTuple):
     """Some records by columns.
 
-    `headers` is None when no record has any, `offsets` when they were not requested.
+    `headers` is None when no record has headers, `offsets` when they were not requested.
     """
 
     keys: list[bytes | None]
@@ -58,7 +58,7 @@ class Records(NamedTuple):
 class Body(Protocol):
     """The unread part of a record batch; `size` is in decompressed bytes.
 
-    All methods raise CorruptRecordException for malformed records, and then skip nothing.
+    All methods raise CorruptRecordException for malformed records, and then do not advance.
     """
 
     @property
@@ -67,8 +67,8 @@ class Body(Protocol):
     def fitting(self, count: int, limit: int) -> int:
         """Return how many of the next records fit into about `limit` bytes of memory together.
 
-        Raises CorruptRecordException when the first one takes more: a header of two bytes takes a
-        hundred and more.
+        Raises CorruptRecordException when the first record alone takes more: a header of two bytes
+        takes over a hundred bytes of memory.
         """
         ...
 
@@ -132,7 +132,7 @@ class KernelBody:
         return len(self._data)
 
     def fitting(self, count: int, limit: int) -> int:
-        """Return how many of the next records fit; inspect each only if some might not."""
+        """Return how many of the next records fit; inspect each only if some might not fit."""
         if (len(self._data) - self._at) * _MOST_GROWTH <= limit:
             return count
         try:
@@ -141,7 +141,7 @@ class KernelBody:
             ) * _MOST_GROWTH <= limit:
                 return count
         except ValueError:
-            # The records before a malformed one may be too large.
+            # Even the records before the malformed record may be too large.
             pass
         fit, first = _plain_record_reader.fitting(self._data, self._at, count, limit)
         if not fit:
@@ -171,11 +171,11 @@ class KernelBody:
 
 @final
 class IteratedBody:
-    """Records that aiokafka reads one by one; `plain` rereads those that it refuses.
+    """Records that aiokafka reads one by one; `plain` rereads the records that aiokafka refuses.
 
-    `plain` reads them as the kernel does. aiokafka takes attributes of 128 or more, which no record
-    has so far, for the start of a longer number. A check of each record would cost half the reading
-    time, so its result stays as it is.
+    `plain` reads records as the kernel does. aiokafka misreads attributes of 128 or more, which no
+    record has so far, as the start of a longer number. A check of each record would add half of the
+    reading time, so aiokafka's result is not checked.
     """
 
     __slots__ = ("_done", "_plain", "_records", "_refused")
@@ -184,7 +184,7 @@ class IteratedBody:
         self._records: Iterator[Any] = records
         self._plain: KernelBody | None = plain
         self._refused: bool = False
-        # The number of records by which `plain` lags.
+        # The number of records by which `plain` lags behind.
         self._done: int = 0
 
     @property
@@ -195,7 +195,7 @@ class IteratedBody:
     def fitting(self, count: int, limit: int) -> int:
         """Return how many of the next records fit.
 
-        Records of an old format, which have no headers, were counted before.
+        For an old format, whose records have no headers, the memory was checked before.
         """
         if self._plain is None or self._plain.size * _MOST_GROWTH <= limit:
             return count
@@ -266,9 +266,9 @@ def plain_batches(
     limit: int,
     /,
 ) -> PlainBatches | None:
-    """Return the records of the batches from `at` on at once, up to a special one.
+    """Return the records of the batches from `at` on at once, up to a special batch.
 
-    No batch begins at `end` or after it. Returns None without the kernel, or if the first one is
+    No batch begins at `end` or after it. Returns None without the kernel, or if the first batch is
     special: compressed, malformed, with gaps or with offsets below `position`, with attributes
     beyond `plain_attributes`, or too large for `most_records` or for `limit` bytes of memory.
     """
@@ -290,7 +290,7 @@ def offset_behind(raw: bytes) -> tuple[int, int, bool] | None:
     """Return the offset after the last whole record batch, and the leader epoch of that batch.
 
     The third value tells whether any whole batch is compressed. Returns None without the kernel,
-    and for batches that need the slower way.
+    and for batches that the kernel cannot handle.
     """
     return _kernel.behind_batches(raw) if HAS_KERNEL else None
 
@@ -320,6 +320,6 @@ def body_of(
     head = bytearray(stored[: HEADER.size])
     head[ATTRIBUTES_AT + 1] &= ~CODEC
     head[_LENGTH_AT : _LENGTH_AT + 4] = (HEADER.size - BEHIND_LENGTH + len(data)).to_bytes(4, "big")
-    # The batch itself can be iterated over only once, and not piece by piece.
+    # Make the batch's iterator only once: a second iterator could not continue where it stopped.
     batch: Any = MemoryRecords(b"".join((head, data, _GUARD))).next_batch()
     return IteratedBody(iter(batch), plain)

@@ -1,6 +1,6 @@
-"""Requests to brokers: aiokafka's, and some that it lacks.
+"""Requests to brokers: aiokafka's requests, and some that it lacks.
 
-The wire layout of these requests is known only here.
+Only this module knows the wire layout of these requests.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ __all__ = [
     "txn_offset_commit",
 ]
 
-# Each request and answer, apart from the events of the client.
+# The logger for each request and answer, separate from the logger for events of the client.
 WIRE_LOG = component_log(__name__)
 _TEXT = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
@@ -84,7 +84,7 @@ def check_version(struct: Any, versions: Mapping[int, tuple[int, int]]) -> None:
 
 
 class Pinned:
-    """A request in the only version built here; `Connection.send` calls its `prepare`."""
+    """A request in a fixed version; `Connection.send` calls its `prepare`."""
 
     def __init__(self, struct: Any, *fields: Any) -> None:
         self.struct: Any = struct
@@ -248,9 +248,10 @@ _SET = 0
 
 
 class _TransactionalPinned(Pinned):
-    """A request that begins transactions: the broker has to describe them, too.
+    """A request that begins transactions, for brokers that can also describe transactions.
 
-    Without that it is unknown whether a transaction has ended for its readers, or has timed out.
+    Without descriptions it is unknown whether a transaction has ended for its readers, or has timed
+    out.
     """
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
@@ -269,7 +270,7 @@ def init_producer_id(
 ) -> Pinned:
     """Build a request for a producer id.
 
-    With the present id and epoch it succeeds only if no other producer has taken the id since.
+    With the present id and epoch, the request fails if another producer has taken the id since.
     """
     kind = Pinned if transactional_id is None else _TransactionalPinned
     return kind(_INIT_PRODUCER_ID, transactional_id, timeout_ms, producer_id, epoch, {})
@@ -309,7 +310,7 @@ def txn_offset_commit(
 def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> Pinned:
     """Build a request for committed offsets; None asks for all partitions.
 
-    The coordinator answers error 88 for an offset that an open transaction is about to change.
+    If an open transaction is about to change an offset, the coordinator answers error 88 for it.
     """
     if partitions is None:
         return Pinned(_OFFSET_FETCH, group_id, None, True, {})
@@ -326,7 +327,7 @@ def offset_fetch(group_id: str, partitions: Iterable[TopicPartition] | None) -> 
 
 
 def offset_for_leader_epoch(epochs: Mapping[TopicPartition, int]) -> Pinned:
-    """Build a request for the offset at which the largest epoch up to each given one ends."""
+    """Build a request for the end of the largest epoch that is not above each given epoch."""
     topics: dict[str, list[tuple[Any, ...]]] = {}
     for partition, epoch in epochs.items():
         topics.setdefault(partition.topic, []).append((partition.partition, -1, epoch, {}))

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from ks_actors.log.kafka.wire._record_reader import Body
 
-# The most compressed bytes of one fetch of a partition to decompress while reading; that takes a
-# few ms.
+# If one fetch of a partition has at most this many compressed bytes, they are decompressed while
+# reading, which takes a few ms.
 LITTLE: Final = 65_536
-# Compressed bytes (or one batch) that a thread decompresses in one step. Each partition has one
-# such piece to read, and the next one.
+# Compressed bytes (or one batch) that a thread decompresses in one step. Each partition has at most
+# two such pieces: the piece that is read, and the next piece.
 PIECE: Final = 262_144
-# Decompressed bytes after which a step ends too: a few bytes may become many.
+# A step also ends after this many decompressed bytes: a few bytes may become many.
 GROWN: Final = 4_194_304
 _LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
@@ -29,7 +29,7 @@ _ATTRIBUTES_AT: Final = 22
 
 
 class Unpacked(NamedTuple):
-    """Decompressed batches by their start, and the start of the next one; None at the end."""
+    """Decompressed batches by their start, and the start of the next batch; None at the end."""
 
     bodies: Mapping[int, Body]
     behind: int | None
@@ -46,8 +46,8 @@ def is_packed(raw: bytes, at: int) -> bool:
 def unpacked(raw: bytes, at: int, limit: int = MAX_DECOMPRESSED) -> Unpacked:
     """Decompress the next piece, from the batch at `at` on; any thread may call it.
 
-    A batch that cannot be decompressed, or exceeds `limit` bytes, is left as it is: its reader gets
-    the error in its turn.
+    If a batch cannot be decompressed, or exceeds `limit` bytes, it stays compressed: its reader
+    then gets the error.
     """
     bodies: dict[int, Body] = {}
     size = grown = 0
