@@ -46,7 +46,7 @@ def give_up(
 ) -> None:
     """Log that a task's local state is discarded, and why; the caller then deletes it.
 
-    `fate` is the phrase of the log about the stores' next step. `others` are stores without changelog
+    `fate` is the log's phrase for the future of the stores. `others` are stores without changelog
     that the state also has, but the topology does not. Raises StateError when there are `others`,
     or when one of the stores has no changelog: there is no other copy, so the user decides.
     """
