@@ -96,6 +96,10 @@ class Log:
 
     def _add(self, batch: Batch) -> None:
         if not self.epochs or self.epochs[-1][0] != batch.epoch:
+            # A replica takes the base of an epoch's first batch for the begin of the epoch. If a gap is before it, readers of a lost log
+            # are told to go back to there, and keep what they have read of the gap: Kafka cannot know better.
+            if self.batches:
+                self.lost.update(range(self._behind[-1], batch.base))
             self.epochs.append((batch.epoch, batch.base))
         self.batches.append(batch)
         self._behind.append(batch.behind)
