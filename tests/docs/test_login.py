@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +59,6 @@ def test_the_page_has_a_section_for_each_login() -> None:
 @pytest.mark.parametrize("heading", EXPECTED)
 def test_the_configurations_of_a_login_make_its_connection(heading: str, authority: Authority) -> None:
     """All by TLS; the files and texts that the page names are real ones here."""
-    if heading == "Amazon MSK" and find_spec("aws_msk_iam_sasl_signer") is None:
-        pytest.importorskip("aws_msk_iam_sasl_signer")
     issued = authority.issue()
     files = {"tls_ca_file": authority.certificate, "tls_cert_file": authority.put(authority.certificate.parent / "client.pem"), "tls_key_file": None}
     texts = {"tls_ca_pem": authority.certificate.read_text(), "tls_cert_pem": issued.certificate.decode(), "tls_key_pem": issued.key.decode()}
