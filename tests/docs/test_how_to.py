@@ -7,9 +7,9 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
+from ks_actors.config._settings import SETTINGS
 from ks_actors.metrics import MetricKind
 from ks_actors.metrics.exporters import prometheus_name
 from ks_actors.metrics.exporters._names import label
@@ -21,6 +21,7 @@ VERBS = set(
     "accept alert backfill change close connect count deploy drop embed enrich find go handle inspect join keep log move pause query redact rename "
     "reprocess reset retry run scale secure set shut size skip stop take test trace upgrade use write".split()
 )
+OF_THE_BUILD = {"KS_ACTORS_WITHOUT_AHEAD", "KS_ACTORS_WITHOUT_KERNEL", "KS_ACTORS_WITH_KERNEL"}
 LABELS_OF_PROMETHEUS = {"instance", "job", "le", "value"}
 MOST_WORDS = 18
 MOST_COLUMNS = 80
@@ -43,13 +44,12 @@ def test_there_are_recipes_enough() -> None:
     assert len(set(names)) == len(names) >= 25
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_each_recipe_has_its_parts(page: Path) -> None:
+def test_each_recipe_has_its_parts() -> None:
     """A recipe begins with a verb, and has a problem, code or commands, what one sees, pitfalls, and links onwards."""
-    for name, text in recipes(page).items():
-        assert name.split()[0].lower() in VERBS, name
-        parts = (r"\A\n[^`|*\n]", r"^```(?:python|sh|yaml)", r"^\*\*You see\*\* ", r"^\*\*Pitfalls\*\*\n\n- ", r"^\*\*More:\*\* \[")
-        assert [part for part in parts if not re.search(part, text, re.MULTILINE)] == [], name
+    parts = (r"\A\n[^`|*\n]", r"^```(?:python|sh|yaml)", r"^\*\*You see\*\* ", r"^\*\*Pitfalls\*\*\n\n- ", r"^\*\*More:\*\* \[")
+    found = {name: text for page in PAGES for name, text in recipes(page).items()}
+    assert [name for name in found if name.split()[0].lower() not in VERBS] == []
+    assert [(name, part) for name, text in found.items() for part in parts if not re.search(part, text, re.MULTILINE)] == []
 
 
 def test_each_recipe_is_in_the_table_of_tasks() -> None:
@@ -58,27 +58,27 @@ def test_each_recipe_is_in_the_table_of_tasks() -> None:
     assert {(name, page.name) for page in PAGES for name in recipes(page)} == linked
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_recipes_are_short_sentences_and_narrow_code(page: Path) -> None:
-    """Code has 80 columns at most, and the mean sentence 18 words."""
-    text = page.read_text(encoding="utf-8")
-    code = re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL)
-    assert [line for block in code for line in block.splitlines() if len(line) > MOST_COLUMNS] == []
-    prose = re.sub(r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$", "\n\n", text, flags=re.MULTILINE | re.DOTALL)
-    prose = re.sub(r"\[([^\]]*)\]\([^)]*\)|`([^`]*)`", lambda found: (found[1] or "x").replace(".", ""), prose)
-    sentences = [each.split() for each in re.split(r"(?<=[.!?:])\s+|\n\n|\n- ", prose) if len(each.split()) > 2]
-    assert sum(map(len, sentences)) / len(sentences) <= MOST_WORDS
+def test_recipes_are_short_sentences_and_narrow_code() -> None:
+    """Code has 80 columns at most, and the mean sentence of a page 18 words."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        code = re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL)
+        assert [line for block in code for line in block.splitlines() if len(line) > MOST_COLUMNS] == [], page.name
+        prose = re.sub(r"^```.*?^```$|^\|[^\n]*$|^#[^\n]*$", "\n\n", text, flags=re.MULTILINE | re.DOTALL)
+        prose = re.sub(r"\[([^\]]*)\]\([^)]*\)|`([^`]*)`", lambda found: (found[1] or "x").replace(".", ""), prose)
+        sentences = [each.split() for each in re.split(r"(?<=[.!?:])\s+|\n\n|\n- ", prose) if len(each.split()) > 2]
+        assert sum(map(len, sentences)) / len(sentences) <= MOST_WORDS, page.name
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
-def test_files_on_pages_can_be_read(page: Path) -> None:
+def test_files_on_pages_can_be_read() -> None:
     """YAML, TOML and JSON on a page are YAML, TOML and JSON."""
-    for text in fences(page, "yaml", "yml"):
-        assert [each for each in yaml.safe_load_all(text) if each is None] == []
-    for text in fences(page, "toml"):
-        tomllib.loads(text)
-    for text in fences(page, "json"):
-        json.loads(text)
+    for page in sorted(DOCS.rglob("*.md")):
+        for text in fences(page, "yaml", "yml"):
+            assert [each for each in yaml.safe_load_all(text) if each is None] == [], page.name
+        for text in fences(page, "toml"):
+            tomllib.loads(text)
+        for text in fences(page, "json"):
+            json.loads(text)
 
 
 def test_rules_for_prometheus_name_metrics_that_exist() -> None:
@@ -103,6 +103,13 @@ def test_rules_for_prometheus_name_metrics_that_exist() -> None:
         shown = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
         assert grouped | filtered <= common, rule["alert"]
         assert shown <= (grouped or common), rule["alert"]
+
+
+def test_variables_named_on_pages_are_settings() -> None:
+    """A variable of the environment that a page names is that of a setting, or one of the build."""
+    known = {f"KS_ACTORS_{name.upper()}" for name in SETTINGS} | OF_THE_BUILD
+    named = {name for page in DOCS.rglob("*.md") for name in re.findall(r"\bKS_ACTORS_\w+", page.read_text(encoding="utf-8"))}
+    assert named - known == set()
 
 
 def test_metrics_named_in_recipes_exist() -> None:
