@@ -92,7 +92,9 @@ def test_commands_on_pages_parse() -> None:
     assert found.count(False) > 40, "the search finds nothing any more"
 
 
-@pytest.mark.parametrize("line", ["ks-actors run shop:app --prbes 9464", "ks-actors lags", "ks-actors describe", "ks-actors run shop:app --page high"])
+@pytest.mark.parametrize(
+    "line", ["ks-actors run shop:app --prbes 9464", "ks-actors lags", "ks-actors describe", "ks-actors run shop:app --page high"]
+)
 def test_wrong_commands_are_found(line: str) -> None:
     """The rule for commands refuses unknown commands and options, missing arguments and wrong values."""
     with pytest.raises((click.UsageError, AssertionError)):

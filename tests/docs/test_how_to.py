@@ -17,10 +17,11 @@ from ks_actors.metrics.families import catalogue
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted((DOCS / "how-to").glob("*.md"))
-VERBS = set(
-    "accept alert backfill change close connect count deploy drop embed enrich find go handle inspect join keep log move pause query redact rename "
-    "reprocess reset retry run scale secure set shut size skip stop take test trace upgrade use write".split()
-)
+VERBS = {
+    *("accept", "alert", "backfill", "change", "close", "count", "deploy", "drop", "embed", "enrich", "find", "go", "inspect", "join", "keep"),
+    *("log", "pause", "query", "redact", "rename", "reprocess", "reset", "retry", "run", "scale", "secure", "set", "shut", "size", "skip", "stop"),
+    *("take", "test", "trace", "upgrade", "use", "write"),
+}
 OF_THE_BUILD = {"KS_ACTORS_WITHOUT_AHEAD", "KS_ACTORS_WITHOUT_KERNEL", "KS_ACTORS_WITH_KERNEL"}
 LABELS_OF_PROMETHEUS = {"instance", "job", "le", "value"}
 MOST_WORDS = 18
@@ -29,13 +30,17 @@ MOST_COLUMNS = 80
 
 def fences(page: Path, *languages: str) -> list[str]:
     """Return the code of a page's blocks in these languages."""
-    return [code for language, code in re.findall(r"^```(\w+)[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S) if language in languages]
+    return [
+        code
+        for language, code in re.findall(r"^```(\w+)[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        if language in languages
+    ]
 
 
 def recipes(page: Path) -> dict[str, str]:
     """Return the text of each recipe of a page, by its heading."""
-    text = re.sub(r"^```.*?^```$", lambda code: code[0].replace("\n## ", "\n #"), page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    return dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    text = re.sub(r"^```.*?^```$", lambda code: code[0].replace("\n## ", "\n #"), page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
 
 
 def test_there_are_recipes_enough() -> None:
