@@ -7,7 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from ks_actors.config._settings import SETTINGS
 from ks_actors.metrics import MetricKind
@@ -105,9 +105,9 @@ def test_rules_for_prometheus_name_metrics_that_exist() -> None:
         common = set.intersection(*(labels[name] for name in named))
         grouped = {one.strip() for group in re.findall(r"by \(([^)]*)\)", expression) for one in group.split(",")}
         filtered = set(re.findall(r"[{,]\s*(\w+)\s*[=!]", expression))
-        shown = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+        told = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
         assert grouped | filtered <= common, rule["alert"]
-        assert shown <= (grouped or common), rule["alert"]
+        assert told <= (grouped or common), rule["alert"]
 
 
 def test_variables_named_on_pages_are_settings() -> None:
