@@ -47,7 +47,7 @@ def words_of(text: str) -> Iterator[tuple[list[str], bool]]:
             continue
         code = block["code"].replace("\\\n", " ")
         for found in LINE.finditer(code):
-            yield shlex.split(re.split(r" (?:<<|&&|[|>])", found["line"])[0], comments=True), True
+            yield shlex.split(re.split(r" (?:<<|&|[|>])", found["line"])[0], comments=True), True
         for listed in re.findall(r"\[\s*\"ks-actors\",[^\]]*\]", code):
             yield re.findall(r"\"([^\"]*)\"", listed), True
     for found in re.findall(r"`(ks-actors [a-z][^`\n]*)`", BLOCK.sub("", text)):
