@@ -189,7 +189,7 @@ def test_each_page_is_there_as_markdown(site: Path) -> None:
     [
         ("health", "health.html"),
         ("pydantic", "types.html"),
-        ("deploy", "production.html"),
+        ("deploy", "how-to/deploy.html"),
         ("MSK", "login.html"),
         ("timezone", "needs.html"),
     ],
@@ -204,6 +204,7 @@ def test_search_works_from_disk(site: Path, browser_page: Page, word: str, page:
 @pytest.mark.extended
 @pytest.mark.unmeasured
 @pytest.mark.heavy("a build of the site, and each of its pages in a browser")
+@pytest.mark.timeout(600)
 def test_pages_fit_the_screen(site: Path, browser_page: Page) -> None:
     """No page scrolls sideways, on a desk or on a phone, dark or light, and none is longer than twenty screens."""
     long, wide = {}, {}

@@ -117,7 +117,7 @@ def test_architecture_names_folders_and_files_that_exist() -> None:
             places += [found] if line.startswith("|") else []  # the next ones of a row may lie in it
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+@pytest.mark.parametrize("page", sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")))
 def test_pages_name_attributes_that_exist(page: str) -> None:
     """Names such as `App.x` and `Table.x` on a page exist."""
     text = (DOCS / page).read_text(encoding="utf-8")
