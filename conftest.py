@@ -11,7 +11,9 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 if TYPE_CHECKING:
     import pytest
 
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["README.md", "docs/*.md", "docs/design/*.md", "docs/runbooks/*.md", "docs/skill/*.md"]).pytest()
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser()], patterns=["README.md", "docs/*.md", "docs/design/*.md", "docs/runbooks/*.md", "docs/skill/*.md"]
+).pytest()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
