@@ -106,7 +106,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class ProblemView(msgspec.Struct, frozen=True):
-    """A problem of the app's health."""
+    """A problem of the app's health; `runbook` is the section of the documentation about it."""
 
     reason: str
     fatal: bool
@@ -114,6 +114,7 @@ class ProblemView(msgspec.Struct, frozen=True):
     task: str | None
     partition: str | None
     waited_ms: int
+    runbook: str
 
 
 class HealthView(msgspec.Struct, frozen=True):
@@ -179,6 +180,7 @@ def _problem(problem: HealthProblem) -> ProblemView:
         _text(problem.task),
         _text(problem.partition),
         problem.waited_ms,
+        problem.reason.runbook,
     )
 
 

@@ -58,6 +58,11 @@ class HealthReason(Enum):
         """Whether the app is not live: only a restart of the process is sure to help."""
         return self in {HealthReason.ENDED, HealthReason.EVENT_LOOP, HealthReason.WORKER}
 
+    @property
+    def runbook(self) -> str:
+        """The section of the documentation about this reason, `docs/runbooks/health.md#lag`."""
+        return f"docs/runbooks/health.md#{self.name.lower()}"
+
 
 class HealthProblem(msgspec.Struct, frozen=True, kw_only=True):
     """One reason why an app is not live or not ready."""

@@ -37,7 +37,10 @@ function showHealth(health) {
   const badge = at("health");
   badge.className = `badge ${health.ready ? "good" : health.live ? "warn" : "bad"}`;
   say(badge, `${health.ready ? "ready" : health.live ? "not ready" : "not live"} · ${health.state}`);
-  keep(at("problems"), health.problems, (one) => `${one.reason} ${one.task} ${one.partition}`, () => make("li"), (item, one) => say(item, `${one.reason}: ${one.text}`));
+  keep(at("problems"), health.problems, (one) => `${one.reason} ${one.task} ${one.partition}`, () => make("li"), (item, one) => {
+    say(item, `${one.reason}: ${one.text}`);
+    item.title = one.runbook;
+  });
 }
 
 function showFigures(view, reasons) {

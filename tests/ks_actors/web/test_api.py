@@ -74,7 +74,7 @@ async def test_health_and_readiness_have_a_status_and_reasons(tmp_path: Path) ->
         await here.app.pause()
         await until(lambda: not here.app.health().ready)
         found = await here.get("/ready", 503)
-        assert [problem["reason"] for problem in found["problems"]] == ["paused"]
+        assert [(problem["reason"], problem["runbook"]) for problem in found["problems"]] == [("paused", "docs/runbooks/health.md#paused")]
         assert (await here.get("/health"))["live"]
         await here.app.close()
         assert not (await here.get("/health", 503))["live"]
