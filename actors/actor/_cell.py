@@ -1,7 +1,8 @@
 """The cell of an actor: its task, its turns, and its life from Started to Stopping.
 
 The path of a message: `Ref.tell` appends it to the inbox and wakes the task, `run` resumes, and
-`_turn` takes messages one by one and calls `receive`.
+`_turn` takes messages one by one and calls `receive`. An ask of an idle actor goes a shorter way:
+`Ref.ask` calls `handle_now`, which calls `receive` at once.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from actors._errors import ActorStopped, StartFailed, StrayCancellation
 from actors.actor._actor import Actor
+from actors.actor._at_once import drop_begun, go_on, handle_now
 from actors.actor._blocking import BlockingLane
 from actors.actor._context import Context
 from actors.actor._incarnation import Incarnation
 from actors.actor._spec import check_spec
 from actors.events import Failed
+from actors.loop import TURN
 from actors.mailbox import NOTHING, STALE, Due, Inbox, Notice, StopRequest
 from actors.messages import Pressure, Ref, Started, Terminated
 from actors.supervision import Family, Mortal, State, bury, failed, finish, move
 
 if TYPE_CHECKING:
+    from actors.actor._at_once import Begun
     from actors.actor._spec import Spec
     from actors.messages import StopReason
     from actors.supervision import Parent, RestartBudget
     from actors.system import SystemCore
-
-TURN = 0.001
-"""Length of a turn in seconds; the number of messages per turn adapts to it."""
 
 
 class Cell(Mortal):
@@ -45,6 +46,7 @@ class Cell(Mortal):
         "_quota",
         "_starting",
         "_watchers",
+        "begun",
         "budget",
         "busy",
         "current",
@@ -90,6 +92,7 @@ class Cell(Mortal):
         self.stash: list[Any] | None = None
         # Start with a low quota: it is not known yet how long a message takes.
         self._quota = min(4, spec.mailbox.batch, core.dispatch.longest_turn)
+        self.begun: Begun | None = None
         self._starting: asyncio.Future[None] | None = None
         self._children: Family | None = None
         self._watchers: dict[Cell, None] | None = None
@@ -191,13 +194,14 @@ class Cell(Mortal):
                 waiter = inbox.park()
                 if waiter is not None:
                     await waiter
-                alive = await self._turn()
+                alive = await (self._turn() if self.begun is None else go_on(self))
         except asyncio.CancelledError:
             # No stop was requested: the whole system's tasks are being cancelled.
             if not self.stop_asked:
                 self.reason = "shutdown"
         finally:
             self.absorb_kills()
+            drop_begun(self)
             await finish(self)
         if self.task.cancelling():
             # The cancellation came from outside the framework, so pass it on.
@@ -244,7 +248,7 @@ class Cell(Mortal):
                     if hook is not None:
                         await hook
                 except (Exception, asyncio.CancelledError) as error:
-                    self.failure = self.own(self._explained(error, hook))
+                    self.failure = self.own(self.explained(error, hook))
                     break
             else:
                 break
@@ -257,6 +261,8 @@ class Cell(Mortal):
         if user or inbox.ahead:
             await self.core.dispatch.pause()
         return True
+
+    handle_now = handle_now
 
     def _handler(self) -> Any:
         return None if self.incarnation is None else self.incarnation.receive
@@ -289,7 +295,7 @@ class Cell(Mortal):
             if hook is not None:
                 await hook
         except (Exception, asyncio.CancelledError) as error:
-            self.failure = self.own(self._explained(error, hook))
+            self.failure = self.own(self.explained(error, hook))
         hook = None
         message, self.current = self.current, None
         return True if self.failure is None else await failed(self, message)
@@ -318,7 +324,7 @@ class Cell(Mortal):
             return  # unwatched in the meantime
         await life.hear(notice.signal)
 
-    def _explained(self, error: BaseException, hook: Any) -> BaseException:
+    def explained(self, error: BaseException, hook: Any) -> BaseException:
         """Return an error with an explanation if `receive` returned a value that cannot be awaited.
 
         Only a failed await calls this, so that messages do not pay for it. A hook of an earlier

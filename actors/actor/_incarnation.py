@@ -30,6 +30,7 @@ class Incarnation:
         "_inbox",
         "_pipes",
         "_timers",
+        "awaits",
         "closed",
         "hears",
         "number",
@@ -41,6 +42,8 @@ class Incarnation:
         self.number: int = number
         self.closed: bool = False
         self.started: bool = False
+        # Whether `receive` has returned a coroutine: such an actor works in its own task only.
+        self.awaits: bool = False
         self._actor: Actor[Any] | None = actor
         # Most actors handle no signals, so spawn need not wait for their Started.
         self.hears: bool = getattr(actor.signal, "__func__", None) is not Actor.signal

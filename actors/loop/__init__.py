@@ -3,12 +3,13 @@
 from actors.loop._cancellations import Cancellations
 from actors.loop._clock import Clock, TimerHandle
 from actors.loop._deadlines import Deadlines, Expiring
-from actors.loop._dispatch import Dispatch, LoopDispatch
+from actors.loop._dispatch import TURN, Dispatch, LoopDispatch
 from actors.loop._doorbell import Doorbell
 from actors.loop._tasks import Tasks
 from actors.loop._threads import ThreadLane
 
 __all__ = [
+    "TURN",
     "Cancellations",
     "Clock",
     "Deadlines",

@@ -37,6 +37,10 @@ class Owner(Protocol):
         """Notify the watchers that a watermark was crossed."""
         ...
 
+    def handle_now(self, message: Any, /) -> bool:
+        """Handle `message` at once, if the actor sleeps; return whether it did."""
+        ...
+
     def doing(self) -> str:
         """Describe the actor's current work, for errors."""
         ...

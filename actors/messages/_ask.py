@@ -82,8 +82,9 @@ class PendingAsk(Generic[R]):
         return self
 
     def __await__(self) -> Generator[Any, None, R]:
+        inbox = self._inbox
+        inbox.core.dispatch.asking = False
         if self.open:
-            inbox = self._inbox
             if inbox.owner.is_current():
                 raise SelfDeadlock(inbox.owner.path, "ask")
             if self._waiter is not None:

@@ -92,7 +92,13 @@ class Ref(Generic[M_contra]):
             if called:
                 raise
             raise explained(error, self.path, request) from error
-        self.tell(message)
+        inbox = self._inbox
+        if (
+            inbox.waiter is None
+            or type(self) is _Adapted  # its `tell` adapts the message first
+            or not inbox.owner.handle_now(message)
+        ):
+            self.tell(message)
         return pending
 
     def narrow(self, adapt: Callable[[T], M_contra], /) -> Ref[T]:

@@ -22,6 +22,7 @@ class SeededDispatch:
     permutes = True
 
     def __init__(self, seed: int) -> None:
+        self.asking = False
         self._random = Random(seed)  # noqa: S311 - to be repeatable is the point
         self._ready: list[asyncio.Future[None]] = []
         self._scheduled = False
@@ -42,6 +43,10 @@ class SeededDispatch:
         waiter = asyncio.get_running_loop().create_future()
         self.resume(waiter)
         return waiter
+
+    def enter(self) -> float:
+        """Queue each ask, so that the seed chooses the time of its handling, too."""
+        return 0.0
 
     def _schedule(self) -> None:
         if not self._scheduled:
