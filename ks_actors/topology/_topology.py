@@ -83,7 +83,6 @@ class Topology(metaclass=Hinted):
         self._weights: dict[str, int] = {}
         self._query: str | None = None
         self._query_of: dict[str, str] = {}
-        self._only: frozenset[str] | None = None
         self.optimizations: frozenset[str] | None = None
         """The optimizations applied at the build (`topology_optimization`).
 
@@ -408,11 +407,24 @@ class Topology(metaclass=Hinted):
     def subtopologies(self) -> tuple[Subtopology, ...]:
         """Return the subtopologies, numbered as in Kafka Streams; global stores get numbers too.
 
-        After `only` the others are left out; numbers stay. Raises TopologyError if nodes of one
-        subtopology belong to several queries.
+        Raises TopologyError if nodes of one subtopology belong to several queries.
         """
-        found = self._all_subtopologies()
-        return tuple(each for each in found if self._only is None or each.query in self._only)
+        copartitioned = copartition_groups(self._copartitioned, self._nodes)
+        patterned = pattern_groups(self._copartitioned, self._nodes)
+        return tuple(
+            subtopology(
+                number,
+                names,
+                self._nodes,
+                self._stores,
+                self._internal,
+                copartitioned,
+                patterned,
+                self._query_of,
+            )
+            for number, names, keeper in self._numbered()
+            if keeper is None
+        )
 
     @contextmanager
     def query(self, name: str, *, weight: int = 1) -> Iterator[None]:
@@ -457,27 +469,18 @@ class Topology(metaclass=Hinted):
         Members of one group can run different queries. Global stores belong to all. Raises
         TopologyError for unknown queries.
         """
+        wanted = checked_queries(queries, self.queries())
+        parts = [each for each in self.subtopologies() if each.query in wanted]
+        kept = {name for each in parts for name in each.nodes}
+        for keeper in self._global_topics.values():
+            kept |= {keeper.source, keeper.processor}
+        read = {topic for each in parts for topic in each.source_topics}
+        stores = {name for each in parts for name in each.stores}
         part = copy(self)
-        part._only = checked_queries(queries, self.queries())
+        part._nodes = {name: node for name, node in self._nodes.items() if name in kept}
+        part._stores = {name: spec for name, spec in self._stores.items() if name in stores}
+        part._internal = {name: topic for name, topic in self._internal.items() if name in read}
         return part
-
-    def _all_subtopologies(self) -> tuple[Subtopology, ...]:
-        copartitioned = copartition_groups(self._copartitioned, self._nodes)
-        patterned = pattern_groups(self._copartitioned, self._nodes)
-        return tuple(
-            subtopology(
-                number,
-                names,
-                self._nodes,
-                self._stores,
-                self._internal,
-                copartitioned,
-                patterned,
-                self._query_of,
-            )
-            for number, names, keeper in self._numbered()
-            if keeper is None
-        )
 
     def describe(self) -> TopologyDescription:
         """Return the description: text (`str()`, Kafka's format), `.to_json()` and `.mermaid()`."""
@@ -485,7 +488,11 @@ class Topology(metaclass=Hinted):
 
     def _numbered(self) -> list[tuple[int, list[str], GlobalStore | None]]:
         keepers = {keeper.source: keeper for keeper in self._global_topics.values()}
-        return [(number, names, keepers.get(names[0])) for number, names in enumerate(self._groups)]
+        return [
+            (number, names, keepers.get(names[0]))
+            for number, names in enumerate(self._groups)
+            if names[0] in self._nodes  # not left out by `only`
+        ]
 
     def _check_new(self, name: Any) -> None:
         if not isinstance(name, str) or not name:
