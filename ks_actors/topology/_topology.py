@@ -430,10 +430,9 @@ class Topology(metaclass=Hinted):
     def query(self, name: str, *, weight: int = 1) -> Iterator[None]:
         """Let nodes that are added inside the `with` block belong to the query `name`.
 
-        A query is a set of whole subtopologies. An instance runs all queries, or those of `only`.
-        Ready tasks of several queries get the time of an instance in proportion to the weights.
-        Name a query again to add nodes. Raises TopologyError within another query, and for a
-        second weight.
+        A query is a set of whole subtopologies. Ready tasks of several queries in one instance get
+        its time in proportion to the weights. Name a query again to add nodes. Raises TopologyError
+        within another query, and for a second weight.
         """
         check_query(name, weight)
         if self._query is not None:
@@ -449,10 +448,7 @@ class Topology(metaclass=Hinted):
             self._query = None
 
     def queries(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the numbers of the subtopologies by query; `rest` has those outside of queries.
-
-        Queries without a subtopology, and those left out by `only`, are not listed.
-        """
+        """Return the numbers of the subtopologies by query; `rest` has those outside of queries."""
         found: dict[str, tuple[int, ...]] = {}
         for each in self.subtopologies():
             found[each.query] = (*found.get(each.query, ()), each.id)

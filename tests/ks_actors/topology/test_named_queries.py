@@ -17,7 +17,8 @@ def two_queries() -> StreamsBuilder:
         builder.stream("payments", TEXT).filter(lambda _, value: value == "bad").to("alerts", TEXT_OUT)
     builder.stream("plain", TEXT).to("copy", TEXT_OUT)
     with builder.query("stats"):
-        builder.stream("clicks", TEXT).map(lambda key, value: (value, key)).repartition(Repartitioned(serdes.STRING, serdes.STRING)).to(
+        clicks = builder.stream("clicks", TEXT).map(lambda key, value: (value, key))
+        clicks.repartition(Repartitioned(serdes.STRING, serdes.STRING)).to(
             "pages", TEXT_OUT
         )
     return builder
