@@ -18,9 +18,7 @@ def two_queries() -> StreamsBuilder:
     builder.stream("plain", TEXT).to("copy", TEXT_OUT)
     with builder.query("stats"):
         clicks = builder.stream("clicks", TEXT).map(lambda key, value: (value, key))
-        clicks.repartition(Repartitioned(serdes.STRING, serdes.STRING)).to(
-            "pages", TEXT_OUT
-        )
+        clicks.repartition(Repartitioned(serdes.STRING, serdes.STRING)).to("pages", TEXT_OUT)
     return builder
 
 
