@@ -64,6 +64,8 @@ class AppOverHistory:
         services: Iterable[AbstractAsyncContextManager[Any]],
     ) -> None:
         topology = topology_of(topology, config, of="App")
+        if config.queries:
+            topology = topology.only(*config.queries)
         check_log(log)
         check_topics(topics)
         check_serdes(topology, key=config.default_key_serde, value=config.default_value_serde)

@@ -119,6 +119,7 @@ class OptionsOfApp(TypedDict, total=False):
     num_stream_threads: int
     num_workers: int
     num_standby_replicas: int
+    queries: Sequence[str] | str
     processing_guarantee: ProcessingGuarantee | str
     commit_interval_ms: int | timedelta
     max_task_idle_ms: int | timedelta
@@ -287,6 +288,7 @@ SETTINGS: dict[str, Setting] = {
     "state_cleanup_dir_max_age_ms": Setting(milliseconds(0, unlimited=True), _is(-1)),
     "num_stream_threads": Setting(whole_number(1), _is(1)),
     "num_standby_replicas": Setting(whole_number(0), _is(0)),
+    "queries": Setting(names, _is(())),
     "processing_guarantee": Setting(
         one_of(**{each.value: each for each in ProcessingGuarantee}),
         _is(ProcessingGuarantee.AT_LEAST_ONCE),

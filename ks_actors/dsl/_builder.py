@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ks_actors._errors import TopologyError
@@ -13,6 +14,7 @@ from ks_actors.processors.api import check_kind
 from ks_actors.system import Later
 from ks_actors.topology import (
     StoreSpec,
+    check_query,
     check_serdes,
     checked_topics,
     refuse_unnamed,
@@ -24,7 +26,7 @@ from ks_actors.topology import (
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ks_actors.config import StreamsConfig
     from ks_actors.dsl._options import Consumed, Materialized
@@ -173,6 +175,26 @@ class StreamsBuilder(metaclass=Hinted):
         of = f"global_table of topic {topic}"
         options = whole_topic(topic, consumed, of)
         return _table.global_table(self._graph, topic, options, materialized)
+
+    @contextmanager
+    def query(self, name: str, *, weight: int = 1) -> Iterator[None]:
+        """Let operations inside the `with` block belong to the query `name`.
+
+        See `Topology.query`. The setting `queries` decides which queries an instance runs.
+        """
+        check_query(name, weight)
+        graph = self._graph
+        if graph.query is not None:
+            raise TopologyError(f"query {name} begins in query {graph.query}: end that one first")
+        if graph.weights.setdefault(name, weight) != weight:
+            raise TopologyError(
+                f"query {name} has the weights {graph.weights[name]} and {weight}: give it one"
+            )
+        graph.query = name
+        try:
+            yield
+        finally:
+            graph.query = None
 
     def add_state_store(self, spec: StoreSpec) -> StreamsBuilder:
         """Add a store; processors connect to it by name."""

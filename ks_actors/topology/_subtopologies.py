@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
+from ks_actors.topology._named_queries import REST, query_of
 from ks_actors.topology._nodes import SinkNode, SourceNode
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
     from ks_actors.topology._nodes import InternalTopic, Node
     from ks_actors.topology._stores import StoreSpec
@@ -33,7 +34,8 @@ class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
     without the application id: `repartition_topics` are those among `source_topics`. Topics of a
     copartition group have to have the same number of partitions. `source_patterns` match further
     source topics. `pattern_groups` are the names of sources with a pattern, and the topics that
-    need as many partitions as the topics that match these patterns.
+    need as many partitions as the topics that match these patterns. `query` is the named query
+    that it belongs to.
     """
 
     id: int
@@ -45,6 +47,7 @@ class Subtopology(msgspec.Struct, frozen=True, kw_only=True):
     stores: Mapping[str, StoreSpec]
     copartition_groups: tuple[frozenset[str], ...]
     pattern_groups: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
+    query: str = REST
 
 
 class Groups(Generic[T]):
@@ -114,12 +117,13 @@ def pattern_groups(
 
 def subtopology(
     number: int,
-    names: Iterable[str],
+    names: Collection[str],
     nodes: Mapping[str, Node],
     stores: Mapping[str, StoreSpec],
     internal: Mapping[str, InternalTopic],
     copartitioned: Iterable[frozenset[str]],
     patterned: Iterable[tuple[frozenset[str], frozenset[str]]],
+    queries: Mapping[str, str],
 ) -> Subtopology:
     """Return the subtopology of these nodes."""
     members = [nodes[name] for name in names]
@@ -153,4 +157,5 @@ def subtopology(
             for sources, topics in patterned
             if not sources.isdisjoint(node.name for node in members)
         ),
+        query=query_of(number, names, queries),
     )

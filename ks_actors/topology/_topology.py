@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import contextmanager
+from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +26,7 @@ from ks_actors.processors.api import (
 )
 from ks_actors.serdes import serde_of
 from ks_actors.topology._description import TopologyDescription
+from ks_actors.topology._named_queries import check_query, checked_queries
 from ks_actors.topology._names import checked_topics, valid_topic
 from ks_actors.topology._nodes import (
     GlobalStore,
@@ -43,7 +46,7 @@ from ks_actors.topology._topic import note_topics, topic_name, topics_of, with_t
 from ks_actors.topology._unnamed_resources import Unnamed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from ks_actors.processors.api import AnySupplier, Operator
@@ -77,6 +80,9 @@ class Topology(metaclass=Hinted):
         self._topics: dict[str, Topic[Any, Any]] = {}
         self._copartitioned: list[frozenset[str]] = []
         self._groups: Groups[str] = Groups()
+        self._weights: dict[str, int] = {}
+        self._query: str | None = None
+        self._query_of: dict[str, str] = {}
         self.optimizations: frozenset[str] | None = None
         """The optimizations applied at the build (`topology_optimization`).
 
@@ -163,6 +169,7 @@ class Topology(metaclass=Hinted):
         note_topics(self._topics, topics_of(topics))
         self._nodes[name] = node
         self._groups.add(name)
+        self._note_query(name)
         return self
 
     def add_processor(
@@ -398,7 +405,10 @@ class Topology(metaclass=Hinted):
         return self
 
     def subtopologies(self) -> tuple[Subtopology, ...]:
-        """Return the subtopologies, numbered as in Kafka Streams; global stores get numbers too."""
+        """Return the subtopologies, numbered as in Kafka Streams; global stores get numbers too.
+
+        Raises TopologyError if nodes of one subtopology belong to several queries.
+        """
         copartitioned = copartition_groups(self._copartitioned, self._nodes)
         patterned = pattern_groups(self._copartitioned, self._nodes)
         return tuple(
@@ -410,10 +420,63 @@ class Topology(metaclass=Hinted):
                 self._internal,
                 copartitioned,
                 patterned,
+                self._query_of,
             )
             for number, names, keeper in self._numbered()
             if keeper is None
         )
+
+    @contextmanager
+    def query(self, name: str, *, weight: int = 1) -> Iterator[None]:
+        """Let nodes that are added inside the `with` block belong to the query `name`.
+
+        A query is a set of whole subtopologies. Ready tasks of several queries in one instance get
+        its time in proportion to the weights. Name a query again to add nodes. Raises TopologyError
+        within another query, and for a second weight.
+        """
+        check_query(name, weight)
+        if self._query is not None:
+            raise TopologyError(f"query {name} begins in query {self._query}: end that one first")
+        if self._weights.setdefault(name, weight) != weight:
+            raise TopologyError(
+                f"query {name} has the weights {self._weights[name]} and {weight}: give it one"
+            )
+        self._query = name
+        try:
+            yield
+        finally:
+            self._query = None
+
+    def queries(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the numbers of the subtopologies by query; `rest` has those outside of queries."""
+        found: dict[str, tuple[int, ...]] = {}
+        for each in self.subtopologies():
+            found[each.query] = (*found.get(each.query, ()), each.id)
+        return MappingProxyType(found)
+
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """The weights of the named queries; the weight of `rest` is 1."""
+        return MappingProxyType(self._weights)
+
+    def only(self, *queries: str) -> Topology:
+        """Return this topology with these queries alone; numbers and names stay as they are.
+
+        Members of one group can run different queries. Global stores belong to all. Raises
+        TopologyError for unknown queries.
+        """
+        wanted = checked_queries(queries, self.queries())
+        parts = [each for each in self.subtopologies() if each.query in wanted]
+        kept = {name for each in parts for name in each.nodes}
+        for keeper in self._global_topics.values():
+            kept |= {keeper.source, keeper.processor}
+        read = {topic for each in parts for topic in each.source_topics}
+        stores = {name for each in parts for name in each.stores}
+        part = copy(self)
+        part._nodes = {name: node for name, node in self._nodes.items() if name in kept}
+        part._stores = {name: spec for name, spec in self._stores.items() if name in stores}
+        part._internal = {name: topic for name, topic in self._internal.items() if name in read}
+        return part
 
     def describe(self) -> TopologyDescription:
         """Return the description: text (`str()`, Kafka's format), `.to_json()` and `.mermaid()`."""
@@ -421,7 +484,11 @@ class Topology(metaclass=Hinted):
 
     def _numbered(self) -> list[tuple[int, list[str], GlobalStore | None]]:
         keepers = {keeper.source: keeper for keeper in self._global_topics.values()}
-        return [(number, names, keepers.get(names[0])) for number, names in enumerate(self._groups)]
+        return [
+            (number, names, keepers.get(names[0]))
+            for number, names in enumerate(self._groups)
+            if names[0] in self._nodes  # not left out by `only`
+        ]
 
     def _check_new(self, name: Any) -> None:
         if not isinstance(name, str) or not name:
@@ -532,8 +599,13 @@ class Topology(metaclass=Hinted):
                 "source or a sink"
             )
 
+    def _note_query(self, name: str) -> None:
+        if self._query is not None:
+            self._query_of[name] = self._query
+
     def _link(self, name: str, parents: tuple[str, ...]) -> None:
         self._groups.unite(name, *parents)
+        self._note_query(name)
         for parent in parents:
             node = cast("SourceNode | ProcessorNode", self._nodes[parent])
             self._nodes[parent] = msgspec.structs.replace(node, children=(*node.children, name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from heapq import heappop, heappush
 from itertools import count, islice
 from pathlib import Path
@@ -59,7 +60,8 @@ class GraphNode:
     `relaxed_null_keys` says that records without a key matter here (left joins), so that no
     repartition upstream may drop them. The other flags tell the optimizer whether the operation
     changes keys, changes values (perhaps by a join, or to an inferred serde), or merges streams.
-    `line` is the user's line of code, for errors. `closes` is set for an aggregation by windows.
+    `line` is the user's line of code, for errors, and `query` its named query. `closes` is set for
+    an aggregation by windows.
     """
 
     __slots__ = (
@@ -74,6 +76,7 @@ class GraphNode:
         "name",
         "parents",
         "priority",
+        "query",
         "relaxed_null_keys",
         "write",
     )
@@ -85,6 +88,7 @@ class GraphNode:
         self.parents: list[GraphNode] = []
         self.children: list[GraphNode] = []
         self.priority: int = -1
+        self.query: str | None = None
         self.relaxed_null_keys: bool = False
         self.changes_inferred: bool = False
         self.changes_key: bool = False
@@ -180,6 +184,9 @@ class GraphBuilder:
         self.as_written: set[str] = set()
         # whether the app's default serde of values takes the place of inferred serdes
         self.has_default_value: bool = False
+        # the query that new nodes belong to, and the weights of all
+        self.query: str | None = None
+        self.weights: dict[str, int] = {}
 
     @property
     def nodes(self) -> list[GraphNode]:
@@ -230,6 +237,7 @@ class GraphBuilder:
         It is written after all nodes that were attached before.
         """
         self._nodes.setdefault(node)
+        node.query = self.query
         for parent in parents or (self.root,):
             if parent not in node.parents:
                 node.parents.append(parent)
@@ -351,9 +359,13 @@ class GraphBuilder:
             if node in written or not written.issuperset(node.parents):
                 continue
             before = len(topology.nodes)
-            node.write(
-                topology, tuple(parent.name for parent in node.parents if parent is not self.root)
-            )
+            above = tuple(parent.name for parent in node.parents if parent is not self.root)
+            with (
+                nullcontext()
+                if node.query is None
+                else topology.query(node.query, weight=self.weights[node.query])
+            ):
+                node.write(topology, above)
             topology.lines.update(dict.fromkeys(islice(topology.nodes, before, None), node.line))
             written.add(node)
             for child in node.children:
@@ -361,6 +373,8 @@ class GraphBuilder:
         for group in self._copartitioned:
             topology.copartition(group)
         topology.unnamed = find_unnamed(topology, self._generated)
+        if self.weights:
+            topology.queries()  # which refuses a part of two queries
         return topology
 
     def _merge_sources(self) -> None:

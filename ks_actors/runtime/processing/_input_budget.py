@@ -25,6 +25,10 @@ class InputBudget:
     (-1: none), estimated from a sample of each batch (KIP-770). A partition without buffered
     records is fetched whatever the total is: its task may need these records before it can process
     records of other partitions. So the total may exceed `size` by one fetch of each partition.
+
+    Queries may have shares in `size`. A query may use more than its share while there is room; at
+    the limit the partitions of such queries are stopped, and the others are not. So a query that
+    stands still does not stop the others, and the total may come to twice the `size`.
     """
 
     def __init__(self, records: int, size: int) -> None:
@@ -36,9 +40,19 @@ class InputBudget:
         # partitions.
         self._full: set[TopicPartition] = set()
         self._squeezed: set[TopicPartition] = set()
+        # The query of each partition, the share of each query in bytes, and its estimate.
+        self._queries: dict[TopicPartition, str] = {}
+        self._shares: dict[str, float] = {}
+        self._estimates: dict[str, float] = {}
         self.buffered: int = 0
         self.estimate: float = 0.0
         """The approximate number of bytes buffered in all partitions."""
+
+    def divide(self, partition: TopicPartition, query: str, fraction: float) -> None:
+        """Count a partition in a query, which has this fraction of the size as its share."""
+        self._queries[partition] = query
+        self._shares[query] = self._size * fraction
+        self._estimates.setdefault(query, 0.0)
 
     def added(self, partition: TopicPartition, batch: Batch) -> bool:
         """Note a new batch; return whether to stop fetching the partition now."""
@@ -66,7 +80,7 @@ class InputBudget:
         if count > self._records:
             self._full.add(partition)
             return True
-        if count and self.estimate > self._size:
+        if count and self.estimate > self._size and self._beyond_share(partition):
             self._squeezed.add(partition)
             return True
         return False
@@ -85,6 +99,10 @@ class InputBudget:
         if self._squeezed and self.estimate <= self._size * _LOW:
             low += self._squeezed
             self._squeezed.clear()
+        elif self._squeezed and self._shares:
+            within = {each for each in self._squeezed if not self._beyond_share(each, _LOW)}
+            low += within
+            self._squeezed -= within
         return tuple(low)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -98,11 +116,20 @@ class InputBudget:
         if not self._counts:
             self.estimate = 0.0
 
+    def _beyond_share(self, partition: TopicPartition, factor: float = 1.0) -> bool:
+        """Return whether the partition's query has more than `factor` times its share."""
+        query = self._queries.get(partition)
+        return query is None or self._estimates[query] > self._shares[query] * factor
+
     def _note(self, partition: TopicPartition, count: int) -> None:
         more = count - self._counts.get(partition, 0)
         if more:
             self._counts[partition] = count
             self.buffered += more
-            self.estimate += more * self._record_bytes.get(partition, 0.0)
+            size = more * self._record_bytes.get(partition, 0.0)
+            self.estimate += size
+            if (query := self._queries.get(partition)) is not None:
+                self._estimates[query] += size
             if not self.buffered:
                 self.estimate = 0.0  # sums of fractions drift
+                self._estimates = dict.fromkeys(self._estimates, 0.0)

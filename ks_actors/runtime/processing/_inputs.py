@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Fetched, OffsetAndMetadata
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.messages import EndsKnown, PositionReset
+    from ks_actors.runtime.processing._shares import Shares
     from ks_actors.task import Position, Task
 
 
@@ -25,8 +26,15 @@ class Inputs:
     the task are deferred, and count as buffered.
     """
 
-    def __init__(self, records: int, size: int, leased: Container[TaskId]) -> None:
+    def __init__(
+        self,
+        records: int,
+        size: int,
+        leased: Container[TaskId],
+        shares: Shares | None = None,
+    ) -> None:
         self.budget: InputBudget = InputBudget(records, size)
+        self._shares = shares
         self.committed: dict[TopicPartition, Position] = {}
         self._leased = leased
         self._owners: dict[TopicPartition, Task] = {}
@@ -39,6 +47,9 @@ class Inputs:
         """Add the partitions of a new task."""
         for partition in positions:
             self._owners[partition] = task
+            if self._shares is not None:
+                query = self._shares.query(task.id)
+                self.budget.divide(partition, query, self._shares.fraction(query))
             self._stale_below.pop(partition, None)
             self._moved.pop(partition, None)
         self.committed.update(positions)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ks_actors.records import TaskId
+    from ks_actors.runtime.processing._shares import Shares
     from ks_actors.task import Clocks, Task
 
 
@@ -39,11 +40,13 @@ class ReadyTasks:
         priority: Callable[[TaskId], int] | None,
         *,
         slice_ms: float,
+        shares: Shares | None = None,
     ) -> None:
         self._slice_ms: float = slice_ms
         self._clocks = clocks
         self._wants = wants
-        self._working = Schedule(priority)
+        self._shares = shares
+        self._working = Schedule(priority, shares)
         self._draining = Schedule(priority)
         # Ready times of tasks that are draining, or are leased and may come back untouched.
         self._passed_over: dict[TaskId, float] = {}
@@ -163,10 +166,12 @@ class ReadyTasks:
             found = None if len(tasks) >= share or task.blocking else self._working.pick(now, fits)
         return tuple(tasks), False
 
-    def had_turn(self, tasks: Iterable[TaskId]) -> None:
-        """Note that picked tasks were processed: their waiting time ends."""
-        for task in tasks:
+    def had_turn(self, tasks: Iterable[tuple[TaskId, float]]) -> None:
+        """Note that picked tasks were processed for some seconds: their waiting time ends."""
+        for task, seconds in tasks:
             self._passed_over.pop(task, None)
+            if self._shares is not None:
+                self._shares.spent(task, seconds)
 
     def wakes_in(self) -> float | None:
         """Return the seconds until time alone makes a task ready; None when it will not."""

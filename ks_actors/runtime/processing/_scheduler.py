@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ks_actors.records import TaskId
+    from ks_actors.runtime.processing._shares import Shares
     from ks_actors.task import Task
 
 PATIENCE_S: Final = 0.1
@@ -91,14 +92,18 @@ class Schedule:
     that has waited longer.
 
     Times are in seconds, of a clock that never goes back. The priority is read when a task becomes
-    ready.
+    ready. With `shares`, the query whose turn it is comes first among equal priorities.
     """
 
-    def __init__(self, priority: Callable[[TaskId], int] | None) -> None:
+    def __init__(
+        self, priority: Callable[[TaskId], int] | None, shares: Shares | None = None
+    ) -> None:
         self._priority = priority
-        self._levels: dict[int, _Level] = {}
-        # All ready tasks, each with its priority.
-        self._waiting: dict[TaskId, int] = {}
+        self._shares = shares
+        # The ready tasks by priority and query.
+        self._levels: dict[tuple[int, str], _Level] = {}
+        # All ready tasks, each with its level.
+        self._waiting: dict[TaskId, tuple[int, str]] = {}
         self._made_up: bool = False
 
     def __contains__(self, task: TaskId) -> bool:
@@ -112,10 +117,13 @@ class Schedule:
         level = self._waiting.get(task.id)
         if level is None:
             level = self._waiting[task.id] = (
-                0 if self._priority is None else self._priority(task.id)
+                0 if self._priority is None else self._priority(task.id),
+                "" if self._shares is None else self._shares.query(task.id),
             )
         if level not in self._levels:
             self._levels[level] = _Level()
+            if self._shares is not None:
+                self._shares.begin(level[1])
         self._levels[level].enter(task, since)
 
     def leave(self, task: TaskId) -> float | None:
@@ -143,7 +151,7 @@ class Schedule:
         """
         if not self._waiting:
             return None
-        top = self._levels[max(self._levels)]
+        top = self._levels[self._top()]
         task, since = min((level.oldest() for level in self._levels.values()), key=_since)
         made_up = not self._made_up and now - since >= STARVED_S and task.id not in top.waiting
         if not made_up:
@@ -153,6 +161,14 @@ class Schedule:
         self._made_up = made_up
         self.leave(task.id)
         return task, since
+
+    def _top(self) -> tuple[int, str]:
+        top = max(self._levels)
+        if self._shares is None:
+            return top
+        return top[0], self._shares.first(
+            query for priority, query in self._levels if priority == top[0]
+        )
 
 
 def _since(waits: tuple[Task, float]) -> float:

@@ -15,6 +15,7 @@ from ks_actors.runtime.messages import TaskManagerMessage
 from ks_actors.runtime.processing._inputs import Inputs
 from ks_actors.runtime.processing._ready_tasks import ReadyTasks
 from ks_actors.runtime.processing._schedule_status import ScheduleStatus
+from ks_actors.runtime.processing._shares import Shares
 from ks_actors.task import Task, end_life
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ class TaskManager(Actor[TaskManagerMessage]):
         self._metrics = metrics
         self._tasks: dict[TaskId, Task] = {}
         self._leased: dict[TaskId, Ref[m.WorkerMessage]] = {}
+        shares = Shares.of(parts.topics.topology)
         self._ready = ReadyTasks(
-            parts.clocks, self._wants, priority, slice_ms=config.worker_slice_ms
+            parts.clocks, self._wants, priority, slice_ms=config.worker_slice_ms, shares=shares
         )
         # Tasks leased or moved since the last commit: no other task has work to commit or in hand.
         self._touched: dict[TaskId, Task] = {}
@@ -80,6 +82,7 @@ class TaskManager(Actor[TaskManagerMessage]):
             config.buffered_records_per_partition,
             config.input_buffer_max_bytes,
             self._leased,
+            shares,
         )
         metrics.buffered, metrics.touched, metrics.at_work, metrics.in_threads = (
             lambda: self._inputs.budget.buffered,
@@ -288,7 +291,7 @@ class TaskManager(Actor[TaskManagerMessage]):
     def _take_back(self, done: m.TaskDone) -> None:
         for task_id in (back := done.tasks + done.untouched):
             self._leased.pop(task_id, None)
-        self._ready.had_turn(done.tasks)
+        self._ready.had_turn(zip(done.tasks, done.seconds, strict=True))
         if not done.dies:
             self._idle.append(done.worker)
             # A worker that was asked to end during its work ends between two leases, so that no
@@ -574,7 +577,7 @@ class TaskManager(Actor[TaskManagerMessage]):
         for task_id in [task_id for task_id, holder in self._leased.items() if holder == worker]:
             del self._leased[task_id]
             self._broken.add(task_id)
-            self._ready.had_turn((task_id,))
+            self._ready.had_turn(((task_id, 0.0),))
             self._update_ready((task_id,))
         # A drain that waits for this worker's tasks must fail now: nobody else finishes them.
         self._drains.answer()

@@ -148,7 +148,7 @@ class Worker(Actor[WorkerMessage]):
     async def _work(self, lease: Lease) -> None:
         """Process the tasks one after the other, until the slice is over."""
         output: list[Outgoing] = []
-        done: list[TaskId] = []
+        done: dict[TaskId, float] = {}
         records, clock = 0, self._work_time
         until = (now := clock()) + self._seconds
         for task in lease.tasks:
@@ -157,9 +157,10 @@ class Worker(Actor[WorkerMessage]):
                 break
             # A task that broke while the lease waited could not be rolled back: its handover waits
             # for this lease.
+            began = now
             if not task.broken:
                 called = task.punctuator_times
-                calls, spent, began = called.count, called.total, now
+                calls, spent = called.count, called.total
                 try:
                     new = await self._process(task, until - now, draining=lease.draining)
                     self._write(task, output)
@@ -178,7 +179,7 @@ class Worker(Actor[WorkerMessage]):
                     if error is raised:
                         raise
                     raise error from raised
-            done.append(task.id)
+            done[task.id] = now - began
         self._give_back(lease, done, records, output)
 
     async def _process(self, task: Task, seconds: float, *, draining: bool) -> int:
@@ -215,7 +216,7 @@ class Worker(Actor[WorkerMessage]):
     def _give_back(
         self,
         lease: Lease,
-        done: list[TaskId],
+        done: dict[TaskId, float],
         records: int,
         output: list[Outgoing],
         failed: Task | None = None,
@@ -235,7 +236,14 @@ class Worker(Actor[WorkerMessage]):
         elif not (done or untouched):
             return
         self._manager.tell(
-            TaskDone(self.ctx.self_ref, tuple(done), records, untouched, dies=failed is not None)
+            TaskDone(
+                self.ctx.self_ref,
+                tuple(done),
+                tuple(done.values()),
+                records,
+                untouched,
+                dies=failed is not None,
+            )
         )
 
     async def _write_parting(self, task: Task, error: Exception) -> None:

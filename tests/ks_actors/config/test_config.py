@@ -107,6 +107,7 @@ def test_omitted_options_have_defaults() -> None:
         "state_cleanup_dir_max_age_ms": -1,
         "num_stream_threads": 1,
         "num_standby_replicas": 0,
+        "queries": (),
         "processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE,
         "commit_interval_ms": 30_000,
         "max_task_idle_ms": 0,

@@ -157,7 +157,7 @@ def test_tasks_with_little_to_do_share_messages(monkeypatch: pytest.MonkeyPatch)
     """A record in each of 100 tasks takes a few leases, not 100, and each record is processed once."""
     leases: list[tuple[int, int]] = []
 
-    def counted(worker: Worker, lease: Lease, done: list[TaskId], records: int, *others: Any, **named: Any) -> None:
+    def counted(worker: Worker, lease: Lease, done: dict[TaskId, float], records: int, *others: Any, **named: Any) -> None:
         leases.append((len(done), records))
         give_back(worker, lease, done, records, *others, **named)
 

@@ -249,7 +249,7 @@ def test_a_commit_behind_each_slice_does_not_take_a_task_its_turn() -> None:
         ((task,), _) = picked
         turns.append(task.id.partition)
         now += 0.005
-        ready.had_turn((task.id,))
+        ready.had_turn(((task.id, 0.005),))
         ready.update(task)
         draining = True
         ready.update(few)

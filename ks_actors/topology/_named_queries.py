@@ -1,0 +1,48 @@
+"""Named queries: the parts of a topology that can run, and be asked for, apart from the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ks_actors._errors import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+REST: Final = "rest"
+"""The query of all subtopologies in none of the named queries."""
+
+
+def check_query(name: object, weight: object) -> None:
+    """Raise TopologyError for a name or weight that no query can have."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise TopologyError(
+            f"{name!r} is not a name of a query: give letters, digits and underscores, as in fraud"
+        )
+    if name == REST:
+        raise TopologyError(f"query {REST} is that of all nodes outside of queries: choose another")
+    if type(weight) is not int or weight < 1:
+        raise TopologyError(f"query {name} has the weight {weight!r}: give an int of at least 1")
+
+
+def query_of(number: int, nodes: Iterable[str], queries: Mapping[str, str]) -> str:
+    """Return the query of a subtopology; raise TopologyError if its nodes belong to several."""
+    found = {queries[node]: node for node in nodes if node in queries}
+    if len(found) > 1:
+        of = " and ".join(f"{query} (node {node})" for query, node in sorted(found.items()))
+        raise TopologyError(
+            f"subtopology {number} belongs to the queries {of}: nodes that share a source topic or "
+            "a store are processed together; make them in one query, or send the records to the "
+            "other query through a topic of its own (to, and stream)"
+        )
+    return next(iter(found), REST)
+
+
+def checked_queries(wanted: Iterable[object], known: Collection[str]) -> frozenset[str]:
+    """Return the wanted queries; raise TopologyError if one is unknown, or none is wanted."""
+    found = frozenset(wanted)
+    unknown = sorted(map(repr, found - frozenset(known)))
+    if unknown or not found:
+        missing = f"has no query {', '.join(unknown)}" if unknown else "runs none of its queries"
+        raise TopologyError(f"the topology {missing}: choose among {', '.join(sorted(known))}")
+    return frozenset(each for each in known if each in found)

@@ -1,0 +1,125 @@
+"""Instances of one group that run different queries, and queries that share an instance."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ks_actors import StreamsBuilder, TopologyError, UncaughtResponse
+from ks_actors.dsl import Consumed, Grouped, Materialized, Produced
+from ks_actors.serdes import LONG, STRING
+from ks_actors.testing import AppHarness, TestRecord
+from ks_actors.topology import Topology
+from tests.ks_actors.runtime.helpers import ALOS, STRINGS, STRINGS_OUT, in_virtual_time
+
+TOPICS = {"payments": 4, "alerts": 1, "clicks": 4, "pages": 1}
+
+
+def shop(bomb: Any = lambda _: None) -> Topology:
+    """Return query fraud, which calls `bomb`, and query stats, which counts by a new key."""
+    builder = StreamsBuilder()
+    with builder.query("fraud"):
+
+        def check(value: str) -> Any:
+            return bomb(value) or value
+
+        builder.stream("payments", STRINGS).map_values(check).to("alerts", STRINGS_OUT)
+    with builder.query("stats"):
+        clicks = builder.stream("clicks", Consumed(STRING, STRING)).select_key(lambda _, page: page)
+        clicks.group_by_key(Grouped(STRING, STRING)).count(Materialized("pages", STRING, LONG)).to_stream().to("pages", Produced(STRING, LONG))
+    return builder.build()
+
+
+def tasks(harness: AppHarness) -> set[int]:
+    """Return the subtopologies of the instance's tasks."""
+    return {each.task.subtopology for each in harness.app.tasks()}
+
+
+@in_virtual_time
+async def test_members_of_one_group_run_different_queries(guarantee: str) -> None:
+    """Each part is processed by the instances that run its query, through crashes, whichever instance leads the group."""
+    async with (
+        AppHarness(shop(), topics=TOPICS, processing_guarantee=guarantee, queries="fraud") as fraud,
+        fraud.another(queries="stats") as stats,
+        fraud.another(queries=("stats", "fraud")) as both,
+    ):
+        sent = 0
+        for crashed in (None, fraud, stats, both):
+            if crashed is not None:
+                await crashed.crash()
+            for number in range(4):
+                await fraud.produce("payments", f"k{number}", f"p{sent}", partition=number)
+                await fraud.produce("clicks", f"k{number}", f"page{number}", partition=number)
+            sent += 1
+            if crashed is not None:
+                await crashed.restart()
+            for each in (fraud, stats, both):
+                await each.caught_up()
+            assert (tasks(fraud), tasks(stats)) == ({0}, {1, 2})
+        alerts = [(record.key, record.value) for record in await fraud.read("alerts")]
+        assert set(alerts) == {(f"k{number}", f"p{turn}") for number in range(4) for turn in range(sent)}
+        counts = await fraud.read("pages")
+        assert {record.key: record.value for record in counts} == {f"page{number}": sent for number in range(4)}
+
+
+@in_virtual_time
+async def test_a_query_that_fails_on_each_record_leaves_other_instances_alone(guarantee: str) -> None:
+    """The instances of the other query process, commit and stay ready."""
+
+    def bomb(_: str) -> None:
+        raise ValueError("no payment is good")
+
+    async with (
+        AppHarness(
+            shop(bomb), topics=TOPICS, processing_guarantee=guarantee, queries="fraud",
+            uncaught_handler=lambda _: UncaughtResponse.REPLACE_WORKER,
+        ) as fraud,
+        fraud.another(queries="stats") as stats,
+    ):  # fmt: skip
+        await fraud.produce("payments", "a", "1")
+        for turn in range(5):
+            await stats.produce("clicks", "a", "home")
+            await asyncio.sleep(10)
+            assert [record.value for record in await stats.read("pages")][-1] == turn + 1
+        assert stats.app.health().ready
+        assert await fraud.read("alerts") == []
+
+
+@in_virtual_time
+async def test_a_query_that_waits_does_not_use_up_the_buffers_of_another() -> None:
+    """In one instance: a query without progress stops its own partitions, and the other goes on with its share."""
+    gate = asyncio.Event()
+
+    async def slow(value: str) -> str:
+        await gate.wait()
+        return value
+
+    builder = StreamsBuilder()
+    with builder.query("fraud"):
+        builder.stream("payments", STRINGS).map_values(slow, max_in_flight=1).to("alerts", STRINGS_OUT)
+    with builder.query("stats"):
+        builder.stream("clicks", STRINGS).to("pages", STRINGS_OUT)
+    async with AppHarness(
+        builder.build(), topics=TOPICS, processing_guarantee=ALOS, input_buffer_max_bytes=20_000
+    ) as harness:  # fmt: skip
+        payments = [TestRecord(f"k{number}", "v" * 100, number) for number in range(400)]
+        for partition in range(4):
+            await harness.produce_all("payments", payments, partition=partition)
+        await asyncio.sleep(5)
+        for turn in range(5):
+            await harness.produce_all("clicks", [TestRecord("k", f"{turn}", turn)] * 20, partition=turn % 4)
+            await asyncio.sleep(2)
+            assert len(await harness.read("pages")) == 20 * (turn + 1)
+        gate.set()
+        await harness.caught_up()
+        assert len(await harness.read("alerts")) == 1_600
+
+
+@in_virtual_time
+async def test_an_unknown_query_is_refused_before_anything_runs() -> None:
+    """The error lists the queries of the topology."""
+    with pytest.raises(TopologyError, match="no query 'fruad': choose among fraud, stats"):
+        async with AppHarness(shop(), topics=TOPICS, queries="fruad"):
+            pass
