@@ -17,7 +17,10 @@ from tests.kafka.broker import Broker
 from tests.kafka.counting import PARTITIONS, Counting, counting_as
 from tests.kafka.helpers import module_process
 from tests.ks_actors.log.helpers import COMMITTED, read_all
-from tests.waiting import PATIENCE_S, SESSION_MS
+from tests.waiting import PATIENCE_S
+
+# Longer than any machine keeps a member from its heartbeats: members on one machine see a dead process without it.
+LONG_SESSION_MS = 60_000
 
 
 class Heard(RestoreListener, StandbyUpdateListener):
@@ -62,7 +65,7 @@ class Stage(Counting):
         """Return the member that survives."""
         settings: dict[str, Any] = {
             "commit_interval_ms": 100,
-            "session_timeout_ms": SESSION_MS,
+            "session_timeout_ms": LONG_SESSION_MS,
             "transaction_timeout_ms": 10_000,
             "num_standby_replicas": 1,
         }
@@ -70,7 +73,7 @@ class Stage(Counting):
 
     def victim(self) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
         """Run the other member, in a process of its own."""
-        words = self.words("victim", session_timeout=SESSION_MS / 1000, standbys=1)
+        words = self.words("victim", session_timeout=LONG_SESSION_MS / 1000, standbys=1)
         return module_process("tests.chaos.app", *words, log=self.directory / "victim.log")
 
 
