@@ -6,7 +6,8 @@ process is free. A frozen process keeps its lock, and so stays a member.
 
     <temporary directory>/ks-actors-<user>/<hash of boot, servers and group>/<hash of client id>
 
-The file has the member ids of the process, so that its successor does not count as dead.
+The file has the member ids of the process, so that its successor does not count as dead, and the
+lock of the process's supervisor, if it has one: a supervisor that lives starts the member again.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogError
 from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST: Final = 4096
-_LINES: Final = 3
+_LINES: Final = 4
+# A supervisor starts a dead member again at once, and its imports take a second or two.
+_RESTART_S: Final = 5.0
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -61,15 +65,27 @@ class LocalMembers:
     """The members of a group on this machine, of this user.
 
     No call blocks; each call does a few operations in a small directory. If the directory is
-    unusable, or writable for others, the members do not see each other.
+    unusable, or writable for others, the members do not see each other. `supervisor` is the path of
+    the lock of this process's supervisor; as long as another member's supervisor lives, that member
+    counts as dead only after 5 s of `clock`.
     """
 
     def __init__(
-        self, servers: str, group_id: str, client_id: str, transactional_id: str = ""
+        self,
+        servers: str,
+        group_id: str,
+        client_id: str,
+        transactional_id: str = "",
+        *,
+        supervisor: Path | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._group: str = f"{servers} {group_id}"
         self._name: str = _hashed(client_id)
         self._transactional_id: str = transactional_id
+        self._supervisor: str = "" if supervisor is None else str(supervisor)
+        self._clock: Callable[[], float] = clock
+        self._awaited: dict[tuple[Path, str], float] = {}
         self._member_id: str = ""
         self._directory: Path | None = None
         self._lock: int | None = None
@@ -122,7 +138,10 @@ class LocalMembers:
 
     def _write(self, lock: int) -> None:
         os.truncate(lock, 0)
-        os.pwrite(lock, f"{self._member_id}\n{self._transactional_id}\n".encode(), 0)
+        os.pwrite(lock, self._lines().encode(), 0)
+
+    def _lines(self) -> str:
+        return f"{self._member_id}\n{self._transactional_id}\n{self._supervisor}\n"
 
     def dead(self) -> Iterator[Dead]:
         """Yield the dead members, one by one; the caller releases each. Raises LogError."""
@@ -135,8 +154,21 @@ class LocalMembers:
         for path in paths:
             with suppress(OSError):  # skip files that cannot be opened
                 lock = _locked(path)
-                if lock is not None:
-                    yield Dead(*_ids(lock), path, lock)
+                if lock is None:
+                    continue
+                member_id, transactional_id, supervisor = _ids(lock)
+                if self._comes_back(path, member_id, supervisor):
+                    close_locked(lock)
+                else:
+                    yield Dead(member_id, transactional_id, path, lock)
+        self._awaited = {key: since for key, since in self._awaited.items() if key[0] in paths}
+
+    def _comes_back(self, path: Path, member_id: str, supervisor: str) -> bool:
+        """Return whether a dead member still has time to be started again."""
+        if not supervisor or not _is_locked(Path(supervisor)):
+            return False
+        since = self._awaited.setdefault((path, member_id), self._clock())
+        return self._clock() - since < _RESTART_S
 
     def leave(self, *, known: bool) -> None:
         """Unregister.
@@ -192,12 +224,23 @@ def _locked(path: Path, flags: int = 0) -> int | None:
     return file if is_own else None
 
 
-def _ids(lock: int) -> tuple[str, str]:
+def _ids(lock: int) -> tuple[str, str, str]:
+    """Return the member id, the transactional id and the supervisor's lock; empty if unknown."""
     try:
         lines = os.pread(lock, _LONGEST, 0).decode(errors="replace").split("\n")
     except OSError:
         lines = []
-    return (lines[0], lines[1]) if len(lines) == _LINES else ("", "")
+    return (lines[0], lines[1], lines[2]) if len(lines) == _LINES else ("", "", "")
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        close_locked(open_locked(path, os.O_NOFOLLOW | os.O_NONBLOCK))
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # it is gone
+    return False
 
 
 def _hashed(name: str) -> str:
