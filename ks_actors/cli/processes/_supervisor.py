@@ -22,6 +22,8 @@ _RESTS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 _STEADY_S: Final = 60.0
 _MOST_STARTS: Final = 5
 _WRONG_USE: Final = 2
+# A process whose app is closed still has threads and files to close.
+_END_S: Final = 10.0
 _OF_SIGNAL: Final = 128
 _LOOK_AT_TASKS_S: Final = 10.0
 _EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
@@ -130,7 +132,7 @@ class Supervisor:
             reason = f": {child.error}" if child.error else ""
             return f"has ended with exit code {code}{reason}"
         before, self._kills = self._kills, _oom_kills()
-        why = " for lack of memory, by the kernel" if self._kills > before else ""
+        why = ", by the kernel for lack of memory" if self._kills > before else ""
         return f"was killed by {signal.Signals(-code).name}{why}"
 
     # --- messages of members ----------------------------------------------------------------------
@@ -138,7 +140,7 @@ class Supervisor:
     def _hear(self, child: Child, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "start":
-            child.begun, child.close_s = True, message["close_ms"] / 1000 + 10
+            child.begun, child.close_s = True, message["close_ms"] / 1000 + _END_S
             if self._adoption is None:
                 self._adoption = asyncio.create_task(self._adopt(message))
             self._adoption.add_done_callback(lambda _: child.answer("start"))

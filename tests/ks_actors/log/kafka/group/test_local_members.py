@@ -16,6 +16,7 @@ import pytest
 
 from ks_actors import App, LogError
 from ks_actors.log.kafka.group._local_members import LocalMembers
+from ks_actors.system import close_locked, open_locked
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import Counting, counting
@@ -79,6 +80,30 @@ def process(client_id: str) -> Iterator[subprocess.Popen[str]]:
             yield running
         finally:
             running.kill()
+
+
+def test_a_member_that_its_supervisor_starts_again_is_awaited(tmp_path: Path) -> None:
+    """It counts as dead only after 5 s, or when the supervisor is dead; its successor under the same id is none of the dead."""
+    lock, time = tmp_path / "lock", [0.0]
+    supervisor = open_locked(lock, os.O_CREAT)
+    victim = LocalMembers(SERVERS, GROUP, "victim", supervisor=lock)
+    victim.know("victim")
+    victim.enter()
+    looker = LocalMembers(SERVERS, GROUP, "looker", clock=lambda: time[0])
+    looker.enter()
+    victim.leave(known=False)
+    assert dead(looker) == []
+    time[0] = 4.9
+    assert dead(looker) == []
+    time[0] = 5.0
+    assert dead(looker) == ["victim"]
+    time[0] = 0.0
+    victim.know("again")
+    victim.enter()
+    victim.leave(known=False)
+    assert dead(looker) == []
+    close_locked(supervisor)
+    assert dead(looker) == ["again"]
 
 
 def test_a_process_that_is_killed_is_found_until_the_group_knows() -> None:
