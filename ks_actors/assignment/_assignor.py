@@ -196,7 +196,11 @@ class TaskAssignor:
                 if any(task.subtopology in versions[member].stateful for member in able)
             }
             for member, standing in self._standbys(
-                {member: found.get(member, ()) for member in able}, free, stateful, state
+                {member: found.get(member, ()) for member in able},
+                free,
+                stateful,
+                state,
+                {member: states[member].failure_domain for member in able},
             ).items():
                 standbys[member] |= {
                     task for task in standing if task.subtopology in versions[member].stateful
@@ -224,10 +228,11 @@ class TaskAssignor:
         free: Mapping[str, Collection[TaskId]],
         stateful: Collection[TaskId],
         warm: Warm,
+        hosts: Mapping[str, str],
     ) -> Mapping[str, Collection[TaskId]]:
         if not self._replicas:
             return {}
-        found = assign_standbys(wanted, stateful, self._replicas, warm)
+        found = assign_standbys(wanted, stateful, self._replicas, warm, hosts)
         # While a member waits for its chosen task, the member follows the task as a standby.
         return {
             member: {

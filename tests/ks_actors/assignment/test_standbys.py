@@ -55,6 +55,21 @@ def test_every_task_has_its_standbys_on_other_members(group: tuple[list[str], li
 
 
 @given(groups(), st.integers(0, 4), st.data())
+def test_copies_of_a_task_are_on_different_hosts(group: tuple[list[str], list[TaskId], Warm], replicas: int, data: st.DataObject) -> None:
+    """As far as there are hosts; the same again when the standbys have their state."""
+    members, tasks, warm = group
+    hosts = {member: data.draw(st.sampled_from("abc")) for member in members}
+    active = assign_sticky(dict.fromkeys(members, ()), tasks, warm)
+    standby = assign_standbys(active, tasks, replicas, warm, hosts)
+    for task in tasks:
+        copies = [hosts[member] for member in members if task in {*active[member], *standby[member]}]
+        assert len(copies) == min(replicas, len(members) - 1) + 1
+        assert len(set(copies)) == min(len(copies), len(set(hosts.values())))
+    there = {member: dict.fromkeys(standby[member], 100) for member in members}
+    assert assign_standbys(active, tasks, replicas, there, hosts) == standby
+
+
+@given(groups(), st.integers(0, 4), st.data())
 def test_tasks_without_state_have_no_standbys(group: tuple[list[str], list[TaskId], Warm], replicas: int, data: st.DataObject) -> None:
     """Standbys exist for stateful tasks alone, spread so that no single move would even out the members more."""
     members, tasks, warm = group
