@@ -32,7 +32,9 @@ def assign_standbys(
     """
     owner = {task: member for member, tasks in active.items() for task in tasks}
     tasks = sorted(task for task in stateful if task in owner)
-    standing = _Standing({member: len(active[member]) for member in sorted(active)}, owner, warm, hosts or {})
+    standing = _Standing(
+        {member: len(active[member]) for member in sorted(active)}, owner, warm, hosts or {}
+    )
     count = min(replicas, len(active) - 1)
     for task in tasks:
         while standing.replicas(task) < count and (member := standing.holder(task)) is not None:

@@ -152,11 +152,12 @@ def run(
     member = current_member()
     set_up_logging(log_level, log_format, None if member is None else member.number)
     app = app_of(target, conf, file)
+    say = tell if member is None else lambda text: tell(f"[{member.number}] {text}")
     if not quiet:
-        tell(f"{app.config.application_id} starts with {app.config.processing_guarantee.value}")
+        say(f"{app.config.application_id} starts with {app.config.processing_guarantee.value}")
     servers = _servers(app, page, probes, member)
     app._early_services = tuple(servers)
-    app._start_report.tell = (lambda _: None) if quiet else tell
+    app._start_report.tell = (lambda _: None) if quiet else say
     # Bars of several processes would overwrite each other.
     with Bars(progress_console(quiet=quiet or member is not None)) as bars:
         _show(app, bars)
@@ -194,7 +195,14 @@ def _servers(
 async def _page_of_member(app: App, member: MemberProcess) -> AsyncIterator[None]:
     from ks_actors.web import serve_member  # noqa: PLC0415 - needs an extra, which was there
 
-    async with serve_member(app, member.socket, token=os.environ.get(TOKEN) or None):
+    async with AsyncExitStack() as stack:
+        token = os.environ.get(TOKEN) or None
+        try:
+            await stack.enter_async_context(serve_member(app, member.socket, token=token))
+        except OSError as error:
+            raise ConfigError(f"{member.socket} cannot be served: {error}") from error
+        except ValueError as error:
+            raise ConfigError(f"{TOKEN}: {error}") from error
         yield
 
 

@@ -4,12 +4,12 @@ from ks_actors.system._early_signals import end_early, heed_signals
 from ks_actors.system._file_locks import close_locked, open_locked
 from ks_actors.system._forks import check_fork
 from ks_actors.system._member import (
-    LOCK,
     MEMBER,
     SUPERVISOR,
     MemberProcess,
     become_supervisor,
     current_member,
+    lock_of,
     socket_of,
 )
 from ks_actors.system._on_demand import Later, is_loaded, taken_from
@@ -18,7 +18,6 @@ from ks_actors.system._version import VERSION
 from ks_actors.system._windows import check_posix
 
 __all__ = [
-    "LOCK",
     "MEMBER",
     "SUPERVISOR",
     "VERSION",
@@ -32,6 +31,7 @@ __all__ = [
     "end_early",
     "heed_signals",
     "is_loaded",
+    "lock_of",
     "open_locked",
     "raise_open_files",
     "socket_of",

@@ -22,7 +22,6 @@ MEMBER: Final = "KS_MEMBER"
 """The variable with the number of a member and the number of all, such as `2/4`."""
 SUPERVISOR: Final = "KS_SUPERVISOR"
 """The variable with the file descriptor of the channel and the supervisor's directory."""
-LOCK: Final = ".lock"
 _PARENT_GONE: Final = 1
 
 
@@ -38,7 +37,7 @@ class MemberProcess:
         self.number: int = number
         self.count: int = count
         self.directory: Path = directory
-        """The directory of the supervisor, with its lock and the sockets of its members."""
+        """The directory of the supervisor, with a lock and a socket for each member."""
         self.close_s: float = 40.0
         """The longest time (s) of a close; this process ends then, if its supervisor is dead."""
         self.returns: bool = False
@@ -50,8 +49,8 @@ class MemberProcess:
 
     @property
     def lock(self) -> Path:
-        """The file that the supervisor keeps locked as long as it lives."""
-        return self.directory / LOCK
+        """The file that the supervisor keeps locked while it will start this member again."""
+        return lock_of(self.directory, self.number)
 
     @property
     def socket(self) -> Path:
@@ -104,6 +103,11 @@ class MemberProcess:
 def socket_of(directory: Path, number: int) -> Path:
     """Return the path of the socket of a member's page."""
     return directory / f"m{number}.sock"
+
+
+def lock_of(directory: Path, number: int) -> Path:
+    """Return the path of the lock of a member."""
+    return directory / f"m{number}.lock"
 
 
 _known: list[MemberProcess | None] = []

@@ -28,7 +28,7 @@ def main(processes: str, bootstrap: str, guarantee: str, source: str, sink: str,
     restored = 0
 
     class Restores(RestoreListener):
-        def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:  # noqa: ARG002 - the contract's
+        def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
             nonlocal restored
             restored += count
 

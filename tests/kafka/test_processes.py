@@ -68,7 +68,11 @@ class Spread(Counting):
         """Return whether so many members run, with all tasks, each with its share."""
         last = {note["client"]: note for note in self.notes()[after:]}
         tasks = [note["tasks"] for note in last.values() if note["state"] == "RUNNING"]
-        return len(tasks) == count and sorted(map(len, tasks)) == [self.partitions // count] * count and len(set(sum(tasks, []))) == self.partitions
+        return (
+            len(tasks) == count
+            and sorted(map(len, tasks)) == [self.partitions // count] * count
+            and len({task for each in tasks for task in each}) == self.partitions
+        )
 
     async def members(self) -> int:
         return len(await self.log.group_members(self.name))
@@ -86,9 +90,10 @@ async def test_members_that_are_killed_and_rolled_keep_their_tasks(kafka_broker:
             await here.through(100)
             before, at = here.running(), len(here.notes())
             await here.feed(20_000)
-            os.kill(before[f"{here.name}-2"]["pid"], signal.SIGKILL)
+            victim = before[f"{here.name}-2"]
+            os.kill(victim["pid"], signal.SIGKILL)
             await here.feed(20_000)
-            await until(lambda: here.running()[f"{here.name}-2"]["pid"] != before[f"{here.name}-2"]["pid"])
+            await until(lambda: here.running().get(f"{here.name}-2", victim)["pid"] != victim["pid"])
             await here.counted()
             assert tasks(here.running()) == tasks(before)
             gained = {task for note in here.notes()[at:] for task in note["tasks"] if task not in before[note["client"]]["tasks"]}

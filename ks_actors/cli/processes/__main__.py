@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -14,15 +13,19 @@ from ks_actors._errors import ConfigError
 from ks_actors.cli._logging import set_up_logging
 from ks_actors.cli.processes._options import Options
 from ks_actors.cli.processes._supervisor import Supervisor
-from ks_actors.system import LOCK, open_locked
 
 
 async def _supervise(options: Options, command: list[str], directory: Path) -> int:
     async with AsyncExitStack() as stack:
         supervisor = Supervisor(command, options.count, directory)
         if options.page is not None or options.probes is not None:
-            from ks_actors.cli.processes._pages import serve_pages  # noqa: PLC0415 - needs an extra
-
+            try:
+                from ks_actors.cli.processes._pages import serve_pages  # noqa: PLC0415 - an extra
+            except ModuleNotFoundError as error:
+                raise ConfigError(
+                    f"--page and --probes need the package {error.name}: pip install "
+                    "'ks-actors[web]'"
+                ) from None
             await serve_pages(stack, supervisor, options, _tell)
         return await supervisor.run()
 
@@ -38,8 +41,6 @@ def main() -> None:
     if options.log_level is not None:
         set_up_logging(options.log_level, options.log_format)
     with TemporaryDirectory(prefix="ks-actors-", ignore_cleanup_errors=True) as directory:
-        # As long as this process lives, nobody takes the tasks of a member that dies.
-        open_locked(Path(directory, LOCK), os.O_CREAT)
         try:
             code = asyncio.run(_supervise(options, command, Path(directory)))
         except ConfigError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ks_actors._errors import StateLocked
 from ks_actors.lifecycle import component_log
-from ks_actors.system import LOCK, close_locked, open_locked
+from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     """By member, the tasks on its disk, with the time of their last change."""
 
 _MEMBERS: Final = "members"
+_LOCK: Final = ".lock"
 _CLUSTER: Final = ".cluster"
 _TASK: Final = re.compile(r"\d+_\d+")
 _log = component_log(__name__)
@@ -120,7 +121,7 @@ def _members(home: Path, application_id: str) -> dict[int, Path]:
 
 def _locked(place: Path) -> int:
     try:
-        return open_locked(place / LOCK, os.O_CREAT)
+        return open_locked(place / _LOCK, os.O_CREAT)
     except BlockingIOError as error:
         raise StateLocked(
             f"the state directory {place} is in use by another process: stop it, or give this "

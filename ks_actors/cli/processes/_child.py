@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ks_actors.system import MEMBER, SUPERVISOR, socket_of
+from ks_actors.system import MEMBER, SUPERVISOR, close_locked, lock_of, open_locked, socket_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,6 +83,7 @@ class Child:
         self._writer: asyncio.StreamWriter | None = None
         self._asked = False
         self._killing: asyncio.TimerHandle | None = None
+        self._lock: int | None = None
 
     @property
     def pid(self) -> int | None:
@@ -108,6 +109,7 @@ class Child:
         self.restarted.set()
         self.starts += 1
         self.socket.unlink(missing_ok=True)
+        self._keep_tasks()
         ours, theirs = socket.socketpair()
         with theirs:
             reader, self._writer = await asyncio.open_connection(sock=ours)
@@ -138,6 +140,19 @@ class Child:
             self._process = self._writer = None
         self.settled.set()
         return code
+
+    def _keep_tasks(self) -> None:
+        """Keep the neighbours from taking the tasks of this member when it dies."""
+        if self._lock is None:
+            # A neighbour looks at this moment: it takes the tasks as those of any dead member.
+            with suppress(BlockingIOError):
+                self._lock = open_locked(lock_of(self._directory, self.number), os.O_CREAT)
+
+    def release_tasks(self) -> None:
+        """Let the neighbours take the tasks of this member, until its next start."""
+        if self._lock is not None:
+            close_locked(self._lock)
+            self._lock = None
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         with suppress(OSError):  # the process has ended

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _RESTS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 # A member that has run for so long was well: its next end counts as the first.
 _STEADY_S: Final = 60.0
+# A rest is then longer than neighbours take to restore most tasks.
+_MOST_AWAITED_S: Final = 2.0
 _MOST_STARTS: Final = 5
 _WRONG_USE: Final = 2
 # A process whose app is closed still has threads and files to close.
@@ -107,6 +109,8 @@ class Supervisor:
                 self._end_of(child, code),
                 f"in {rest:g} s" if rest else "now",
             )
+            if rest > _MOST_AWAITED_S or child.final:
+                child.release_tasks()
             child.wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(child.wake.wait(), rest)

@@ -7,7 +7,8 @@ process is free. A frozen process keeps its lock, and so stays a member.
     <temporary directory>/ks-actors-<user>/<hash of boot, servers and group>/<hash of client id>
 
 The file has the member ids of the process, so that its successor does not count as dead, and the
-lock of the process's supervisor, if it has one: a supervisor that lives starts the member again.
+path of a file that the process's supervisor, if it has one, keeps locked until it gives up the
+process: a dead member that is started again keeps its tasks.
 """
 
 from __future__ import annotations
@@ -18,20 +19,17 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 from ks_actors._errors import LogError
 from ks_actors.system import close_locked, open_locked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST: Final = 4096
 _LINES: Final = 4
-# A supervisor starts a dead member again at once, and its imports take a second or two.
-_RESTART_S: Final = 5.0
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -65,9 +63,8 @@ class LocalMembers:
     """The members of a group on this machine, of this user.
 
     No call blocks; each call does a few operations in a small directory. If the directory is
-    unusable, or writable for others, the members do not see each other. `supervisor` is the path of
-    the lock of this process's supervisor; as long as another member's supervisor lives, that member
-    counts as dead only after 5 s of `clock`.
+    unusable, or writable for others, the members do not see each other. As long as
+    the file `awaited` of a member is locked, the member is not dead.
     """
 
     def __init__(
@@ -77,15 +74,12 @@ class LocalMembers:
         client_id: str,
         transactional_id: str = "",
         *,
-        supervisor: Path | None = None,
-        clock: Callable[[], float] = monotonic,
+        awaited: Path | None = None,
     ) -> None:
         self._group: str = f"{servers} {group_id}"
         self._name: str = _hashed(client_id)
         self._transactional_id: str = transactional_id
-        self._supervisor: str = "" if supervisor is None else str(supervisor)
-        self._clock: Callable[[], float] = clock
-        self._awaited: dict[tuple[Path, str], float] = {}
+        self._awaited: str = "" if awaited is None else str(awaited)
         self._member_id: str = ""
         self._directory: Path | None = None
         self._lock: int | None = None
@@ -141,7 +135,7 @@ class LocalMembers:
         os.pwrite(lock, self._lines().encode(), 0)
 
     def _lines(self) -> str:
-        return f"{self._member_id}\n{self._transactional_id}\n{self._supervisor}\n"
+        return f"{self._member_id}\n{self._transactional_id}\n{self._awaited}\n"
 
     def dead(self) -> Iterator[Dead]:
         """Yield the dead members, one by one; the caller releases each. Raises LogError."""
@@ -156,19 +150,11 @@ class LocalMembers:
                 lock = _locked(path)
                 if lock is None:
                     continue
-                member_id, transactional_id, supervisor = _ids(lock)
-                if self._comes_back(path, member_id, supervisor):
+                member_id, transactional_id, awaited = _ids(lock)
+                if awaited and _is_locked(Path(awaited)):
                     close_locked(lock)
                 else:
                     yield Dead(member_id, transactional_id, path, lock)
-        self._awaited = {key: since for key, since in self._awaited.items() if key[0] in paths}
-
-    def _comes_back(self, path: Path, member_id: str, supervisor: str) -> bool:
-        """Return whether a dead member still has time to be started again."""
-        if not supervisor or not _is_locked(Path(supervisor)):
-            return False
-        since = self._awaited.setdefault((path, member_id), self._clock())
-        return self._clock() - since < _RESTART_S
 
     def leave(self, *, known: bool) -> None:
         """Unregister.
@@ -225,7 +211,7 @@ def _locked(path: Path, flags: int = 0) -> int | None:
 
 
 def _ids(lock: int) -> tuple[str, str, str]:
-    """Return the member id, the transactional id and the supervisor's lock; empty if unknown."""
+    """Return the member id, the transactional id and the supervisor's file; empty if unknown."""
     try:
         lines = os.pread(lock, _LONGEST, 0).decode(errors="replace").split("\n")
     except OSError:

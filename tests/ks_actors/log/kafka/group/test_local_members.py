@@ -82,28 +82,20 @@ def process(client_id: str) -> Iterator[subprocess.Popen[str]]:
             running.kill()
 
 
-def test_a_member_that_its_supervisor_starts_again_is_awaited(tmp_path: Path) -> None:
-    """It counts as dead only after 5 s, or when the supervisor is dead; its successor under the same id is none of the dead."""
-    lock, time = tmp_path / "lock", [0.0]
+def test_a_member_that_its_supervisor_starts_again_is_not_dead(tmp_path: Path) -> None:
+    """Until the supervisor gives it up, or is dead itself: then it has no lock."""
+    lock = tmp_path / "lock"
     supervisor = open_locked(lock, os.O_CREAT)
-    victim = LocalMembers(SERVERS, GROUP, "victim", supervisor=lock)
+    victim = LocalMembers(SERVERS, GROUP, "victim", awaited=lock)
     victim.know("victim")
     victim.enter()
-    looker = LocalMembers(SERVERS, GROUP, "looker", clock=lambda: time[0])
-    looker.enter()
-    victim.leave(known=False)
-    assert dead(looker) == []
-    time[0] = 4.9
-    assert dead(looker) == []
-    time[0] = 5.0
-    assert dead(looker) == ["victim"]
-    time[0] = 0.0
-    victim.know("again")
-    victim.enter()
+    looker = entered("looker")
     victim.leave(known=False)
     assert dead(looker) == []
     close_locked(supervisor)
-    assert dead(looker) == ["again"]
+    assert dead(looker) == ["victim"]
+    lock.unlink()
+    assert dead(looker) == ["victim"]
 
 
 def test_a_process_that_is_killed_is_found_until_the_group_knows() -> None:
