@@ -36,7 +36,7 @@ class DeadMembers:
     Otherwise a rebalance would last until their sessions time out. At the start, `begin` removes
     earlier incarnations of this process, known by their client id, which no other process can have.
     Later, members on this machine are removed when they die: the lock of a dead process is free,
-    and its file has the member id to remove. A member that its supervisor starts again is left alone.
+    and its file has the member id to remove. Members that a supervisor starts again are left alone.
     """
 
     def __init__(
