@@ -67,7 +67,7 @@ def supervise(processes: int | str, **options: Any) -> None:
     """
     count = processes_of(processes)
     if current_member() is None:
-        become_supervisor({"count": count, **options})
+        become_supervisor({"processes": count, **options})
 
 
 async def begin_as_member(config: StreamsConfig, log: Log) -> None:

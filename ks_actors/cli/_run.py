@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,7 +23,7 @@ from ks_actors.log import IsolationLevel
 from ks_actors.system import current_member, heed_signals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from ks_actors.app import App
@@ -155,8 +155,7 @@ def run(
     say = tell if member is None else lambda text: tell(f"[{member.number}] {text}")
     if not quiet:
         say(f"{app.config.application_id} starts with {app.config.processing_guarantee.value}")
-    servers = _servers(app, page, probes, member)
-    app._early_services = tuple(servers)
+    app._early_services = tuple(_servers(app, page, probes, member))
     app._start_report.tell = (lambda _: None) if quiet else say
     # Bars of several processes would overwrite each other.
     with Bars(progress_console(quiet=quiet or member is not None)) as bars:
@@ -183,12 +182,15 @@ def _servers(
     page: int | None,
     probes: tuple[str, int] | None,
     member: MemberProcess | None,
-) -> list[AbstractAsyncContextManager[Any]]:
-    """Return the servers of an app; the supervisor of a member has the addresses."""
+) -> Iterator[AbstractAsyncContextManager[None]]:
+    """Yield the servers of an app; the supervisor of a member has the addresses."""
     if member is None:
-        servers = [] if page is None else [page_of(app, page)]
-        return servers + ([] if probes is None else [_probes(app, *probes)])
-    return [] if page is None and probes is None else [_page_of_member(app, member)]
+        if page is not None:
+            yield page_of(app, page)
+        if probes is not None:
+            yield _probes(app, *probes)
+    elif page is not None or probes is not None:
+        yield _page_of_member(app, member)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Reply = Callable[[], None]
+    Reply = Callable[[], object]
 
 MEMBER: Final = "KS_MEMBER"
 """The variable with the number of a member and the number of all, such as `2/4`."""

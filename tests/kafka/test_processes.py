@@ -89,10 +89,10 @@ async def test_members_that_are_killed_and_rolled_keep_their_tasks(kafka_broker:
         async with here.processes(3) as program:
             await here.through(100)
             before, at = here.running(), len(here.notes())
-            await here.feed(20_000)
+            await here.feed(5_000)
             victim = before[f"{here.name}-2"]
             os.kill(victim["pid"], signal.SIGKILL)
-            await here.feed(20_000)
+            await here.feed(5_000)
             await until(lambda: here.running().get(f"{here.name}-2", victim)["pid"] != victim["pid"])
             await here.counted()
             assert tasks(here.running()) == tasks(before)

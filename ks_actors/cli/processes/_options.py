@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Options(NamedTuple):
     """The number of members, the addresses of their common page and probes, and the log."""
 
-    count: int
+    processes: int
     page: int | None = None
     probes: tuple[str, int] | None = None
     log_level: str | None = None

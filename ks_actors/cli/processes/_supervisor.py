@@ -46,7 +46,7 @@ class Supervisor:
         self.children: tuple[Child, ...] = tuple(
             Child(number, count, command, directory, self._hear) for number in range(1, count + 1)
         )
-        self.closing: bool = False
+        self._closing = asyncio.Event()
         self._code: int | None = None
         self._adoption: asyncio.Task[None] | None = None
         self._joined = False
@@ -54,6 +54,11 @@ class Supervisor:
         self._roll_again = False
         self._told_tasks = False
         self._kills = _oom_kills()
+
+    @property
+    def closing(self) -> bool:
+        """Whether all members close, or are closed."""
+        return self._closing.is_set()
 
     async def run(self) -> int:
         """Run the members; return the exit code of the program.
@@ -82,7 +87,7 @@ class Supervisor:
         while True:
             code = await child.run()
             self._let_join()
-            if self.closing:
+            if self._closing.is_set():
                 child.state = ChildState.CLOSED
                 return code
             if child.rolls:
@@ -114,7 +119,7 @@ class Supervisor:
             child.wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(child.wake.wait(), rest)
-            if self.closing:
+            if self._closing.is_set():
                 child.state = ChildState.CLOSED
                 return code
 
@@ -189,7 +194,7 @@ class Supervisor:
 
     def _count_tasks(self) -> None:
         tasks = sum(child.active for child in self.children)
-        if tasks < len(self.children) and not self._told_tasks and not self.closing:
+        if tasks < len(self.children) and not self._told_tasks and not self._closing.is_set():
             self._told_tasks = True
             _log.warning(
                 "%d processes have %s: fewer processes, or more partitions, would waste no memory",
@@ -200,20 +205,20 @@ class Supervisor:
     # --- signals ----------------------------------------------------------------------------------
 
     def _stop(self, number: signal.Signals) -> None:
-        if self.closing:
+        if self._closing.is_set():
             self._code = _OF_SIGNAL + number
             for child in self.children:
                 child.signal(number)
         self._close()
 
     def _give_up(self, code: int, reason: str) -> None:
-        if not self.closing:
+        if not self._closing.is_set():
             self._code = code if code > 0 else 1
             _log.error("%s; no member runs, so all are closed", reason)
             self._close()
 
     def _close(self) -> None:
-        self.closing = True
+        self._closing.set()
         for child in self.children:
             child.wake.set()
             child.close()
@@ -231,7 +236,7 @@ class Supervisor:
             self._roll_again = False
             _log.info("starting %s again, one by one", counted(len(self.children), "member"))
             for child in self.children:
-                if child.state is ChildState.DONE or self.closing:
+                if child.state is ChildState.DONE or self._closing.is_set():
                     continue
                 child.restarted.clear()
                 child.roll()

@@ -184,7 +184,7 @@ async def test_no_member_outlives_its_supervisor(tmp_path: Path) -> None:
     notes, plan = tmp_path / "notes", tmp_path / "plan"
     notes.touch()
     plan.write_text("{}")
-    command = ["-m", "ks_actors.cli.processes", json.dumps({"count": 2}), str(MEMBER), str(notes), str(plan)]
+    command = ["-m", "ks_actors.cli.processes", json.dumps({"processes": 2}), str(MEMBER), str(notes), str(plan)]
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     await until(lambda: notes.read_text().count("runs") == 2)
