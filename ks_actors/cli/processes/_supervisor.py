@@ -96,6 +96,7 @@ class Supervisor:
                 continue
             if code == 0:
                 child.state = ChildState.DONE
+                child.release_tasks()
                 _log.info("member %d has ended by itself", child.number)
                 return code
             ran = child.running_since
