@@ -10,6 +10,7 @@ import msgspec
 from ks_actors._errors import MissingSourceTopics, SerializationError, StreamsError, TopologyError
 from ks_actors.log import MemberAssignment
 from ks_actors.records import TaskId, TopicPartition
+from ks_actors.system import current_member
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -134,18 +135,24 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     uncovered: tuple[int, ...] = ()
 
 
+def host_of_process() -> str:
+    """Return the name of this process's supervisor, whose members are on one machine; or none."""
+    member = current_member()
+    return "" if member is None else member.directory.name
+
+
 @dataclass(frozen=True, slots=True)
 class MemberTraits:
     """The fields of a member's user data that are the same in every rebalance; see MemberState."""
 
     endpoint: str = ""
-    host: str = ""
+    host: str = field(default_factory=host_of_process)
     tags: Mapping[str, str] = field(default_factory=dict)
     rack: str = ""
     grouping: str = ""
 
 
-_NO_TRAITS = MemberTraits()
+_NO_TRAITS = MemberTraits(host="")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(MemberState).decode
 _decode_list = msgspec.msgpack.Decoder(TaskList).decode

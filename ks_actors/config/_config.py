@@ -490,7 +490,7 @@ class StreamsConfig(metaclass=Hinted):
         keeps the client id and the place. `App.main(processes=…)` does this by itself. Raises
         ConfigError.
         """
-        changed = settings_of_member(self, number, count)
+        changed = settings_of_member(vars(self), number, count)
         return self.replace(**changed) if changed else self
 
     def __reduce__(self) -> tuple[Any, ...]:

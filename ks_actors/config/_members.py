@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ks_actors._errors import ConfigError
 
 if TYPE_CHECKING:
-    from ks_actors.config._config import StreamsConfig
+    from collections.abc import Mapping
 
 MEMBERS: Final = "members"
 """The directory of the other members' state, inside the app's own."""
@@ -28,20 +28,20 @@ def share(amount: int, count: int) -> int:
     return max(amount // count, min(amount, _LEAST))
 
 
-def settings_of_member(config: StreamsConfig, number: int, count: int) -> dict[str, Any]:
-    """Return the settings by which a member's config differs. Raises ConfigError."""
+def settings_of_member(values: Mapping[str, Any], number: int, count: int) -> dict[str, Any]:
+    """Return the settings by which a member's config differs from these values.
+
+    Raises ConfigError.
+    """
     if not 1 <= number <= count:
         raise ConfigError(f"there is no member {number} of {count}: members are 1 to {count}")
     if count == 1:
         return {}
-    found: dict[str, Any] = {
-        name: share(getattr(config, name), count)
-        for name in _SHARED
-        if getattr(config, name) != share(getattr(config, name), count)
-    }
-    if config.group_instance_id is not None:
-        found["group_instance_id"] = f"{config.group_instance_id}-{number}"
+    shares = {name: share(values[name], count) for name in _SHARED}
+    found: dict[str, Any] = {name: one for name, one in shares.items() if one != values[name]}
+    if values["group_instance_id"] is not None:
+        found["group_instance_id"] = f"{values['group_instance_id']}-{number}"
     if number > 1:
-        found["client_id"] = f"{config.client_id}-{number}"
-        found["state_dir"] = config.state_dir / config.application_id / MEMBERS / str(number)
+        found["client_id"] = f"{values['client_id']}-{number}"
+        found["state_dir"] = values["state_dir"] / values["application_id"] / MEMBERS / str(number)
     return found

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actors import Spec
-from ks_actors.assignment import MemberTraits, TaskAssignor
+from ks_actors.assignment import TaskAssignor
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, admitted, component_log, name_client, shielded, try_step
 from ks_actors.log import (
@@ -52,7 +52,7 @@ from ks_actors.runtime.stores import (
 )
 from ks_actors.runtime.watch import Coverage, PartitionStates, Upstream, Watch
 from ks_actors.state import SharedResources
-from ks_actors.system import Later, current_member
+from ks_actors.system import Later
 from ks_actors.task import RecordContextHolder, make_stores
 from ks_actors.task.calls import needs_thread, whole_commits
 
@@ -406,10 +406,7 @@ class Wiring:
         specs = self._parts.stores.by_subtopology
         stateful = [number for number, each in specs.items() if any(spec.logging for spec in each)]
         fitting = AssignmentCheck.of(topics, stateful)
-        process = current_member()
-        # Members of one supervisor are on one machine.
-        traits = MemberTraits(host="" if process is None else process.directory.name)
-        group = GroupView(process_id, config.max_poll_interval_ms, fitting, traits)
+        group = GroupView(process_id, config.max_poll_interval_ms, fitting)
         assignor = TaskAssignor.of(
             fitting.topology,
             replicas=config.num_standby_replicas,
