@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.assignment import TaskAssignor, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
+from ks_actors.assignment import MemberTraits, TaskAssignor, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
 from ks_actors.log import MemberInfo
 
 Warm = dict[str, dict[TaskId, int]]
@@ -118,6 +118,18 @@ def test_the_former_owner_of_a_task_keeps_its_state() -> None:
     """Rather than one that was a standby: it has all of it."""
     (task,) = tasks = sized([1])
     assert assign_standbys({"a": (task,), "b": (), "c": ()}, tasks, 1, {"b": {task: ALL}, "c": {task: 10}}) == {"a": (), "b": (task,), "c": ()}
+
+
+def test_standbys_leave_the_host_that_members_name() -> None:
+    """By the host in their user data: the members of one supervisor fail together."""
+    assignor = TaskAssignor({0: ["t"]}, replicas=1, stateful={0})
+    hosts = {"a": "north", "b": "north", "c": "south"}
+    infos = [MemberInfo(name, frozenset(), encode_member((), process_id=name, traits=MemberTraits(host=host))) for name, host in hosts.items()]
+    found = assignor(infos, {"t": 6})
+    active = {task: hosts[name] for name, each in found.items() for task in decode_tasks(each)}
+    standby = {task: hosts[name] for name, each in found.items() for task in decode_standbys(each)}
+    assert active.keys() == standby.keys()
+    assert all(active[task] != standby[task] for task in active)
 
 
 # --- where tasks go -------------------------------------------------------------------------------------------------------
