@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from actors import Spec, System
-from actors.events import shorten
-from ks_actors._errors import KsActorsError, NotRunning
+from ks_actors._errors import NotRunning
 from ks_actors._hints import Hinted, refuse
 from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
-from ks_actors.app._event_loop import fastest_loop, refuse_other_threads, refuse_running_loop
-from ks_actors.app._memory_tuning import tune_gc
+from ks_actors.app._members import as_member, begin_as_member, tell_state
 from ks_actors.app._orders import ENDS, AppOrders
-from ks_actors.app._signals import kept_handlers, until_signal
+from ks_actors.app._program import run_program
+from ks_actors.app._signals import until_signal
 from ks_actors.app._start_log import StartReport, log_start
 from ks_actors.app._status import health, members_of, summary
 from ks_actors.app._topics import AppTopics
@@ -65,7 +63,7 @@ from ks_actors.runtime.watch import (
     wait_of_instance,
     with_progress,
 )
-from ks_actors.system import Later, raise_open_files
+from ks_actors.system import Later
 from ks_actors.task import Clocks, StoreRegistry, TaskParts, Telemetry, behind_caches
 from ks_actors.topics import TopicAccess
 from ks_actors.topology import by_name, enter_services
@@ -145,6 +143,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         config = config_of(topology, config, bootstrap_servers, settings, of="App")
         if isinstance(log, str):
             config, log = config.replace(log=log), None
+        config = as_member(config)
         super().__init__(topology, config, log, {} if topics is None else by_name(topics), services)
         check_callbacks(
             on_state=on_state, uncaught_handler=uncaught_handler, task_priority=task_priority
@@ -321,6 +320,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             self._check_wanted()
             await enter_services(self._services, self._topology, self._given_services)
             self._check_wanted()
+            await begin_as_member(self.config, log.bare)
             # Each step has its deadline, but the time to restore stores has no bound.
             await ref.ask(m.Start).within(inf)
             self._check_wanted()
@@ -377,6 +377,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         )
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
+        tell_state(new, self.tasks)
         if new in ENDS:
             self._ended.set()
         if self._on_state is not None:
@@ -498,7 +499,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         if self.error is not None:
             raise self.error
 
-    def main(self) -> None:
+    def main(self, *, processes: int | Literal["auto"] | None = None) -> None:
         """Run the app as a program of its own, until SIGINT or SIGTERM closes it.
 
         It runs on a new event loop (uvloop's, where that is installed). Closing takes at most
@@ -507,24 +508,14 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         soft limit of open files to the hard one. Where logging is not configured, a line on stderr
         says that the app runs, with its guarantee and tasks.
 
-        Raises the error that ended the app. Its traceback has only the frames of the user's code,
-        or none if the log has them; at the log level DEBUG the traceback is whole.
+        `processes` runs this program's command line in that many processes (`auto`: one for each
+        core), each a member of the group. This process becomes their supervisor, without a return.
 
-        Raises RuntimeError in a thread, and where an event loop runs already: await `run` there.
+        Raises the error that ended the app. Its traceback has only the frames of the user's code,
+        or none if the log has them; at the log level DEBUG the traceback is whole. Raises
+        RuntimeError in a thread, and where an event loop runs already: await `run` there.
         """
-        refuse_running_loop(of="App.main", remedy="await app.run() instead")
-        refuse_other_threads(of="App.main", remedy="asyncio.run(app.run())")
-        tune_gc()
-        raise_open_files()
-        self._start_report.be_told()
-        try:
-            with kept_handlers(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-                runner.run(self._run_until_signal())
-        except Exception as error:
-            if not _log.isEnabledFor(logging.DEBUG):
-                says_all = isinstance(error, KsActorsError) and error.__cause__ is None
-                shorten(error, says_all=says_all)
-            raise
+        run_program(self._run_until_signal, self._start_report, processes)
 
     async def _run_until_signal(self) -> None:
         self._ended, self._gone = asyncio.Event(), asyncio.Event()

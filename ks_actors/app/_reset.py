@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
@@ -21,7 +21,7 @@ from ks_actors._errors import (
     UnknownTopicOrPartition,
 )
 from ks_actors.app._reset_plan import Planner
-from ks_actors.config import is_target, opened
+from ks_actors.config import MEMBERS, is_target, opened
 from ks_actors.lifecycle import check_timeout, component_log, run_in_thread
 from ks_actors.log import ManagesGroups, OffsetAndMetadata
 from ks_actors.runtime.shared import CLUSTER_FILE, PROCESS_FILE, StateDirectory
@@ -180,22 +180,18 @@ class _Resetter:
         if self._execute:
             self._directory.open()
             try:
-                yield there
+                with _members_held(path):
+                    yield there
             finally:
                 if there is None or self._finished:
                     _remove_if_empty(path)
                 self._directory.close()
             return
         if there is not None:
-            try:
-                close_locked(open_locked(path / _LOCK))
-            except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                close_locked(_locked(path))
+            with _members_held(path):
                 pass
-            except BlockingIOError as error:
-                raise StateLocked(
-                    f"the state directory {path} is in use by an instance: stop it before you "
-                    "reset the application"
-                ) from error
         yield there
 
     async def _members(self, groups: ManagesGroups) -> list[GroupMember]:
@@ -284,6 +280,26 @@ class _Resetter:
             each.topic in topics for each in await groups.group_offsets(self._id)
         ):
             await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+@contextmanager
+def _members_held(path: Path) -> Iterator[None]:
+    """Hold the directories of an instance's member processes, as they may run without the first."""
+    with ExitStack() as stack:
+        for place in path.glob(f"{MEMBERS}/*/{path.name}"):
+            with suppress(FileNotFoundError):
+                stack.callback(close_locked, _locked(place))
+        yield
+
+
+def _locked(path: Path) -> int:
+    try:
+        return open_locked(path / _LOCK)
+    except BlockingIOError as error:
+        raise StateLocked(
+            f"the state directory {path} is in use by an instance: stop it before you reset the "
+            "application"
+        ) from error
 
 
 def _empty(directory: Path) -> None:

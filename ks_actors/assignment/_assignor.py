@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Self, final
 
 from ks_actors._errors import KsActorsError, StreamsError
 from ks_actors.assignment._grouper import check_copartitioning, group_partitions
-from ks_actors.assignment._info import TopologyInfo, decode_member, encode_problem, encode_tasks
+from ks_actors.assignment._info import (
+    HostedTasks,
+    TopologyInfo,
+    decode_member,
+    encode_problem,
+    encode_tasks,
+)
 from ks_actors.assignment._standbys import assign_standbys
 from ks_actors.assignment._sticky import assign_sticky
 from ks_actors.assignment._versions import admit
@@ -190,7 +196,11 @@ class TaskAssignor:
                 if any(task.subtopology in versions[member].stateful for member in able)
             }
             for member, standing in self._standbys(
-                {member: found.get(member, ()) for member in able}, free, stateful, state
+                {member: found.get(member, ()) for member in able},
+                free,
+                stateful,
+                state,
+                {member: states[member].failure_domain for member in able},
             ).items():
                 standbys[member] |= {
                     task for task in standing if task.subtopology in versions[member].stateful
@@ -201,9 +211,13 @@ class TaskAssignor:
             member: [task for task in wanted[member] if owners.get(task, member) == member]
             for member in tasks
         }
+        hosts = _hosts(states, {**_chosen(wanted), **owners}, standbys)
         return {
             member: encode_tasks(
-                {task: tasks[member][task] for task in free[member]}, processes, standbys[member]
+                {task: tasks[member][task] for task in free[member]},
+                processes,
+                standbys[member],
+                hosts=hosts,
             )
             for member in tasks
         }
@@ -214,10 +228,11 @@ class TaskAssignor:
         free: Mapping[str, Collection[TaskId]],
         stateful: Collection[TaskId],
         warm: Warm,
+        hosts: Mapping[str, str],
     ) -> Mapping[str, Collection[TaskId]]:
         if not self._replicas:
             return {}
-        found = assign_standbys(wanted, stateful, self._replicas, warm)
+        found = assign_standbys(wanted, stateful, self._replicas, warm, hosts)
         # While a member waits for its chosen task, the member follows the task as a standby.
         return {
             member: {
@@ -257,6 +272,32 @@ def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dic
             if task in tasks and (task not in claims or state.generation > claims[task][0]):
                 claims[task] = state.generation, member
     return {task: owner for task, (_, owner) in claims.items()}
+
+
+def _chosen(wanted: Mapping[str, Collection[TaskId]]) -> dict[TaskId, str]:
+    return {task: member for member, tasks in wanted.items() for task in tasks}
+
+
+def _hosts(
+    states: Mapping[str, MemberState],
+    owners: Mapping[TaskId, str],
+    standbys: Mapping[str, Collection[TaskId]],
+) -> list[HostedTasks]:
+    """Return each member with its tasks; nothing if no member answers queries."""
+    if not any(state.endpoint for state in states.values()):
+        return []
+    active: dict[str, list[tuple[int, int]]] = {member: [] for member in states}
+    for task, owner in sorted(owners.items()):
+        active[owner].append((task.subtopology, task.partition))
+    return [
+        HostedTasks(
+            member,
+            state.endpoint,
+            tuple(active[member]),
+            tuple(sorted((task.subtopology, task.partition) for task in standbys.get(member, ()))),
+        )
+        for member, state in sorted(states.items())
+    ]
 
 
 def _warm(

@@ -14,13 +14,23 @@ _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _COMMON: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def set_up_logging(level: str, form: str | logging.Formatter) -> None:
-    """Send log records of this level and above to stderr, by one of the FORMATS or a formatter."""
+def set_up_logging(level: str, form: str | logging.Formatter, member: int | None = None) -> None:
+    """Send log records of this level and above to stderr, by one of the FORMATS or a formatter.
+
+    All records have the number of the `member` process, if given.
+    """
     handler = logging.StreamHandler(sys.stderr)
+    if member is not None:
+        handler.addFilter(lambda record: _number(record, member))
     if isinstance(form, str):
         form = JsonFormatter() if form == "json" else TextFormatter(_TEXT)
     handler.setFormatter(form)
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _number(record: logging.LogRecord, member: int) -> bool:
+    record.__dict__["member"] = member
+    return True
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -29,11 +39,14 @@ def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class TextFormatter(logging.Formatter):
-    """Lines, with the client id after the logger: it distinguishes apps in one process."""
+    """Lines, with the client id after the logger: it distinguishes apps in one process.
+
+    In a member process its number stands there instead.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
-        client = getattr(record, "client_id", None)
+        client = getattr(record, "member", getattr(record, "client_id", None))
         if client is None:
             return super().format(record)
         name = record.name

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ks_actors._errors import ConfigError, KsActorsError
+from ks_actors.app import processes_of, supervise
 from ks_actors.cli._application import connection_options
 from ks_actors.cli._bars import Bars, Following, Restoring
 from ks_actors.cli._logging import FORMATS, set_up_logging
@@ -19,13 +20,15 @@ from ks_actors.cli._remote import TOKEN
 from ks_actors.cli._target import app_of
 from ks_actors.config import without_login
 from ks_actors.log import IsolationLevel
-from ks_actors.system import heed_signals
+from ks_actors.system import current_member, heed_signals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from ks_actors.app import App
     from ks_actors.log import TopicPartition
+    from ks_actors.system import MemberProcess
 
 LEVELS = ("debug", "info", "warning", "error")
 _HIGHEST_PORT: Final = 65_535
@@ -41,6 +44,13 @@ def _address(
     if not (port.isascii() and port.isdigit() and int(port) <= _HIGHEST_PORT):
         raise click.BadParameter(f"{value!r} is not [HOST:]PORT, as in 9464 or 0.0.0.0:9464")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _processes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else processes_of(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -80,6 +90,13 @@ def _address(
     help="Serve /health, /ready and /metrics alone, for an orchestrator and Prometheus. Only on "
     "loopback without a host; 0.0.0.0:PORT for all of this machine's addresses.",
 )
+@click.option(
+    "--processes",
+    metavar="N|auto",
+    callback=_processes,
+    help="Run the app in N processes, or one for each core. Each is a member of the group, and "
+    "is restarted when it dies. They share the page and the probes. SIGHUP restarts one by one.",
+)
 @click.option("--reload", is_flag=True, help="Start again when a source changes. For development.")
 @click.option(
     "--reload-dir",
@@ -97,6 +114,7 @@ def run(
     quiet: bool,
     page: int | None,
     probes: tuple[str, int] | None,
+    processes: int | None,
     reload: bool,
     directories: tuple[Path, ...],
 ) -> None:
@@ -110,6 +128,8 @@ def run(
     The first signal commits and closes. Exit codes: 0 closed by a signal or by itself, 1 the app
     ended with an error, 2 wrong command line, 130 or 143 a signal before the app began.
     """
+    if reload and processes is not None:
+        raise click.UsageError("--processes and --reload exclude each other")
     if reload:
         again = [target, *(f"--conf={pair}" for pair in conf), f"--log-level={log_level}"]
         again += [f"--log-format={log_format}", *(["--quiet"] if quiet else [])]
@@ -120,15 +140,25 @@ def run(
         raise SystemExit(run_reloading(again, directories or (Path.cwd(),)))
     if directories:
         raise click.UsageError("--reload-dir needs --reload")
-    set_up_logging(log_level, log_format)
+    if processes is not None:
+        supervise(
+            processes,
+            page=page,
+            probes=probes,
+            log_level=log_level,
+            log_format=log_format,
+            quiet=quiet,
+        )
+    member = current_member()
+    set_up_logging(log_level, log_format, None if member is None else member.number)
     app = app_of(target, conf, file)
+    say = tell if member is None else lambda text: tell(f"[{member.number}] {text}")
     if not quiet:
-        tell(f"{app.config.application_id} starts with {app.config.processing_guarantee.value}")
-    servers = [] if page is None else [page_of(app, page)]
-    servers += [] if probes is None else [_probes(app, *probes)]
-    app._early_services = tuple(servers)
-    app._start_report.tell = (lambda _: None) if quiet else tell
-    with Bars(progress_console(quiet=quiet)) as bars:
+        say(f"{app.config.application_id} starts with {app.config.processing_guarantee.value}")
+    app._early_services = tuple(_servers(app, page, probes, member))
+    app._start_report.tell = (lambda _: None) if quiet else say
+    # Bars of several processes would overwrite each other.
+    with Bars(progress_console(quiet=quiet or member is not None)) as bars:
         _show(app, bars)
         try:
             app.main()
@@ -145,6 +175,37 @@ def _ended(app: App, error: Exception, where: str = "") -> click.ClickException:
     return click.ClickException(
         f"{app.config.application_id} has ended: {type(error).__name__}: {error}{where}"
     )
+
+
+def _servers(
+    app: App,
+    page: int | None,
+    probes: tuple[str, int] | None,
+    member: MemberProcess | None,
+) -> Iterator[AbstractAsyncContextManager[None]]:
+    """Yield the servers of an app; the supervisor of a member has the addresses."""
+    if member is None:
+        if page is not None:
+            yield page_of(app, page)
+        if probes is not None:
+            yield _probes(app, *probes)
+    elif page is not None or probes is not None:
+        yield _page_of_member(app, member)
+
+
+@asynccontextmanager
+async def _page_of_member(app: App, member: MemberProcess) -> AsyncIterator[None]:
+    from ks_actors.web import serve_member  # noqa: PLC0415 - needs an extra, which was there
+
+    async with AsyncExitStack() as stack:
+        token = os.environ.get(TOKEN) or None
+        try:
+            await stack.enter_async_context(serve_member(app, member.socket, token=token))
+        except OSError as error:
+            raise ConfigError(f"{member.socket} cannot be served: {error}") from error
+        except ValueError as error:
+            raise ConfigError(f"{TOKEN}: {error}") from error
+        yield
 
 
 @asynccontextmanager

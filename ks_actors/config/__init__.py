@@ -19,6 +19,7 @@ from ks_actors.config._exception_handlers import (
 )
 from ks_actors.config._forms import config_of
 from ks_actors.config._kafka import SCHEME, servers
+from ks_actors.config._members import MEMBERS
 from ks_actors.config._open_log import kafka_options, missing_directory, open_patiently, opened
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._reset_to import ResetTo, ShiftBy, clamped, is_target, milliseconds
@@ -26,6 +27,7 @@ from ks_actors.config._settings import Keywords, Options, SettingsOfApp
 from ks_actors.snapshots import without_login as without_login
 
 __all__ = [
+    "MEMBERS",
     "SCHEME",
     "ClientIds",
     "DeadLetter",

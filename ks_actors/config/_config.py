@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, Unpack, 
 from ks_actors._errors import ConfigError
 from ks_actors._hints import Hinted
 from ks_actors.config._clients import TOPIC
+from ks_actors.config._members import settings_of_member
 from ks_actors.config._names import shown
 from ks_actors.config._parsers import ProcessingGuarantee
 from ks_actors.config._placeholders import ENVIRONMENT, unfilled
@@ -482,6 +483,17 @@ class StreamsConfig(metaclass=Hinted):
         Defaults are computed again, since some depend on other settings.
         """
         return self._made(*self._given, from_mapping(settings, "keyword"))
+
+    def for_member(self, number: int, count: int) -> Self:
+        """Return the config of one of `count` processes that run this app on one machine.
+
+        Members are numbered from 1. Each has its own `client_id`, `group_instance_id` (if there is
+        one) and place below `state_dir`, and an equal share of the four limits of memory. Member 1
+        keeps the client id and the place. `App.main(processes=…)` does this by itself. Raises
+        ConfigError.
+        """
+        changed = settings_of_member(vars(self), number, count)
+        return self.replace(**changed) if changed else self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the parts to make the config again, for copies and for other processes."""

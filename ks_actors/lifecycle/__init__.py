@@ -1,5 +1,6 @@
 """Helpers to start, wait, retry, shield and end."""
 
+from ks_actors.lifecycle._admission import admitted
 from ks_actors.lifecycle._attempt import try_step
 from ks_actors.lifecycle._background import in_background
 from ks_actors.lifecycle._backoff import RetryBackoff, TaskBackoff
@@ -38,6 +39,7 @@ __all__ = [
     "RetryBackoff",
     "TaskBackoff",
     "Transitions",
+    "admitted",
     "as_exception",
     "awaited_by_app",
     "called_from_within",

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from contextlib import asynccontextmanager, contextmanager
-from ipaddress import ip_address
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, final
 from urllib.parse import quote
 
-import uvicorn
-
 from ks_actors.web._create_app import create_app, create_probes
 from ks_actors.web._security import LOOPBACK, checked
+from ks_actors.web._serving import is_loopback, listen, serving, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-
-    from starlette.applications import Starlette
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+    from pathlib import Path
 
     from ks_actors.app import App
     from ks_actors.runtime import HealthBounds
-
-_CLOSE_S = 2
 
 
 @final
@@ -68,16 +62,16 @@ async def serve_page(
     handler is installed. Raises OSError when the address is taken, ValueError for a bad token.
     """
     token = None if token is None else checked(token)
-    with socket.create_server((host, port), family=_family(host)) as listening:
+    with listen(host, port) as listening:
         made = create_app(
             app,
             token=token,
             bounds=bounds,
             dead_letter_topics=dead_letter_topics,
-            allowed_hosts=(*LOOPBACK, host) if _is_loopback(listening) else None,
+            allowed_hosts=(*LOOPBACK, host) if is_loopback(listening) else None,
         )
-        async with _serving(made, listening, made.state.events.close) as close:
-            yield PageServer(_url(host, listening), token, close)
+        async with serving(made, listening, made.state.events.close) as close:
+            yield PageServer(url_of(host, listening), token, close)
 
 
 @asynccontextmanager
@@ -92,56 +86,21 @@ async def serve_probes(
     then live, but not ready. `bounds` are the limits of `/health` and `/ready`. Raises OSError when
     the address is taken.
     """
-    with socket.create_server((host, port), family=_family(host)) as listening:
+    with listen(host, port) as listening:
         made = create_probes(app, bounds=bounds)
-        async with _serving(made, listening, lambda: None):
-            yield _url(host, listening)
+        async with serving(made, listening, lambda: None):
+            yield url_of(host, listening)
 
 
 @asynccontextmanager
-async def _serving(
-    made: Starlette, listening: socket.socket, end: Callable[[], None]
-) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Serve an ASGI application; yield a function that closes it, and first calls `end`."""
-    server = _Server(
-        uvicorn.Config(
-            made,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            timeout_graceful_shutdown=_CLOSE_S,
-        )
-    )
-    serving = asyncio.create_task(server.serve([listening]))
+async def serve_member(app: App, path: Path, *, token: str | None = None) -> AsyncIterator[None]:
+    """Serve the HTTP API and page of a member at a Unix socket, for its supervisor.
 
-    async def close() -> None:
-        end()
-        server.should_exit = True
-        await asyncio.shield(serving)
-        listening.close()
-
-    try:
-        yield close
-    finally:
-        await close()
-
-
-def _url(host: str, listening: socket.socket) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}/"
-
-
-def _is_loopback(listening: socket.socket) -> bool:
-    return ip_address(listening.getsockname()[0]).is_loopback
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the program."""
-        yield
+    Raises OSError, and ValueError for a bad token.
+    """
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        made = create_app(app, token=token)
+        async with serving(made, listening, made.state.events.close):
+            yield

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import PlainTextResponse, Response
 
 from ks_actors.metrics.exporters import prometheus_text
+from ks_actors.system import current_member
 from ks_actors.web._answers import Refusal, answer
 from ks_actors.web._group import look_at_group
 from ks_actors.web._store_query import query_store, store_views
@@ -46,9 +47,11 @@ def ready(app: App, bounds: HealthBounds) -> Handler:
 
 def metrics(app: App) -> Handler:
     """Return the handler of the metrics, in Prometheus' text format."""
+    member = current_member()
+    constant = {} if member is None else {"member": str(member.number)}
 
     async def handle(_: Request) -> Response:
-        text = prometheus_text(app)
+        text = prometheus_text(app, constant=constant)
         return Response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
     return handle

@@ -35,6 +35,7 @@ ALONE: Final = {
 ON_KAFKA: Final = {
     "kafka": "--alone --reps 1 --records 1000 --keys 100 --apps map count --guarantees exactly_once_v2",
     "latency": "--only ours --rates 200 --partitions 1 --guarantees at_least_once --seconds 0.5 --warm-seconds 0.5 --idle-seconds 0.5",
+    "processes": "--apps count --processes 1 2 --records 20000 --keys 1000",
     "stand": "--runs 2 --records 4000",
     "stalls": "--codecs lz4 --bytes 1000000",
     "tokens": "--seconds 3 --rate 50 --late-ms 60000",

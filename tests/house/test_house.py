@@ -191,7 +191,7 @@ FLOORS_OF_STREAMS: tuple[tuple[str, ...], ...] = (
         "testing",
         "web",
     ),
-    ("cli/dev", "cli/new"),
+    ("cli/dev", "cli/new", "cli/processes"),
     ("cli",),
 )
 FLOORS = {"actors": FLOORS_OF_ACTORS, "ks_actors": FLOORS_OF_STREAMS}

@@ -47,6 +47,7 @@ class Counting:
     """A pair of topics, their input, and apps that count it."""
 
     keys: Sequence[bytes] = (b"k0", b"k1")
+    partitions: int = PARTITIONS
 
     def __init__(self, log: KafkaLog, bootstrap: str, guarantee: str, directory: Path) -> None:
         self.log = log
@@ -58,13 +59,13 @@ class Counting:
         self.directory = directory
 
     async def create(self) -> None:
-        await self.log.create_topics([NewTopic(self.source, PARTITIONS), NewTopic(self.sink, PARTITIONS)])
+        await self.log.create_topics([NewTopic(self.source, self.partitions), NewTopic(self.sink, self.partitions)])
 
     async def feed(self, count: int = 10, value: bytes = b"v") -> None:
         """Write so many records of each key."""
         producer = await self.log.producer(client_id="feeder")
-        for number in range(PARTITIONS):
-            keys = [key for key in self.keys if int(key[1:]) % PARTITIONS == number] * count
+        for number in range(self.partitions):
+            keys = [key for key in self.keys if int(key[1:]) % self.partitions == number] * count
             await producer.send([Outgoing(TopicPartition(self.source, number), batch(*[value] * len(keys), keys=keys))])
             self.fed.update(keys)
         await producer.close()
@@ -114,7 +115,7 @@ class Counting:
         return [word for name, value in told.items() for word in (f"--{name}", str(value))]
 
     def _sinks(self) -> list[TopicPartition]:
-        return [TopicPartition(self.sink, number) for number in range(PARTITIONS)]
+        return [TopicPartition(self.sink, number) for number in range(self.partitions)]
 
     async def updates(self, isolation: IsolationLevel = COMMITTED) -> list[Update]:
         """Return the output."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from actors import Spec
 from ks_actors.assignment import TaskAssignor
 from ks_actors.config import ClientIds, ProcessingGuarantee
-from ks_actors.lifecycle import Closing, component_log, name_client, shielded, try_step
+from ks_actors.lifecycle import Closing, admitted, component_log, name_client, shielded, try_step
 from ks_actors.log import (
     IsolationLevel,
     Lease,
@@ -412,6 +412,7 @@ class Wiring:
             replicas=config.num_standby_replicas,
             check=partial(check_sizes, topics),
         )
+        await admitted("join")
         membership = self._membership = await log.join(
             config.application_id,
             NewMember(

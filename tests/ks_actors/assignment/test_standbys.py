@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.assignment import TaskAssignor, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
+from ks_actors.assignment import MemberTraits, TaskAssignor, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
 from ks_actors.log import MemberInfo
 
 Warm = dict[str, dict[TaskId, int]]
@@ -52,6 +52,21 @@ def test_every_task_has_its_standbys_on_other_members(group: tuple[list[str], li
     for member in members:
         assert len(set(standby[member])) == len(standby[member])
         assert not set(standby[member]) & set(active[member])
+
+
+@given(groups(), st.integers(0, 4), st.data())
+def test_copies_of_a_task_are_on_different_hosts(group: tuple[list[str], list[TaskId], Warm], replicas: int, data: st.DataObject) -> None:
+    """As far as there are hosts; the same again when the standbys have their state."""
+    members, tasks, warm = group
+    hosts = {member: data.draw(st.sampled_from("abc")) for member in members}
+    active = assign_sticky(dict.fromkeys(members, ()), tasks, warm)
+    standby = assign_standbys(active, tasks, replicas, warm, hosts)
+    for task in tasks:
+        copies = [hosts[member] for member in members if task in {*active[member], *standby[member]}]
+        assert len(copies) == min(replicas, len(members) - 1) + 1
+        assert len(set(copies)) == min(len(copies), len(set(hosts.values())))
+    there = {member: dict.fromkeys(standby[member], 100) for member in members}
+    assert assign_standbys(active, tasks, replicas, there, hosts) == standby
 
 
 @given(groups(), st.integers(0, 4), st.data())
@@ -103,6 +118,18 @@ def test_the_former_owner_of_a_task_keeps_its_state() -> None:
     """Rather than one that was a standby: it has all of it."""
     (task,) = tasks = sized([1])
     assert assign_standbys({"a": (task,), "b": (), "c": ()}, tasks, 1, {"b": {task: ALL}, "c": {task: 10}}) == {"a": (), "b": (task,), "c": ()}
+
+
+def test_standbys_leave_the_host_that_members_name() -> None:
+    """By the host in their user data: the members of one supervisor fail together."""
+    assignor = TaskAssignor({0: ["t"]}, replicas=1, stateful={0})
+    hosts = {"a": "north", "b": "north", "c": "south"}
+    infos = [MemberInfo(name, frozenset(), encode_member((), process_id=name, traits=MemberTraits(host=host))) for name, host in hosts.items()]
+    found = assignor(infos, {"t": 6})
+    active = {task: hosts[name] for name, each in found.items() for task in decode_tasks(each)}
+    standby = {task: hosts[name] for name, each in found.items() for task in decode_standbys(each)}
+    assert active.keys() == standby.keys()
+    assert all(active[task] != standby[task] for task in active)
 
 
 # --- where tasks go -------------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ks_actors import App, Batch, LogError, ResetIncomplete, ResetRefused, StreamsConfig, reset
+from ks_actors import App, Batch, LogError, ResetIncomplete, ResetRefused, StateLocked, StreamsConfig, reset
 from ks_actors.cli._main import ks_actors
 from ks_actors.log import NewMember, NewTopic, OffsetAndMetadata, Outgoing, TopicPartition
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.runtime.shared import StateDirectory
 from ks_actors.topology import Topology
 from tests.ks_actors.cli.test_run import start
 from tests.ks_actors.log.helpers import by_turns, read_all
@@ -231,6 +232,24 @@ async def test_a_state_directory_in_use_keeps_the_app_from_being_reset(tmp_path:
         assert str(tmp_path / "state" / "counter") in output
         await reset(config_of(tmp_path, state_dir=str(tmp_path / "none")), log=log)
         assert not (tmp_path / "none").exists()
+
+
+async def test_the_state_of_member_processes_is_reset_with_the_rest(tmp_path: Path) -> None:
+    """A member that runs keeps the app from being reset, even when the first one does not."""
+    await begun(tmp_path)
+    config = config_of(tmp_path)
+    place = config.for_member(2, 2).state_dir / "counter"
+    assert place.is_relative_to(tmp_path / "state" / "counter")
+    member = StateDirectory(place)
+    member.open()
+    async with EmbeddedLog(tmp_path / "log") as log:
+        for execute in (False, True):
+            with pytest.raises(StateLocked, match="members/2/counter is in use by an instance"):
+                await reset(config, log=log, execute=execute)
+        assert (tmp_path / "state" / "counter" / "1_0").exists()
+        member.close()
+        await reset(config, log=log, execute=True)
+    assert not place.exists()
 
 
 def _invoke_on(log: EmbeddedLog, directory: Path) -> tuple[int, str]:

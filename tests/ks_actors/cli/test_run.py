@@ -129,14 +129,14 @@ try:
     from uvloop import Loop
 except ImportError:
     from asyncio import SelectorEventLoop as Loop
-from ks_actors.app import _app
+from ks_actors.app import _program
 class Interrupted(Loop):
     async def shutdown_default_executor(self, *given):
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(0.01)
         await super().shutdown_default_executor(*given)
         print("ended")
-_app.fastest_loop = lambda: Interrupted
+_program.fastest_loop = lambda: Interrupted
 """
     with start("run", f"{HERE}:topology", "--log-level=info", *conf, code=code) as running:
         seek(running, ": RUNNING, was REBALANCING")

@@ -11,6 +11,7 @@ from ks_actors.log.kafka.client import GROUP
 from ks_actors.log.kafka.group._local_members import LocalMembers
 from ks_actors.log.kafka.transactions import HangingTransactions, TransactionCoordinator
 from ks_actors.log.kafka.wire import NONE, DescribeGroupsRequest, leave_group
+from ks_actors.system import current_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +36,7 @@ class DeadMembers:
     Otherwise a rebalance would last until their sessions time out. At the start, `begin` removes
     earlier incarnations of this process, known by their client id, which no other process can have.
     Later, members on this machine are removed when they die: the lock of a dead process is free,
-    and its file has the member id to remove.
+    and its file has the member id to remove. Members that a supervisor starts again are left alone.
     """
 
     def __init__(
@@ -48,8 +49,13 @@ class DeadMembers:
         self._client: KafkaClient = client
         self._group_id: str = group_id
         self._scope: TransactionScope | None = scope
+        own = current_member()
         self._local_members: LocalMembers = LocalMembers(
-            client.bootstrap_servers, group_id, client.client_id, transactional_id or ""
+            client.bootstrap_servers,
+            group_id,
+            client.client_id,
+            transactional_id or "",
+            awaited=None if own is None else own.lock,
         )
         self._watching: asyncio.Task[None] | None = None
 

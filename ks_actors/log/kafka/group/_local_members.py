@@ -6,7 +6,9 @@ process is free. A frozen process keeps its lock, and so stays a member.
 
     <temporary directory>/ks-actors-<user>/<hash of boot, servers and group>/<hash of client id>
 
-The file has the member ids of the process, so that its successor does not count as dead.
+The file has the member ids of the process, so that its successor does not count as dead, and the
+path of a file that the process's supervisor, if it has one, keeps locked until it gives up the
+process: a dead member that is started again keeps its tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST: Final = 4096
-_LINES: Final = 3
+_LINES: Final = 4
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -61,15 +63,23 @@ class LocalMembers:
     """The members of a group on this machine, of this user.
 
     No call blocks; each call does a few operations in a small directory. If the directory is
-    unusable, or writable for others, the members do not see each other.
+    unusable, or writable for others, the members do not see each other. As long as
+    the file `awaited` of a member is locked, the member is not dead.
     """
 
     def __init__(
-        self, servers: str, group_id: str, client_id: str, transactional_id: str = ""
+        self,
+        servers: str,
+        group_id: str,
+        client_id: str,
+        transactional_id: str = "",
+        *,
+        awaited: Path | None = None,
     ) -> None:
         self._group: str = f"{servers} {group_id}"
         self._name: str = _hashed(client_id)
         self._transactional_id: str = transactional_id
+        self._awaited: str = "" if awaited is None else str(awaited)
         self._member_id: str = ""
         self._directory: Path | None = None
         self._lock: int | None = None
@@ -122,7 +132,10 @@ class LocalMembers:
 
     def _write(self, lock: int) -> None:
         os.truncate(lock, 0)
-        os.pwrite(lock, f"{self._member_id}\n{self._transactional_id}\n".encode(), 0)
+        os.pwrite(lock, self._lines().encode(), 0)
+
+    def _lines(self) -> str:
+        return f"{self._member_id}\n{self._transactional_id}\n{self._awaited}\n"
 
     def dead(self) -> Iterator[Dead]:
         """Yield the dead members, one by one; the caller releases each. Raises LogError."""
@@ -135,8 +148,13 @@ class LocalMembers:
         for path in paths:
             with suppress(OSError):  # skip files that cannot be opened
                 lock = _locked(path)
-                if lock is not None:
-                    yield Dead(*_ids(lock), path, lock)
+                if lock is None:
+                    continue
+                member_id, transactional_id, awaited = _ids(lock)
+                if awaited and _is_locked(Path(awaited)):
+                    close_locked(lock)
+                else:
+                    yield Dead(member_id, transactional_id, path, lock)
 
     def leave(self, *, known: bool) -> None:
         """Unregister.
@@ -192,12 +210,23 @@ def _locked(path: Path, flags: int = 0) -> int | None:
     return file if is_own else None
 
 
-def _ids(lock: int) -> tuple[str, str]:
+def _ids(lock: int) -> tuple[str, str, str]:
+    """Return the member id, the transactional id and the supervisor's file; empty if unknown."""
     try:
         lines = os.pread(lock, _LONGEST, 0).decode(errors="replace").split("\n")
     except OSError:
         lines = []
-    return (lines[0], lines[1]) if len(lines) == _LINES else ("", "")
+    return (lines[0], lines[1], lines[2]) if len(lines) == _LINES else ("", "", "")
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        close_locked(open_locked(path, os.O_NOFOLLOW | os.O_NONBLOCK))
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # it is gone
+    return False
 
 
 def _hashed(name: str) -> str:

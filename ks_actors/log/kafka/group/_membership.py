@@ -14,6 +14,7 @@ from ks_actors.log._types import Assigned, GroupMetadata, Lost, MemberAssignment
 from ks_actors.log.kafka.admin import commit_offsets, fetch_committed
 from ks_actors.log.kafka.client import KafkaClient
 from ks_actors.log.kafka.group._group_member import GroupMember
+from ks_actors.system import current_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -212,9 +213,12 @@ class KafkaMembership(BaseMembership):
     async def close(self) -> None:
         """Close.
 
-        A member with an instance id keeps its place and partitions for its return; others leave.
+        A member with an instance id keeps its place and partitions for its return, and so does a
+        process that its supervisor closes to start it again; others leave.
         """
-        await self._end(leave=self.instance_id is None)
+        process = current_member()
+        returns = process is not None and process.returns
+        await self._end(leave=self.instance_id is None and not returns)
 
     async def _end(self, *, leave: bool) -> None:
         if self._ending is None:

@@ -16,6 +16,7 @@ import pytest
 
 from ks_actors import App, LogError
 from ks_actors.log.kafka.group._local_members import LocalMembers
+from ks_actors.system import close_locked, open_locked
 from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
 from tests.kafka.broker import Broker
 from tests.kafka.counting import Counting, counting
@@ -79,6 +80,22 @@ def process(client_id: str) -> Iterator[subprocess.Popen[str]]:
             yield running
         finally:
             running.kill()
+
+
+def test_a_member_that_its_supervisor_starts_again_is_not_dead(tmp_path: Path) -> None:
+    """Until the supervisor gives it up, or is dead itself: then it has no lock."""
+    lock = tmp_path / "lock"
+    supervisor = open_locked(lock, os.O_CREAT)
+    victim = LocalMembers(SERVERS, GROUP, "victim", awaited=lock)
+    victim.know("victim")
+    victim.enter()
+    looker = entered("looker")
+    victim.leave(known=False)
+    assert dead(looker) == []
+    close_locked(supervisor)
+    assert dead(looker) == ["victim"]
+    lock.unlink()
+    assert dead(looker) == ["victim"]
 
 
 def test_a_process_that_is_killed_is_found_until_the_group_knows() -> None:

@@ -1,0 +1,105 @@
+"""An app as one of several processes, which a supervisor starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ks_actors._errors import ConfigError, FencedInstanceId, StateLocked, TopologyError
+from ks_actors.lifecycle import admitted
+from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.system import become_supervisor, check_posix, current_member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ks_actors.config import StreamsConfig
+    from ks_actors.log import Log
+    from ks_actors.runtime.shared import InstanceState
+    from ks_actors.runtime.watch import TaskMetadata
+
+# A restart changes none of these; only a change of settings, sources or programs does.
+_FINAL: Final = (ConfigError, TopologyError, FencedInstanceId, StateLocked)
+_MOST: Final = 256
+_CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+_KILL_S: Final = 10
+
+
+def as_member(config: StreamsConfig) -> StreamsConfig:
+    """Return the config of this process: that of its member, if a supervisor has started it."""
+    member = current_member()
+    if member is None:
+        return config
+    member.close_s = config.close_timeout_ms / 1000 + _KILL_S
+    return config.for_member(member.number, member.count)
+
+
+def processes_of(given: int | str) -> int:
+    """Return a number of processes; `auto` is the number of cores. Raises ConfigError."""
+    check_posix("processes")
+    if given == "auto":
+        return _cores()
+    try:
+        found = int(given)
+    except ValueError:
+        found = 0
+    if not 1 <= found <= _MOST:
+        raise ConfigError(f"processes is {given!r}: give a number from 1 to {_MOST}, or 'auto'")
+    return found
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use, by its affinity and its cgroup."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        quota, _, period = _CPU_QUOTA.read_text(encoding="ascii").partition(" ")
+        limit = int(quota) // int(period)
+    except (OSError, ValueError):  # there is no cgroup, or it has no limit
+        return cores or 1
+    return max(1, min(cores or 1, limit))
+
+
+def supervise(processes: int | str, **options: Any) -> None:
+    """Become the supervisor of this program's members; return if this process is a member.
+
+    Raises ConfigError.
+    """
+    count = processes_of(processes)
+    if current_member() is None:
+        become_supervisor({"processes": count, **options})
+
+
+async def begin_as_member(config: StreamsConfig, log: Log) -> None:
+    """Wait until the supervisor has put the task directories in their places.
+
+    Raises ConfigError for a log that belongs to one process at a time.
+    """
+    if (member := current_member()) is None:
+        return
+    if isinstance(log, EmbeddedLog):
+        raise ConfigError(
+            f"{log!r} belongs to one process at a time: run members on a Kafka (set "
+            "bootstrap_servers), or the app without processes"
+        )
+    place = config.state_dir
+    home = place / config.application_id if member.number == 1 else place.parents[1]
+    await admitted(
+        "start",
+        home=str(home.absolute()),
+        application_id=config.application_id,
+        close_ms=config.close_timeout_ms,
+    )
+
+
+def tell_state(state: InstanceState, tasks: Callable[[], Iterable[TaskMetadata]]) -> None:
+    """Tell the supervisor the app's state and its number of active tasks."""
+    if (member := current_member()) is not None:
+        member.say("state", state=state.name, active=sum(not task.standby for task in tasks()))
+
+
+def tell_end(error: Exception) -> None:
+    """Tell the supervisor the error that has ended the app, and whether a restart may help."""
+    if (member := current_member()) is not None:
+        text = f"{type(error).__name__}: {error}"
+        member.say("failed", error=text, final=isinstance(error, _FINAL))

@@ -1,0 +1,16 @@
+"""The options of a supervisor, as its command line has them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Options(NamedTuple):
+    """The number of members, the addresses of their common page and probes, and the log."""
+
+    processes: int
+    page: int | None = None
+    probes: tuple[str, int] | None = None
+    log_level: str | None = None
+    log_format: str = "text"
+    quiet: bool = False

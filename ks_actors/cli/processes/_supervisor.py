@@ -1,0 +1,262 @@
+"""The supervisor of member processes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from ks_actors._counted import counted
+from ks_actors._errors import StateLocked
+from ks_actors.cli.processes._adoption import adopt
+from ks_actors.cli.processes._child import Child, ChildState
+from ks_actors.lifecycle import component_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RESTS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+# A member that has run for so long was well: its next end counts as the first.
+_STEADY_S: Final = 60.0
+# A rest is then longer than neighbours take to restore most tasks.
+_MOST_AWAITED_S: Final = 2.0
+_MOST_STARTS: Final = 5
+_WRONG_USE: Final = 2
+# A process whose app is closed still has threads and files to close.
+_END_S: Final = 10.0
+_OF_SIGNAL: Final = 128
+_LOOK_AT_TASKS_S: Final = 10.0
+_EVENTS: Final = Path("/sys/fs/cgroup/memory.events")
+_log = component_log(__name__)
+
+
+@final
+class Supervisor:
+    """Run `count` members of an app until a signal, or until they end.
+
+    Each member runs the `command`. A member that dies is started again: at once, and then after
+    1, 2, 4 … 30 s. When members cannot run, all are closed. `directory` has the sockets of their
+    pages. SIGINT and SIGTERM close all members, and a second one ends them at once. SIGHUP closes
+    and starts one member after the other.
+    """
+
+    def __init__(self, command: Sequence[str], count: int, directory: Path) -> None:
+        self.children: tuple[Child, ...] = tuple(
+            Child(number, count, command, directory, self._hear) for number in range(1, count + 1)
+        )
+        self._closing = asyncio.Event()
+        self._code: int | None = None
+        self._adoption: asyncio.Task[None] | None = None
+        self._joined = False
+        self._rolling: asyncio.Task[None] | None = None
+        self._roll_again = False
+        self._told_tasks = False
+        self._kills = _oom_kills()
+
+    @property
+    def closing(self) -> bool:
+        """Whether all members close, or are closed."""
+        return self._closing.is_set()
+
+    async def run(self) -> int:
+        """Run the members; return the exit code of the program.
+
+        It is 0 after a signal or when all members have ended by themselves, else that of a member
+        that cannot run, and 128 and more after a second signal.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._roll)
+        codes = await asyncio.gather(*map(self._keep, self.children))
+        if self._rolling is not None:
+            self._rolling.cancel()
+            await asyncio.gather(self._rolling, return_exceptions=True)
+        if self._code is not None:
+            return self._code
+        return max((code if code >= 0 else _OF_SIGNAL - code for code in codes), default=0)
+
+    # --- one member -------------------------------------------------------------------------------
+
+    async def _keep(self, child: Child) -> int:
+        """Run a member again and again; return its last exit code."""
+        loop = asyncio.get_running_loop()
+        rests = barren = 0
+        while True:
+            code = await child.run()
+            self._let_join()
+            if self._closing.is_set():
+                child.state = ChildState.CLOSED
+                return code
+            if child.rolls:
+                child.rolls = False
+                rests = barren = 0
+                continue
+            if code == 0:
+                child.state = ChildState.DONE
+                child.release_tasks()
+                _log.info("member %d has ended by itself", child.number)
+                return code
+            ran = child.running_since
+            barren = 0 if ran is not None else barren + 1
+            rests = 0 if ran is not None and loop.time() - ran >= _STEADY_S else rests
+            child.state = ChildState.RESTING
+            if self._cannot_run(child, code, barren):
+                child.state = ChildState.CLOSED
+                self._give_up(code, f"member {child.number} {self._end_of(child, code)}")
+                return code
+            rest = _RESTS_S[min(rests, len(_RESTS_S) - 1)]
+            rests += 1
+            _log.warning(
+                "member %d %s; it starts again %s",
+                child.number,
+                self._end_of(child, code),
+                f"in {rest:g} s" if rest else "now",
+            )
+            if rest > _MOST_AWAITED_S or child.final:
+                child.release_tasks()
+            child.wake.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(child.wake.wait(), rest)
+            if self._closing.is_set():
+                child.state = ChildState.CLOSED
+                return code
+
+    def _cannot_run(self, child: Child, code: int, barren: int) -> bool:
+        """Return whether the end of a member is the end of all.
+
+        As long as another member runs, its tasks are processed, so it is started again.
+        """
+        if any(each.state is ChildState.RUNNING for each in self.children):
+            return False
+        hopeless = child.final or (
+            child.running_since is None and code > 0 and (not child.begun or code == _WRONG_USE)
+        )
+        return hopeless or barren >= _MOST_STARTS
+
+    def _end_of(self, child: Child, code: int) -> str:
+        """Return the text about a member's end."""
+        if code >= 0:
+            reason = f": {child.error}" if child.error else ""
+            return f"has ended with exit code {code}{reason}"
+        before, self._kills = self._kills, _oom_kills()
+        why = ", by the kernel for lack of memory" if self._kills > before else ""
+        return f"was killed by {signal.Signals(-code).name}{why}"
+
+    # --- messages of members ----------------------------------------------------------------------
+
+    def _hear(self, child: Child, message: dict[str, Any]) -> None:
+        kind = message["kind"]
+        if kind == "start":
+            child.begun, child.close_s = True, message["close_ms"] / 1000 + _END_S
+            if self._adoption is None:
+                self._adoption = asyncio.create_task(self._adopt(message))
+            self._adoption.add_done_callback(lambda _: child.answer("start"))
+        elif kind == "join":
+            child.waits = True
+            if self._joined or all(each.waits for each in self.children):
+                self._let_join()
+        elif kind == "failed":
+            child.error, child.final = message["error"], message["final"]
+        else:
+            child.app_state, child.active = message["state"], message["active"]
+            if child.app_state == "RUNNING" and child.state is ChildState.STARTING:
+                child.state = ChildState.RUNNING
+                child.running_since = asyncio.get_running_loop().time()
+                child.settled.set()
+                if all(each.state is ChildState.RUNNING for each in self.children):
+                    asyncio.get_running_loop().call_later(_LOOK_AT_TASKS_S, self._count_tasks)
+
+    async def _adopt(self, message: dict[str, Any]) -> None:
+        """Move the task directories, before the first member opens one."""
+        place = Path(message["home"])
+        try:
+            await asyncio.to_thread(adopt, place, message["application_id"], len(self.children))
+        except StateLocked as error:
+            self._give_up(1, str(error))
+        except OSError as error:
+            # The members restore the stores that they do not find.
+            _log.warning("the state in %s could not be shared out: %s", place, error)
+
+    def _let_join(self) -> None:
+        """Let members join the group.
+
+        At the first start all join together: a member that came first would get all tasks, and
+        restore those whose state the others have. A member that dies before does not hold up the
+        others.
+        """
+        self._joined = True
+        for child in self.children:
+            if child.waits:
+                child.waits = False
+                child.answer("join")
+
+    def _count_tasks(self) -> None:
+        tasks = sum(child.active for child in self.children)
+        if tasks < len(self.children) and not self._told_tasks and not self._closing.is_set():
+            self._told_tasks = True
+            _log.warning(
+                "%d processes have %s: fewer processes, or more partitions, would waste no memory",
+                len(self.children),
+                counted(tasks, "task"),
+            )
+
+    # --- signals ----------------------------------------------------------------------------------
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._closing.is_set():
+            self._code = _OF_SIGNAL + number
+            for child in self.children:
+                child.signal(number)
+        self._close()
+
+    def _give_up(self, code: int, reason: str) -> None:
+        if not self._closing.is_set():
+            self._code = code if code > 0 else 1
+            _log.error("%s; no member runs, so all are closed", reason)
+            self._close()
+
+    def _close(self) -> None:
+        self._closing.set()
+        for child in self.children:
+            child.wake.set()
+            child.close()
+
+    def _roll(self) -> None:
+        if self._rolling is not None and not self._rolling.done():
+            self._roll_again = True
+        else:
+            self._rolling = asyncio.create_task(self._roll_all())
+
+    async def _roll_all(self) -> None:
+        """Start each member again, the next one when the last one runs."""
+        self._roll_again = True
+        while self._roll_again:
+            self._roll_again = False
+            _log.info("starting %s again, one by one", counted(len(self.children), "member"))
+            for child in self.children:
+                if child.state is ChildState.DONE or self._closing.is_set():
+                    continue
+                child.restarted.clear()
+                child.roll()
+                child.wake.set()
+                await child.restarted.wait()
+                await child.settled.wait()
+                if child.state is not ChildState.RUNNING:
+                    _log.error(
+                        "member %d does not run with the new source: the others go on with the "
+                        "old one; send SIGHUP again when it is mended",
+                        child.number,
+                    )
+                    return
+
+
+def _oom_kills() -> int:
+    """Return how many processes of this cgroup the kernel has killed for lack of memory."""
+    try:
+        lines = _EVENTS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))

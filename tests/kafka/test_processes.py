@@ -1,0 +1,130 @@
+"""An app in several processes on a real Kafka: members that are killed, rolled, more and fewer of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos.checks import AT_LEAST_ONCE, EXACTLY_ONCE
+from tests.kafka.broker import Broker
+from tests.kafka.counting import Counting, counting_as
+from tests.waiting import soon, until
+
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(400)]
+
+
+class Spread(Counting):
+    """Two tasks for each of three members."""
+
+    keys = tuple(b"k%d" % number for number in range(12))
+    partitions = 6
+
+    @property
+    def place(self) -> Path:
+        return self.directory / "app"
+
+    def notes(self) -> list[dict[str, Any]]:
+        try:
+            return [json.loads(line) for line in (self.place / "notes").read_text().splitlines()]
+        except FileNotFoundError:
+            return []
+
+    def running(self) -> dict[str, dict[str, Any]]:
+        """Return the last note of each member that ran when it made it."""
+        last = {note["client"]: note for note in self.notes()}
+        return {client: note for client, note in last.items() if note["state"] == "RUNNING"}
+
+    @asynccontextmanager
+    async def processes(self, count: int) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run the app until the end of the block, which a signal must have ended."""
+        self.place.mkdir(exist_ok=True)
+        (self.place / "source").write_text("old")
+        before = len(self.notes())
+        words = [str(count), self.bootstrap, self.guarantee, self.source, self.sink, self.name, str(self.place)]
+        command = [sys.executable, "-m", "tests.kafka.processes_app", *words]
+        with (self.directory / "log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=log)
+        try:
+            await until(lambda: self.all_run(count, before), (self.directory / "log").read_text())
+            yield process
+            # Members have inherited the pipe, so none is left at its end.
+            assert process.stdout is not None
+            assert await soon(process.stdout.read()) == b""
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    def all_run(self, count: int, after: int = 0) -> bool:
+        """Return whether so many members run, with all tasks, each with its share."""
+        last = {note["client"]: note for note in self.notes()[after:]}
+        tasks = [note["tasks"] for note in last.values() if note["state"] == "RUNNING"]
+        return (
+            len(tasks) == count
+            and sorted(map(len, tasks)) == [self.partitions // count] * count
+            and len({task for each in tasks for task in each}) == self.partitions
+        )
+
+    async def members(self) -> int:
+        return len(await self.log.group_members(self.name))
+
+
+def tasks(notes: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    return {client: note["tasks"] for client, note in notes.items()}
+
+
+@pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
+async def test_members_that_are_killed_and_rolled_keep_their_tasks(kafka_broker: Broker, tmp_path: Path, guarantee: str) -> None:
+    """kill -9 under load loses nothing and doubles nothing, and no task goes to a neighbour; SIGHUP takes a new source; SIGTERM leaves nobody."""
+    async with counting_as(Spread, kafka_broker, guarantee, tmp_path) as here:
+        async with here.processes(3) as program:
+            await here.through(100)
+            before, at = here.running(), len(here.notes())
+            await here.feed(5_000)
+            victim = before[f"{here.name}-2"]
+            os.kill(victim["pid"], signal.SIGKILL)
+            await here.feed(5_000)
+            await until(lambda: here.running().get(f"{here.name}-2", victim)["pid"] != victim["pid"])
+            await here.counted()
+            assert tasks(here.running()) == tasks(before)
+            gained = {task for note in here.notes()[at:] for task in note["tasks"] if task not in before[note["client"]]["tasks"]}
+            assert gained == set()
+            (here.place / "source").write_text("new")
+            program.send_signal(signal.SIGHUP)
+            await until(lambda: all(note["version"] == "new" for note in here.running().values()) and here.all_run(3))
+            await here.through(100)
+            assert tasks(here.running()) == tasks(before)
+            assert len({note["pid"] for note in (*here.running().values(), *before.values())}) >= 5
+            program.send_signal(signal.SIGTERM)
+            assert await soon(program.wait()) == 0
+        assert await here.members() == 0
+
+
+async def test_no_state_is_restored_when_the_number_of_processes_changes(kafka_broker: Broker, tmp_path: Path) -> None:
+    """1, 3, 1 processes: task directories move, and tasks follow them."""
+    async with counting_as(Spread, kafka_broker, AT_LEAST_ONCE, tmp_path) as here:
+        for count in (1, 3, 1):
+            async with here.processes(count) as program:
+                await here.through(1_000)
+                program.send_signal(signal.SIGTERM)
+                assert await soon(program.wait()) == 0
+        assert max(note["restored"] for note in here.notes()) == 0
+
+
+async def test_members_of_a_killed_program_close(kafka_broker: Broker, tmp_path: Path) -> None:
+    """SIGKILL of the supervisor: they commit and leave the group, as after SIGTERM."""
+    async with counting_as(Spread, kafka_broker, EXACTLY_ONCE, tmp_path) as here:
+        async with here.processes(2) as program:
+            await here.through(10)
+            program.kill()
+        assert await here.members() == 0
+        assert [note["state"] for note in here.notes()].count("NOT_RUNNING") == 2

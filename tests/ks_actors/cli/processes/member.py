@@ -1,0 +1,61 @@
+"""A member that runs no app: `member.py NOTES PLAN` notes what happens to it, and does what the file PLAN says for its number."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from ks_actors.system import current_member
+
+NOTES, PLAN = Path(sys.argv[1]), Path(sys.argv[2])
+
+
+def main() -> int:
+    """Start as an app does, and wait for SIGTERM; the plan has the steps at which this member ends by itself, and how."""
+    member = current_member()
+    assert member is not None
+    assert "KS_MEMBER" not in os.environ
+    plan = json.loads(PLAN.read_text()).get(str(member.number), {})
+
+    def note(event: str) -> None:
+        with NOTES.open("a") as notes:
+            notes.write(f"{member.number} {event} {os.getpid()}\n")
+
+    def step(name: str) -> None:
+        note(name)
+        if name == "runs":
+            member.say("state", state="RUNNING", active=1)
+        if name in plan:
+            if plan[name] == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if isinstance(plan[name], str):
+                member.say("failed", error=plan[name], final=True)
+                sys.exit(1)
+            sys.exit(plan[name])
+
+    def admitted(kind: str, **facts: object) -> None:
+        go = threading.Event()
+        member.ask(kind, go.set, **facts)
+        go.wait()
+
+    closes = threading.Event()
+    stubborn = plan.get("stubborn", False)
+    signal.signal(signal.SIGTERM, lambda *_: note("ignored") if stubborn else closes.set())
+    step("begins")
+    admitted("start", home=str(NOTES.parent / "state" / "app"), application_id="app", close_ms=plan.get("close_ms", 60_000))
+    step("starts")
+    admitted("join")
+    step("joins")
+    step("runs")
+    while not closes.wait(0.01):  # a signal does not end a wait of the main thread
+        pass
+    note("returns" if member.returns else "closes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

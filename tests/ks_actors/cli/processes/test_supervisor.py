@@ -1,0 +1,218 @@
+"""The supervisor of member processes: real processes, of a program that runs no app."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ks_actors.cli.processes import ChildState, Supervisor, _child, _supervisor
+from tests.waiting import until
+
+MEMBER = Path(__file__).with_name("member.py")
+
+
+class Running:
+    """A supervisor with its members, and the notes of these."""
+
+    def __init__(self, directory: Path, count: int, plan: dict[str, Any]) -> None:
+        self.notes, self._plan = directory / "notes", directory / "plan"
+        self.notes.touch()
+        self.plan(plan)
+        command = [sys.executable, str(MEMBER), str(self.notes), str(self._plan)]
+        self.supervisor = Supervisor(command, count, directory)
+        self.code: asyncio.Task[int] = asyncio.create_task(self.supervisor.run())
+
+    def plan(self, plan: dict[str, Any]) -> None:
+        self._plan.write_text(json.dumps(plan))
+
+    def events(self) -> list[str]:
+        return [" ".join(line.split()[:2]) for line in self.notes.read_text().splitlines()]
+
+    def pids(self, event: str) -> list[int]:
+        return [int(line.split()[2]) for line in self.notes.read_text().splitlines() if line.startswith(f"{event} ")]
+
+    async def run(self) -> None:
+        """Wait until all members run."""
+        await until(lambda: all(child.state is ChildState.RUNNING for child in self.supervisor.children))
+
+    async def end(self) -> int:
+        if not self.code.done():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return await self.code
+
+
+@asynccontextmanager
+async def supervised(directory: Path, count: int = 2, plan: dict[str, Any] | None = None) -> AsyncIterator[Running]:
+    """Run members; at the end there are none."""
+    running = Running(directory, count, plan or {})
+    try:
+        yield running
+    finally:
+        await running.end()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rest no time between starts."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0,))
+
+
+async def test_a_signal_closes_all_members_once(tmp_path: Path) -> None:
+    """They join together, run, and close; the exit code is 0, and no process is left."""
+    async with supervised(tmp_path) as running:
+        await running.run()
+        assert sorted(running.events()[:4]) == ["1 begins", "1 starts", "2 begins", "2 starts"]
+        assert await running.end() == 0
+        assert sorted(running.events()[-2:]) == ["1 closes", "2 closes"]
+        assert [child.state for child in running.supervisor.children] == [ChildState.CLOSED] * 2
+
+
+async def test_a_member_that_dies_is_started_again_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The others go on, and it joins without waiting for them."""
+    async with supervised(tmp_path) as running:
+        await running.run()
+        (pid,) = running.pids("1 runs")
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: len(running.pids("1 runs")) == 2)
+        assert len(running.pids("2 runs")) == 1
+        assert running.supervisor.children[0].restarts == 1
+        assert "member 1 was killed by SIGKILL; it starts again now" in caplog.text
+
+
+async def test_rests_before_starts_become_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A member that dies again and again does not take a core; the end of the program ends a rest."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0, 3600.0))
+    async with supervised(tmp_path, plan={"1": {"runs": "kill"}}) as running:
+        await until(lambda: "member 1 was killed by SIGKILL; it starts again in 3600 s" in caplog.text)
+        assert running.supervisor.children[0].state is ChildState.RESTING
+
+
+@pytest.mark.parametrize(("plan", "code"), [({"begins": 2}, 2), ({"begins": 1}, 1), ({"starts": "ConfigError: wrong"}, 1)])
+async def test_members_that_cannot_run_end_the_program(tmp_path: Path, plan: dict[str, Any], code: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong settings, a module without the app: a restart helps against neither, and the exit code says so."""
+    async with supervised(tmp_path, plan={"1": plan, "2": plan}) as running:
+        assert await running.code == code
+        assert [child.restarts for child in running.supervisor.children] == [0, 0]
+        assert "no member runs, so all are closed" in caplog.text
+        assert "ConfigError: wrong" in caplog.text or "starts" not in plan
+
+
+async def test_five_starts_in_vain_end_the_program(tmp_path: Path) -> None:
+    """A member that dies in its start may find its Kafka at the next one, but not for ever."""
+    async with supervised(tmp_path, 1, {"1": {"starts": 3}}) as running:
+        assert await running.code == 3
+        assert running.events().count("1 starts") == 5
+
+
+async def test_a_member_that_cannot_run_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks are processed by the others, so it rests and tries again."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (3600.0,))
+    async with supervised(tmp_path) as running:
+        await running.run()
+        running.plan({"1": {"begins": 2}})
+        (pid,) = running.pids("1 runs")
+        monkeypatch.setattr(_supervisor, "_RESTS_S", (0.0, 3600.0))
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: running.supervisor.children[0].restarts == 1 and running.supervisor.children[0].state is ChildState.RESTING)
+        assert running.supervisor.children[1].state is ChildState.RUNNING
+
+
+async def test_members_that_end_by_themselves_stay_ended(tmp_path: Path) -> None:
+    """When all have, the program ends with exit code 0."""
+    async with supervised(tmp_path, plan={"1": {"runs": 0}, "2": {"runs": 0}}) as running:
+        assert await running.code == 0
+        assert [child.state for child in running.supervisor.children] == [ChildState.DONE] * 2
+
+
+async def test_sighup_starts_members_again_one_by_one(tmp_path: Path) -> None:
+    """The next one closes when the last one runs; each stays a member of the group meanwhile."""
+    async with supervised(tmp_path) as running:
+        await running.run()
+        before = len(running.events())
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: running.events().count("2 runs") == 2)
+        steps = ["returns", "begins", "starts", "joins", "runs"]
+        assert running.events()[before:] == [f"{number} {step}" for number in (1, 2) for step in steps]
+
+
+async def test_a_source_that_does_not_run_ends_the_roll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The others go on with the old one; the next SIGHUP starts the resting member, too."""
+    monkeypatch.setattr(_supervisor, "_RESTS_S", (3600.0,))
+    async with supervised(tmp_path) as running:
+        await running.run()
+        running.plan({"1": {"begins": 1}})
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: "member 1 does not run with the new source" in caplog.text)
+        running.plan({})
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: running.events().count("2 runs") == 2)
+        assert running.events().count("2 returns") == 1
+
+
+async def test_a_second_signal_goes_to_all(tmp_path: Path) -> None:
+    """A member that does not close gets it, too; the exit code is the shells' for the signal."""
+    async with supervised(tmp_path, 1, {"1": {"stubborn": True}}) as running:
+        await running.run()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: running.events().count("1 ignored") == 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: running.events().count("1 ignored") == 2)
+        os.kill(running.pids("1 runs")[0], signal.SIGKILL)
+        assert await running.code == 128 + signal.SIGTERM
+
+
+async def test_a_member_that_does_not_close_in_time_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its close_timeout_ms, and some time for its end."""
+    monkeypatch.setattr(_supervisor, "_END_S", 0.0)
+    async with supervised(tmp_path, 1, {"1": {"stubborn": True, "close_ms": 10}}) as running:
+        await running.run()
+        assert await running.end() == 128 + signal.SIGKILL
+
+
+async def test_no_member_outlives_its_supervisor(tmp_path: Path) -> None:
+    """Kill -9 of the program: the end of the channel closes each member as SIGTERM does."""
+    notes, plan = tmp_path / "notes", tmp_path / "plan"
+    notes.touch()
+    plan.write_text("{}")
+    command = ["-m", "ks_actors.cli.processes", json.dumps({"processes": 2}), str(MEMBER), str(notes), str(plan)]
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    await until(lambda: notes.read_text().count("runs") == 2)
+    process.kill()
+    # Members have inherited the pipe: it ends with the last one.
+    assert await process.stdout.read() == b""
+    assert sorted(line.split()[1] for line in notes.read_text().splitlines()[-2:]) == ["closes", "closes"]
+    await process.wait()
+
+
+async def test_more_members_than_tasks_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """With both numbers, once, when all run."""
+    monkeypatch.setattr(_supervisor, "_LOOK_AT_TASKS_S", 0.0)
+    supervisor = Supervisor([], 2, tmp_path)
+    for child in supervisor.children:
+        assert "processes" not in caplog.text
+        supervisor._hear(child, {"kind": "state", "state": "RUNNING", "active": 0})
+    await until(lambda: "2 processes have 0 tasks" in caplog.text)
+
+
+def test_a_kill_for_lack_of_memory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """By the count of the cgroup, which the kernel keeps."""
+    events = tmp_path / "memory.events"
+    events.write_text("oom 1\noom_kill 1\n")
+    monkeypatch.setattr(_supervisor, "_EVENTS", events)
+    caplog.set_level(logging.WARNING)
+    supervisor = Supervisor([], 1, tmp_path)
+    child = _child.Child(1, 1, [], tmp_path, lambda *_: None)
+    assert supervisor._end_of(child, -9) == "was killed by SIGKILL"
+    events.write_text("oom 2\noom_kill 2\n")
+    assert supervisor._end_of(child, -9) == "was killed by SIGKILL, by the kernel for lack of memory"
