@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from actors import Spec, System
 from ks_actors._errors import NotRunning
@@ -499,7 +499,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         if self.error is not None:
             raise self.error
 
-    def main(self, *, processes: int | Literal["auto"] | None = None) -> None:
+    def main(self, *, processes: int | str | Mapping[str, int] | None = None) -> None:
         """Run the app as a program of its own, until SIGINT or SIGTERM closes it.
 
         It runs on a new event loop (uvloop's, where that is installed). Closing takes at most
@@ -509,7 +509,8 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         says that the app runs, with its guarantee and tasks.
 
         `processes` runs this program's command line in that many processes (`auto`: one for each
-        core), each a member of the group. This process becomes their supervisor, without a return.
+        core; `{"fraud": 1, "rest": 3}`: by query), each a member of the group. This process becomes
+        their supervisor, without a return.
 
         Raises the error that ended the app. Its traceback has only the frames of the user's code,
         or none if the log has them; at the log level DEBUG the traceback is whole. Raises

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ from ks_actors._errors import ConfigError, FencedInstanceId, StateLocked, Topolo
 from ks_actors.lifecycle import admitted
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.system import become_supervisor, check_posix, current_member
+from ks_actors.topology import REST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from ks_actors.log import Log
     from ks_actors.runtime.shared import InstanceState
     from ks_actors.runtime.watch import TaskMetadata
+    from ks_actors.topology import Topology
 
 # A restart changes none of these; only a change of settings, sources or programs does.
 _FINAL: Final = (ConfigError, TopologyError, FencedInstanceId, StateLocked)
@@ -35,17 +38,58 @@ def as_member(config: StreamsConfig) -> StreamsConfig:
     return config.for_member(member.number, member.count)
 
 
-def processes_of(given: int | str) -> int:
-    """Return a number of processes; `auto` is the number of cores. Raises ConfigError."""
+def part_of(topology: Topology, config: StreamsConfig) -> Topology:
+    """Return the part of the topology that this process runs, by `queries` or by its member.
+
+    Raises TopologyError for unknown queries, and for queries that no process would run.
+    """
+    member = current_member()
+    if member is None or not member.groups:
+        return topology.only(*config.queries) if config.queries else topology
+    if config.queries:
+        raise ConfigError(
+            f"queries is {', '.join(config.queries)}, and processes names queries, too: give one"
+        )
+    groups, known = _groups(member.groups), frozenset(topology.queries())
+    others = known - groups.keys()
+    if others and REST not in groups:
+        raise TopologyError(
+            f"no process runs {', '.join(sorted(others))}: add {REST}=1 to the processes "
+            f"{member.groups}, for all queries that they do not name"
+        )
+    query = [query for query, count in groups.items() for _ in range(count)][member.number - 1]
+    return topology.only(*(others | {REST} & known if query == REST else (query,)))
+
+
+def processes_of(given: int | str | Mapping[str, int]) -> tuple[int, str]:
+    """Return the number of processes, and their queries as in `fraud=1,rest=3`, or an empty text.
+
+    `auto` is the number of cores. Raises ConfigError.
+    """
     check_posix("processes")
     if given == "auto":
-        return _cores()
+        return _cores(), ""
+    text = given if isinstance(given, str) else ""
+    if isinstance(given, Mapping):
+        text = ",".join(f"{query}={count}" for query, count in given.items())
     try:
-        found = int(given)
-    except ValueError:
+        found = sum(_groups(text).values()) if "=" in text else int(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
         found = 0
     if not 1 <= found <= _MOST:
-        raise ConfigError(f"processes is {given!r}: give a number from 1 to {_MOST}, or 'auto'")
+        raise ConfigError(
+            f"processes is {given!r}: give a number from 1 to {_MOST}, 'auto', or numbers by query "
+            "as in fraud=1,rest=3"
+        )
+    return found, text if "=" in text else ""
+
+
+def _groups(text: str) -> dict[str, int]:
+    """Return the numbers of processes by query; raise ValueError for any other text."""
+    pairs = [pair.split("=") for pair in text.split(",")]
+    found = {query.strip(): int(count) for query, count in pairs}
+    if len(found) < len(pairs) or not all(count > 0 and query for query, count in found.items()):
+        raise ValueError(text)
     return found
 
 
@@ -60,14 +104,14 @@ def _cores() -> int:
     return max(1, min(cores or 1, limit))
 
 
-def supervise(processes: int | str, **options: Any) -> None:
+def supervise(processes: int | str | Mapping[str, int], **options: Any) -> None:
     """Become the supervisor of this program's members; return if this process is a member.
 
     Raises ConfigError.
     """
-    count = processes_of(processes)
+    count, groups = processes_of(processes)
     if current_member() is None:
-        become_supervisor({"processes": count, **options})
+        become_supervisor({"processes": count, "groups": groups, **options})
 
 
 async def begin_as_member(config: StreamsConfig, log: Log) -> None:

@@ -16,7 +16,7 @@ from ks_actors.lifecycle import component_log
 from ks_actors.system import raise_open_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from ks_actors.app._start_log import StartReport
 
@@ -24,7 +24,9 @@ _log = component_log(__name__)
 
 
 def run_program(
-    run: Callable[[], Coroutine[Any, Any, None]], report: StartReport, processes: int | str | None
+    run: Callable[[], Coroutine[Any, Any, None]],
+    report: StartReport,
+    processes: int | str | Mapping[str, int] | None,
 ) -> None:
     """Run an app as `App.main` does, or become the supervisor of processes that do."""
     refuse_running_loop(of="App.main", remedy="await app.run() instead")

@@ -46,11 +46,13 @@ def _address(
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
-def _processes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+def _processes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     try:
-        return None if value is None else processes_of(value)
+        if value is not None:
+            processes_of(value)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from None
+    return value
 
 
 @click.command()
@@ -92,9 +94,10 @@ def _processes(_ctx: click.Context, _param: click.Parameter, value: str | None) 
 )
 @click.option(
     "--processes",
-    metavar="N|auto",
+    metavar="N|auto|QUERY=N,...",
     callback=_processes,
-    help="Run the app in N processes, or one for each core. Each is a member of the group, and "
+    help="Run the app in N processes, or one for each core, or N for each of its queries, as in "
+    "fraud=1,rest=3. Each is a member of the group, and "
     "is restarted when it dies. They share the page and the probes. SIGHUP restarts one by one.",
 )
 @click.option("--reload", is_flag=True, help="Start again when a source changes. For development.")
@@ -114,7 +117,7 @@ def run(
     quiet: bool,
     page: int | None,
     probes: tuple[str, int] | None,
-    processes: int | None,
+    processes: str | None,
     reload: bool,
     directories: tuple[Path, ...],
 ) -> None:

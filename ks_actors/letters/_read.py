@@ -39,15 +39,16 @@ async def read_letters(
     timeout_ms: int | timedelta = 10_000,
     max_bytes: int | None = None,
 ) -> list[Letter]:
-    """Return the last letters of a topic, the newest first, at most `limit`.
+    """Return the last letters of a topic, at most `limit`, the newest first.
 
-    From each partition, list the letters that were written last. Their timestamps, which are those
-    of the failed records, do not matter. With a `limit` of at least the number of partitions, the
-    letter that was written last is in the list.
+    In a partition, the newest letters are those with the highest offsets. Their timestamps, which
+    are those of the failed records, do not matter. If `limit` is at least the number of partitions,
+    the letter that was written last is in the list.
 
-    Looks at the last `limit` records of each partition, without those of open transactions. If some
-    of these are markers, which each redrive adds, it looks up to 16 times as far back. Letters of a
-    partition beyond its share of `max_bytes` (of keys and values; None: no limit) are left out, the
+    Read the last `limit` offsets of each partition, without open transactions. If a partition has
+    fewer letters there, read up to 16 times as far back: a redrive leaves a record in the topic
+    that marks its letter as written back, and such records are not letters. Letters of a partition
+    beyond its share of `max_bytes` (of keys and values; None: no limit) are left out, the
     oldest first, with a warning; the newest letter stays. Raises UnknownTopicOrPartition, and
     LogTimeout after `timeout_ms`.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Seconds at the end for the steps after the last commit, and their largest share of the time.
 _KEPT_S: Final = 6.0
 _KEPT_SHARE: Final = 0.4
-# The step that ends the last commit; after a failure, its rollback ends by then, too.
+# The second step of closing. By its end, the last commit has succeeded or has been rolled back.
 ROLLED_BACK: Final = 1
 # Not a step of closing: the time in which the app waits for calls in flight, while other tasks
 # continue. The last commit has its own part of that time.

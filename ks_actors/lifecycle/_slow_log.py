@@ -44,10 +44,10 @@ class NoAnswer(LogTimeout):
 class LogRetries:
     """Call the log until it answers, for up to `seconds`; then raise NoAnswer.
 
-    The error has the duration and the request. `what` follows "asked" in logs and errors; `about`
-    has the request's partitions or topics. The pause between two attempts is 0.05 to 1 s. While the
-    app closes, calls in progress end with their step of closing, and no new calls are made after
-    the deadline of the close.
+    The error tells the request and how long it took. For `ask` and `ask_once`, `what` is the text
+    after the word "asked" in logs and errors, and `about` the request's partitions or topics. The
+    pause between two attempts is 0.05 to 1 s. Once the app closes, a call has until the end of the
+    current step of closing (see Closing), and no calls begin in the last step.
     """
 
     __slots__ = ("_closing", "seconds")

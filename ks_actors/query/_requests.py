@@ -141,10 +141,10 @@ class VersionedKeyQuery(_Question, Query[VersionedRecord[Any]], frozen=True):
 
 
 class MultiVersionedKeyQuery(_Question, Query[list[VersionedRecord[Any]]], frozen=True):
-    """The versions of a key that were valid at some time in a range, by time (KIP-968).
+    """The versions of a key that were valid at some time from `time_from` to `time_to` (KIP-968).
 
-    The range is from `time_from` to `time_to` (ms, inclusive, None: no bound). Versions that ended
-    before the retained history are left out.
+    Both ends are in ms and included; None means no bound. The earliest version comes first.
+    Versions that ended before the retained history are left out.
     """
 
     key: Any

@@ -155,10 +155,11 @@ class StoreQueries(_OtherNames, Generic[K, V]):
         *,
         descending: bool = False,
     ) -> list[V]:
-        """Return the versions of `key` that were valid at some time in a range, by time.
+        """Return the versions of `key` that were valid at some time from `time_from` to `time_to`.
 
-        The range is from `time_from` to `time_to` (ms, inclusive, None: no bound). The key is
-        searched as in `get`. Versions older than the retained history are left out.
+        Both ends are in ms and included; None means no bound. The earliest version comes first,
+        with `descending` the latest. The key is searched as in `get`. Versions older than the
+        retained history are left out.
         """
         self._must_be(VERSIONED, "versions")
         committed = self._committed

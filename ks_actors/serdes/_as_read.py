@@ -218,9 +218,9 @@ class Conditions:
 
 
 def of_type(type_: Any) -> AsRead | None:
-    """Return a check for objects that msgspec reads back unchanged, written as a `type_`.
+    """Return a check of whether msgspec reads an object of `type_` back unchanged.
 
-    Returns None where no quick check exists.
+    Returns None if there is no quick check for the type.
     """
     conditions = Conditions()
     expression = conditions.of(type_, "value")

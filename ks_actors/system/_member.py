@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Reply = Callable[[], object]
 
 MEMBER: Final = "KS_MEMBER"
-"""The variable with the number of a member and the number of all, such as `2/4`."""
+"""The variable with the number of a member, the number of all, and their queries: `2/4/`."""
 SUPERVISOR: Final = "KS_SUPERVISOR"
 """The variable with the file descriptor of the channel and the supervisor's directory."""
 _PARENT_GONE: Final = 1
@@ -33,9 +33,13 @@ class MemberProcess:
     the supervisor: this process then closes as by SIGTERM.
     """
 
-    def __init__(self, number: int, count: int, channel: socket.socket, directory: Path) -> None:
+    def __init__(
+        self, number: int, count: int, groups: str, channel: socket.socket, directory: Path
+    ) -> None:
         self.number: int = number
         self.count: int = count
+        self.groups: str = groups
+        """The numbers of processes by query, as in `fraud=1,rest=3`; empty if all run all."""
         self.directory: Path = directory
         """The directory of the supervisor, with a lock and a socket for each member."""
         self.close_s: float = 40.0
@@ -126,12 +130,12 @@ def current_member() -> MemberProcess | None:
 
 
 def _of(numbers: str, channel: str) -> MemberProcess:
-    number, _, count = numbers.partition("/")
+    number, count, groups = numbers.split("/")
     descriptor, _, directory = channel.partition(":")
     # Programs that this process starts must not hold the channel.
     os.set_inheritable(int(descriptor), False)
     member = MemberProcess(
-        int(number), int(count), socket.socket(fileno=int(descriptor)), Path(directory)
+        int(number), int(count), groups, socket.socket(fileno=int(descriptor)), Path(directory)
     )
     member.listen()
     return member

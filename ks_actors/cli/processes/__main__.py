@@ -17,7 +17,7 @@ from ks_actors.cli.processes._supervisor import Supervisor
 
 async def _supervise(options: Options, command: list[str], directory: Path) -> int:
     async with AsyncExitStack() as stack:
-        supervisor = Supervisor(command, options.processes, directory)
+        supervisor = Supervisor(command, options.processes, directory, options.groups)
         if options.page is not None or options.probes is not None:
             try:
                 from ks_actors.cli.processes._pages import serve_pages  # noqa: PLC0415 - an extra

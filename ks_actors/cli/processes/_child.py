@@ -37,7 +37,7 @@ class ChildState(Enum):
 
 @final
 class Child:
-    """Member `number` of `count`: its process, and the channel to it.
+    """Member `number` of `count`, by query `groups`: its process, and the channel to it.
 
     `hear` is called with each message of the process.
     """
@@ -46,6 +46,7 @@ class Child:
         self,
         number: int,
         count: int,
+        groups: str,
         command: Sequence[str],
         directory: Path,
         hear: Callable[[Child, dict[str, Any]], None],
@@ -75,7 +76,7 @@ class Child:
         """Set by the next start."""
         self.wake: asyncio.Event = asyncio.Event()
         """Ends the rest before the next start."""
-        self._count = count
+        self._place = f"{number}/{count}/{groups}"
         self._command = command
         self._directory = directory
         self._hear = hear
@@ -114,7 +115,7 @@ class Child:
         with theirs:
             reader, self._writer = await asyncio.open_connection(sock=ours)
             environ = os.environ | {
-                MEMBER: f"{self.number}/{self._count}",
+                MEMBER: self._place,
                 SUPERVISOR: f"{theirs.fileno()}:{self._directory}",
             }
             self._process = await asyncio.create_subprocess_exec(

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 
 class Options(NamedTuple):
-    """The number of members, the addresses of their common page and probes, and the log."""
+    """The number of members, their queries, the addresses of page and probes, and the log."""
 
     processes: int
+    groups: str = ""
     page: int | None = None
     probes: tuple[str, int] | None = None
     log_level: str | None = None

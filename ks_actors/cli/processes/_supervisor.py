@@ -42,9 +42,12 @@ class Supervisor:
     and starts one member after the other.
     """
 
-    def __init__(self, command: Sequence[str], count: int, directory: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], count: int, directory: Path, groups: str = ""
+    ) -> None:
         self.children: tuple[Child, ...] = tuple(
-            Child(number, count, command, directory, self._hear) for number in range(1, count + 1)
+            Child(number, count, groups, command, directory, self._hear)
+            for number in range(1, count + 1)
         )
         self._closing = asyncio.Event()
         self._code: int | None = None

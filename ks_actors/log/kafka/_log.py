@@ -332,8 +332,8 @@ class KafkaLog(BaseLog):
     async def delete_read(self, before: Mapping[TopicPartition, int], /) -> None:
         """Delete records that fetchers of this log have read, below the given offsets.
 
-        Partitions without a fetcher are skipped. Raises LogTruncated when the log of a partition
-        has lost records that were read, UnknownTopicOrPartition, OffsetOutOfRange.
+        Partitions without a fetcher are skipped. Raises UnknownTopicOrPartition, OffsetOutOfRange,
+        and LogTruncated when the log of a partition has lost records that were read.
         """
         self._check()
         await self._admin.delete_read(before)

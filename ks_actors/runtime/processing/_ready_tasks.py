@@ -129,7 +129,11 @@ class ReadyTasks:
         ) - self._stood
 
     def due(self) -> list[TaskId]:
-        """Return the tasks that have become due, once; the caller updates them."""
+        """Return the tasks with a due punctuator or deadline; the caller must `update` each.
+
+        A due task is returned only once. After the wall clock was set back, return all tasks that
+        wait for a punctuator, because they are due at other times now.
+        """
         now, steady = self._clocks.wall_time(), self._clocks.steady_time()
         ahead = now - steady
         set_back = ahead < self._ahead - BACK_MS
@@ -167,7 +171,7 @@ class ReadyTasks:
         return tuple(tasks), False
 
     def had_turn(self, tasks: Iterable[tuple[TaskId, float]]) -> None:
-        """Note that picked tasks were processed for some seconds: their waiting time ends."""
+        """Record how many seconds picked tasks were processed, and end their waiting time."""
         for task, seconds in tasks:
             self._passed_over.pop(task, None)
             if self._shares is not None:

@@ -22,7 +22,7 @@ ENGINES: Final = "engines"
 """The name of the directory of all supplied engines, below the task's."""
 
 OTHERWISE: Final = "~"
-"""The end of the name of a custom store's directory where the task needs the name itself."""
+"""The suffix of a custom store's directory if the task's own files use the store's name."""
 
 
 def open_database(

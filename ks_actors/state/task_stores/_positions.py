@@ -195,9 +195,10 @@ class Positions:
         path.unlink()
 
     def rows(self, before: Mapping[str, At], logged: Collection[str]) -> list[EngineRow]:
-        """Return position rows for the stores, from `before`: their positions when the write began.
+        """Return the rows for `before`, the positions of stores when the write began.
 
-        Skip a store without changelog whose position has changed since; it writes its own.
+        Leave out a store without changelog if its position has changed since: `persist_unlogged`
+        has written the newer position.
         """
         return [
             position_row(store, at)

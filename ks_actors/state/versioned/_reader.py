@@ -59,9 +59,10 @@ class VersionedReader(Reader[VersionedKeyValueStore[Any, Any]]):
         committed: bool,
         reverse: bool,
     ) -> list[VersionedRecord[Any]]:
-        """Return the versions of a key that were valid at some time in a range, by time.
+        """Return the versions of a key that were valid at some time from `time_from` to `time_to`.
 
-        The range is from `time_from` to `time_to`, both included.
+        Both ends are included; None means no bound. The earliest version comes first, with
+        `reverse` the latest.
         """
         time_from, time_to = instant(self.store.name, time_from), instant(self.store.name, time_to)
         index = self._index(key)

@@ -92,7 +92,7 @@ class FetchLoop:
         self._pump_soon()
 
     def describe(self, partition: TopicPartition) -> str:
-        """Return the requests that a partition is in, in one line for a report of a stall."""
+        """Describe a partition's fetch requests in one line, for the report of a stall."""
         node = self._nodes.get(partition)
         changed = ", to be checked" if partition in self._changed else ""
         leader = self._client.leader(partition)

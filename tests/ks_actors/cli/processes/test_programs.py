@@ -31,7 +31,7 @@ def test_a_log_of_one_process_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--processes", "0"), "processes is '0': give a number from 1 to 256, or 'auto'"),
+        (("--processes", "0"), "processes is '0': give a number from 1 to 256, or 'auto', or numbers by query"),
         (("--processes", "some"), "processes is 'some': give a number"),
         (("--processes", "2", "--reload"), "--processes and --reload exclude each other"),
     ],
@@ -50,7 +50,7 @@ def test_auto_is_the_number_of_cores(tmp_path: Path, monkeypatch: pytest.MonkeyP
     quota.write_text(text)
     monkeypatch.setattr(_members, "_CPU_QUOTA", quota)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
-    assert processes_of("auto") == most
-    assert processes_of("3") == processes_of(3) == 3
+    assert processes_of("auto") == (most, "")
+    assert processes_of("3") == processes_of(3) == (3, "")
     with pytest.raises(ConfigError):
         processes_of(0)

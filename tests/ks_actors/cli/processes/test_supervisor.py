@@ -212,7 +212,7 @@ def test_a_kill_for_lack_of_memory_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(_supervisor, "_EVENTS", events)
     caplog.set_level(logging.WARNING)
     supervisor = Supervisor([], 1, tmp_path)
-    child = _child.Child(1, 1, [], tmp_path, lambda *_: None)
+    child = _child.Child(1, 1, "", [], tmp_path, lambda *_: None)
     assert supervisor._end_of(child, -9) == "was killed by SIGKILL"
     events.write_text("oom 2\noom_kill 2\n")
     assert supervisor._end_of(child, -9) == "was killed by SIGKILL, by the kernel for lack of memory"
