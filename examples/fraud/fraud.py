@@ -5,7 +5,7 @@ retries; the order of each card; dead letters; each alert exactly once, also aft
 
 Run: python fraud.py
 On Kafka: KS_ACTORS_BOOTSTRAP_SERVERS=localhost:9092 python fraud.py
-In production: SCORER_URL=http://scorer KS_ACTORS_BOOTSTRAP_SERVERS=… ks-actors run fraud:app
+With a scorer: SCORER_URL=http://scorer KS_ACTORS_BOOTSTRAP_SERVERS=… ks-actors run fraud:app
 """
 
 import asyncio
@@ -28,8 +28,6 @@ class Payment:
 
 @dataclass(frozen=True)
 class Alert:
-    """A payment with a high score."""
-
     payment: Payment
     score: float
 
@@ -113,8 +111,7 @@ async def demo() -> None:
         async for alert in running.records(ALERTS, until="end"):
             print(f"alert: {alert.key} {alert.value}")
         async for letter in running.records(DEAD_LETTERS, until="end"):
-            print(f"dead letter: {letter.key.decode()} {letter.value.decode()}")
-    print(f"{len(payments)} payments, {next(numbers) - 1} calls")
+            print(f"dead letter: {letter.key!r} {letter.value!r}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Run: python -m pytest test_fraud.py
 import asyncio
 import json
 from collections import Counter
+from typing import Any
 
 import httpx
 import pytest
@@ -52,8 +53,8 @@ async def pay_suspiciously(harness: AppHarness) -> None:
             await harness.produce(PAYMENTS, card, Payment("shop", cents))
 
 
-async def alerts_of(harness: AppHarness) -> dict[str, list[Alert]]:
-    found: dict[str, list[Alert]] = {}
+async def alerts_of(harness: AppHarness) -> dict[Any, list[Any]]:
+    found: dict[Any, list[Any]] = {}
     for record in await harness.read(ALERTS):
         found.setdefault(record.key, []).append(record.value)
     return found
@@ -111,7 +112,7 @@ def test_an_alert_comes_once_although_the_app_crashes(seed: int) -> None:
 def test_a_payment_that_is_refused_or_no_payment_is_a_dead_letter() -> None:
     """It holds up no other payment, and tells the reason in its headers."""
 
-    async def test(harness: AppHarness) -> list[tuple[bytes, bytes]]:
+    async def test(harness: AppHarness) -> list[Any]:
         await harness.produce(PAYMENTS, "card-1", Payment("closed", 60_000))
         await harness.produce(PAYMENTS, b"card-1", b"no payment")
         await harness.produce(PAYMENTS, "card-1", Payment("shop", 60_000))

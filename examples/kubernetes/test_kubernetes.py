@@ -125,6 +125,7 @@ def test_labels_lead_to_the_pods() -> None:
 
 def test_alerts_are_about_metrics_that_the_app_has() -> None:
     """A misspelt metric would never alert."""
+
     async def names(harness: AppHarness) -> set[str]:
         return set(re.findall(r"^# TYPE (\S+)", prometheus_text(harness.app).decode(), re.MULTILINE))
 
