@@ -80,7 +80,7 @@ def service(streams: App) -> FastAPI:
 
     @api.exception_handler(QueryFailed)
     async def no_answer(_request: Request, error: QueryFailed) -> JSONResponse:
-        """Tell clients apart what only another instance knows (421), and what is to come (503)."""
+        """Tell a client whether to ask another instance (421), or this one again (503)."""
         elsewhere = error.reason is FailureReason.NOT_PRESENT
         detail = {"detail": str(error), "reason": error.reason.name}
         return JSONResponse(detail, 421 if elsewhere else 503, headers={"Retry-After": "1"})

@@ -160,3 +160,18 @@ def test_readme_has_each_example_with_its_commands() -> None:
         assert tests == f"`{command_of(test, 'Run')}`"
     for file in EXAMPLES.glob("*.py"):
         assert rows[file.name][1] == f"`{command_of(file, 'Run')}`"
+
+
+def test_the_page_shows_whole_parts_of_programs() -> None:
+    """An excerpt begins with a class, a function or a decorator, and ends where that ends."""
+    shown = re.findall(r'^--8<-- "(examples/[^":]+\.py):(\d+):(\d+)"$', (ROOT / "docs" / "examples.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(shown) >= len(PROGRAMS)
+    for name, first, last in shown:
+        lines = ["", *(ROOT / name).read_text(encoding="utf-8").splitlines(), ""]
+        part = lines[int(first) : int(last) + 1]
+        indent = re.match(" *", part[0])
+        assert indent is not None
+        assert re.match(r"(?:async )?def |class |@", part[0].lstrip()), part[0]
+        assert all(line.startswith((f"{indent[0]} ", f"{indent[0]}def", f"{indent[0]}async def")) for line in part[1:] if line), part
+        assert (lines[int(first) - 1], lines[int(last) + 1]) == ("", "")
+        assert lines[int(last)]
