@@ -24,6 +24,7 @@ PROGRAMS = {
     "history": "history.py",
     "kubernetes": "totals.py",
 }
+two_processes = pytest.mark.heavy("a run of pytest and one of the program, each with its imports")
 README = (EXAMPLES / "README.md").read_text(encoding="utf-8")
 
 
@@ -84,6 +85,7 @@ def test_ten_lines_are_a_whole_program() -> None:
     assert run(command_of(file, "Run"), ROOT) == "[('ann', 4350), ('bob', 1200)]\n"
 
 
+@two_processes
 def test_fraud(tmp_path: Path) -> None:
     """Its test passes, and its demo has an alert and a dead letter."""
     at = pass_test("fraud", tmp_path)
@@ -93,6 +95,8 @@ def test_fraud(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.extended
+@two_processes
 def test_enrichment(tmp_path: Path) -> None:
     """Its test passes, and its demo has payments with and without customers."""
     at = pass_test("enrichment", tmp_path)
@@ -103,12 +107,16 @@ def test_enrichment(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.extended
+@two_processes
 def test_kubernetes(tmp_path: Path) -> None:
     """Its test passes, and its program runs without servers."""
     at = pass_test("kubernetes", tmp_path)
     assert run(command_of(at / "totals.py", "Run"), at) == "totals\tann\t450\n"
 
 
+@pytest.mark.extended
+@two_processes
 async def test_fastapi_queries(tmp_path: Path) -> None:
     """Its test passes, and the service takes a payment over a real socket, and ends with Ctrl-C."""
     at = pass_test("fastapi_queries", tmp_path)
