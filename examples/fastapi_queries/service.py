@@ -1,4 +1,4 @@
-"""A FastAPI service that takes payments, and says what each customer has paid.
+"""A FastAPI service that takes payments, and returns the total of each customer.
 
 Shows: an app that lives as long as its service, sends what requests bring, and answers from
 its own store; typed queries; and the answer when a key is unknown, not restored yet, or on
