@@ -16,7 +16,7 @@ from ks_actors.registry._avro_types import avro_schema
 from ks_actors.registry._extra import extra
 from ks_actors.registry._serde import RegistrySerde
 from ks_actors.registry._types import Schema
-from ks_actors.serdes import is_immutable
+from ks_actors.serdes import converters, holds_models, is_immutable
 
 with extra("fastavro"):
     from fastavro import parse_schema, schemaless_reader, schemaless_writer
@@ -69,6 +69,7 @@ class AvroSerde(RegistrySerde[T]):
         shown = getattr(type_, "__name__", str(type_)) if type_ is not None else record
         super().__init__(registry, schema, record, options, name=f"avro({shown or ''})")
         self._type = type_
+        self._models = converters(type_, self._name) if holds_models(type_) else None
         self.immutable: bool = type_ is not None and is_immutable(type_)
 
     async def writer_of(
@@ -79,13 +80,16 @@ class AvroSerde(RegistrySerde[T]):
     ) -> Callable[[T], bytes]:
         """Return the function that writes by a schema."""
         parsed, typed = await self._parsed(schema), self._type is not None
+        to_plain = None if self._models is None else self._models[0]
         # Like Confluent's clients, write only the bytes, without their length.
         if _is_bytes(parsed):
             return _as_bytes
 
         def write(value: T) -> bytes:
             out = BytesIO()
-            plain = msgspec.to_builtins(value, builtin_types=BUILT_IN) if typed else value
+            plain = value if to_plain is None else to_plain(value)
+            if typed:
+                plain = msgspec.to_builtins(plain, builtin_types=BUILT_IN)
             schemaless_writer(out, parsed, plain)
             return out.getvalue()
 
@@ -97,9 +101,9 @@ class AvroSerde(RegistrySerde[T]):
         own = None if self._schema is None else await self._parsed(self._schema)
         if own == written:
             own = None  # nothing to convert
-        type_, name = self._type, self._name
+        name, convert = self._name, self._convert
         if _is_bytes(written):
-            return lambda data, at: _converted(data[at:], type_)
+            return lambda data, at: convert(data[at:])
 
         def read(data: bytes, at: int) -> T:
             source = BytesIO(data)
@@ -114,9 +118,16 @@ class AvroSerde(RegistrySerde[T]):
                 raise SerializationError(
                     f"{name}: {len(data) - source.tell()} bytes follow the record"
                 )
-            return found if type_ is None else _converted(found, type_)  # type: ignore[return-value]
+            return convert(found)
 
         return read
+
+    def _convert(self, found: Any) -> T:
+        if self._type is None:
+            return found  # type: ignore[no-any-return]
+        if self._models is not None:
+            return self._models[1](found)  # type: ignore[no-any-return]
+        return msgspec.convert(found, self._type, builtin_types=BUILT_IN)  # type: ignore[no-any-return]
 
     async def _parsed(self, schema: Schema) -> Any:
         named: dict[str, Any] = {}
@@ -152,9 +163,3 @@ def _as_bytes(value: Any) -> bytes:
     if not isinstance(value, bytes):
         raise SerializationError(f"the schema is bytes, and the value is {value!r:.200}")
     return value
-
-
-def _converted(found: Any, type_: Any) -> Any:
-    if type_ is None:
-        return found
-    return msgspec.convert(found, type_, builtin_types=BUILT_IN)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, get_origin
 import msgspec
 from msgspec import inspect
 
+from ks_actors.serdes import is_model
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -27,11 +29,11 @@ _SCALARS: Final[dict[type[inspect.Type], Any]] = {
 
 
 def avro_schema(type_: Any) -> dict[str, Any] | list[Any]:
-    """Return the Avro schema of a type that msgspec knows.
+    """Return the Avro schema of a type that msgspec or Pydantic knows.
 
-    Structs, dataclasses, attrs classes, named tuples and TypedDicts are records with the names of
-    their classes, and defaults where the fields have some. Numbers are longs and doubles; datetimes
-    are timestamps in microseconds. Raises TypeError for what Avro does not have.
+    Structs, dataclasses, attrs classes, named tuples, TypedDicts and Pydantic models are records
+    with the names of their classes, and defaults where the fields have some. Numbers are longs and
+    doubles; datetimes are timestamps in microseconds. Raises TypeError for what Avro does not have.
     """
     try:
         made = _Types(type_).of(inspect.type_info(type_))
@@ -82,6 +84,13 @@ class _Types:
                     lambda: {"type": "record", "fields": list(map(self._field, info.fields))},
                     cls.__name__,
                 )
+            case inspect.CustomType() if is_model(info.cls):
+                cls = info.cls
+                return self._define(
+                    cls,
+                    lambda: {"type": "record", "fields": list(map(self._field, _fields(cls)))},
+                    cls.__name__,
+                )
             case _:
                 raise TypeError(f"Avro has no form of {type(info).__name__.removesuffix('Type')}")
 
@@ -106,7 +115,7 @@ class _Types:
         described: dict[str, Any] = {"name": field.encode_name, "type": made}
         if field.required:
             return described
-        default = msgspec.to_builtins(raw)
+        default = msgspec.json.decode(msgspec.json.encode(raw, enc_hook=_plain))
         if isinstance(made, list):
             # The default of a union is of its first type.
             first = [each for each in made if _fits(default, each)]
@@ -124,6 +133,27 @@ class _Types:
         for name in names:
             if not isinstance(name, str) or _NAME.fullmatch(name) is None:
                 raise TypeError(f"{name!r} is no name in Avro: letters, digits and _")
+
+
+def _fields(model: Any) -> list[Any]:
+    """Return the fields of a Pydantic model as msgspec describes those of a Struct."""
+    model.model_rebuild()
+    return [
+        inspect.Field(
+            name,
+            field.alias or name,
+            inspect.type_info(field.annotation),
+            field.is_required(),
+            field.get_default(call_default_factory=True),
+        )
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if not is_model(type(value)):
+        raise TypeError(f"a default is a {type(value).__name__}")
+    return value.model_dump(mode="json", by_alias=True)
 
 
 def _fits(default: Any, schema: Any) -> bool:

@@ -265,10 +265,10 @@ class SchemaRegistry:
     def avro(self, schema: Any = None, type_: Any = None, **options: Unpack[Options]) -> Serde[Any]:
         """Return a serde of Avro.
 
-        `schema` is a schema (text or dict), or a type that msgspec knows, from which a schema is
-        made; with both, objects of `type_` are written by the schema. Without a type, values are
-        what fastavro reads: dicts for records. Without a schema the serde only reads, as the
-        writers' schemas say, or writes with `use_latest_version`.
+        `schema` is a schema (text or dict), or a type that msgspec or Pydantic knows, from which
+        a schema is made; with both, objects of `type_` are written by the schema. Without a type,
+        values are what fastavro reads: dicts for records. Without a schema the serde only reads, as
+        the writers' schemas say, or writes with `use_latest_version`.
 
         Records are read by the writer's schema and converted to `schema` by Avro's rules.
 
@@ -318,10 +318,10 @@ class SchemaRegistry:
     ) -> Serde[Any]:
         """Return a serde of JSON with a JSON Schema.
 
-        `schema` is a schema (text or dict), or a type that msgspec knows, from which a schema is
-        made; with both, objects of `type_` are read and written. `validate` checks each object
-        against a given schema; a schema made from a type needs no check. With a type, data that
-        does not fit the type is refused when read.
+        `schema` is a schema (text or dict), or a type that msgspec or Pydantic knows, from which
+        a schema is made; with both, objects of `type_` are read and written. `validate` checks each
+        object against a given schema; a schema made from a type needs no check. With a type, data
+        that does not fit the type is refused when read.
         """
         from ks_actors.registry._json_schema import json_schema  # noqa: PLC0415 - likewise
 

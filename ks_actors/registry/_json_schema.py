@@ -11,7 +11,8 @@ from ks_actors._errors import SerializationError
 from ks_actors.registry._extra import extra
 from ks_actors.registry._serde import RegistrySerde
 from ks_actors.registry._types import Schema
-from ks_actors.serdes import is_immutable
+from ks_actors.serdes import adapter_of, holds_models, is_immutable
+from ks_actors.serdes import json as json_of
 
 with extra("jsonschema"):
     from jsonschema import ValidationError
@@ -44,7 +45,11 @@ def json_schema(
 
 
 def _of_type(type_: Any) -> dict[str, Any]:
-    made = msgspec.json.schema(type_)
+    made = (
+        adapter_of(type_, "json_schema").json_schema()
+        if holds_models(type_)
+        else msgspec.json.schema(type_)
+    )
     parts = made.get("$defs", {})
     # The definition of the type itself is the schema, with the name that subjects have.
     name = made.get("$ref", "").removeprefix("#/$defs/")
@@ -91,12 +96,15 @@ class JsonSchemaSerde(RegistrySerde[T]):
         shown = getattr(type_, "__name__", str(type_)) if type_ is not None else record
         super().__init__(registry, schema, record, options, name=f"json_schema({shown or ''})")
         self._type = Any if type_ is None else type_
+        self._models = json_of(type_) if holds_models(type_) else None
         self._validate = validate
         self.immutable: bool = type_ is not None and is_immutable(type_)
 
     async def writer_of(self, schema: Schema, *, is_key: bool) -> Callable[[T], bytes]:
         """Return the function that writes by a schema."""
         check = await self._check_of(schema)
+        if self._models is not None:
+            return _checked(self._models.serializer("", is_key=is_key), check)
         # Equal keys have equal bytes, and so have values of a type; dicts keep their order.
         in_order = is_key or self._type is not Any
         encode = msgspec.json.Encoder(order="deterministic" if in_order else None).encode
@@ -113,7 +121,13 @@ class JsonSchemaSerde(RegistrySerde[T]):
         """Return the function that reads data from a position on."""
         assert self._schema is not None
         check = await self._check_of(self._schema)
-        decode = msgspec.json.Decoder(self._type).decode
+        if self._models is None:
+            decode = msgspec.json.Decoder(self._type).decode
+        else:
+            of_model = self._models.deserializer("")
+
+            def decode(payload: Any) -> Any:
+                return of_model(bytes(payload))
 
         def read(data: bytes, at: int) -> T:
             payload = memoryview(data)[at:]
@@ -147,3 +161,17 @@ class JsonSchemaSerde(RegistrySerde[T]):
             resource = Resource.from_contents(json.loads(found.text), default_specification=DRAFT7)
             registry = await self._resolve(found, registry.with_resource(each.name, resource))
         return registry
+
+
+def _checked(
+    encode: Callable[[Any], bytes], check: Callable[[Any], None] | None
+) -> Callable[[Any], bytes]:
+    if check is None:
+        return encode
+
+    def write(value: Any) -> bytes:
+        data = encode(value)
+        check(msgspec.json.decode(data))
+        return data
+
+    return write

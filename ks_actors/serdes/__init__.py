@@ -40,6 +40,10 @@ from ks_actors.serdes._lists import list_of
 from ks_actors.serdes._of_type import SerdeOrType as SerdeOrType
 from ks_actors.serdes._of_type import of_type as of_type
 from ks_actors.serdes._of_type import serde_of as serde_of
+from ks_actors.serdes._pydantic import adapter_of as adapter_of
+from ks_actors.serdes._pydantic import converters as converters
+from ks_actors.serdes._pydantic import holds_models as holds_models
+from ks_actors.serdes._pydantic import is_model as is_model
 from ks_actors.serdes._scalars import (
     BOOLEAN,
     BYTES,

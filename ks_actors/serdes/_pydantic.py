@@ -59,10 +59,13 @@ def info_of(type_: Any) -> inspect.Type:
         return inspect.AnyType()
 
 
-def coders(
-    type_: Any, name: str
-) -> tuple[Callable[[Any], bytes], Callable[[Any], bytes], Callable[[bytes], Any]]:
-    """Return the functions that encode values and keys of a type with models, and decode them.
+# A value that its field does not allow is an error, not a warning. Write aliases, and no computed
+# fields, because these are the fields that are read.
+_WRITTEN = {"by_alias": True, "round_trip": True, "warnings": "error"}
+
+
+def adapter_of(type_: Any, name: str) -> Any:
+    """Return Pydantic's adapter of a type with models.
 
     Raises TypeError for a type that Pydantic does not know either, such as a Struct that has a
     model.
@@ -71,37 +74,80 @@ def coders(
     try:
         adapter = pydantic.TypeAdapter(type_)
         adapter.rebuild()  # raises for a forward reference that is undefined
-        schema = adapter.core_schema
+        adapter.core_schema  # noqa: B018 - likewise
     except (pydantic.errors.PydanticUserError, NameError) as error:
         reason = str(error).partition("\n")[0]
         raise TypeError(f"{name}: Pydantic cannot read this type: {reason}") from error
-    # A value that its field does not allow is an error, not a warning. Write aliases, and no
-    # computed fields, because these are the fields that are read.
-    options = {"by_alias": True, "round_trip": True, "warnings": "error"}
+    return adapter
+
+
+def converters(type_: Any, name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return the functions that make plain data of a type with models, and read plain data.
+
+    A value that would be read back as another one is a SerializationError, as in `json`.
+    """
+    adapter = adapter_of(type_, name)
+    read = _reading(adapter.validate_python, f"this record is no {name}")
+
+    def plain(value: Any) -> Any:
+        try:
+            made = adapter.dump_python(value, **_WRITTEN)
+            back = read(made)
+        except Exception as error:
+            raise SerializationError(
+                f"{name} cannot write this {type(value).__name__} so that it can be read again: "
+                f"{error}; give an object of its type"
+            ) from error
+        if back != value:
+            raise SerializationError(
+                f"{name} would read this {type(value).__name__} back as another object, a "
+                f"{type(back).__name__}; give an object of its type"
+            )
+        return made
+
+    return plain, read
+
+
+def coders(
+    type_: Any, name: str
+) -> tuple[Callable[[Any], bytes], Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """Return the functions that encode values and keys of a type with models, and decode them.
+
+    Raises TypeError, as `adapter_of` does.
+    """
+    adapter = adapter_of(type_, name)
     encode_ordered = msgspec.json.Encoder(order="deterministic").encode
 
     def encode(value: Any) -> bytes:
-        data: bytes = adapter.dump_json(value, **options)
+        data: bytes = adapter.dump_json(value, **_WRITTEN)
         return data
 
     def ordered(value: Any) -> bytes:
         return encode_ordered(
             _ordered(
-                adapter.dump_python(value, **options),
-                adapter.dump_python(value, mode="json", **options),
+                adapter.dump_python(value, **_WRITTEN),
+                adapter.dump_python(value, mode="json", **_WRITTEN),
                 encode_ordered,
             )
         )
 
-    def decode(data: bytes) -> Any:
+    decode = _reading(adapter.validate_json, f"these bytes are no {name}")
+    return ordered if _has_sets(adapter.core_schema) else encode, ordered, decode
+
+
+def _reading(read: Callable[[Any], Any], told: str) -> Callable[[Any], Any]:
+    """Return the function that raises SerializationError where `read` raises Pydantic's error."""
+    pydantic: Any = sys.modules["pydantic"]
+
+    def checked(data: Any) -> Any:
         try:
-            return adapter.validate_json(data)
+            return read(data)
         except pydantic.ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
         # Raise outside of `except`: the text of pydantic's error contains the data.
-        raise SerializationError(f"these bytes are no {name}: {_told(problems)}")
+        raise SerializationError(f"{told}: {_told(problems)}")
 
-    return ordered if _has_sets(schema) else encode, ordered, decode
+    return checked
 
 
 def as_object(cls: type[Any]) -> Any:

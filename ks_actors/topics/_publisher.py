@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ks_actors.log import Log, NewTopic
+    from ks_actors.topology import ByTopic
 
 _ID = "publisher"
 
@@ -115,8 +116,8 @@ class Publisher(TopicAccess):
         check_loop(self._loop, "the Publisher")
         return self._topics
 
-    async def create_topics(self, topics: Mapping[str, int | NewTopic]) -> None:
-        """Create topics that do not exist: the number of partitions by name, or a NewTopic.
+    async def create_topics(self, topics: ByTopic[int | NewTopic]) -> None:
+        """Create topics that do not exist: the number of partitions by topic, or a NewTopic.
 
         Topics that exist stay as they are. Raises LogError, ConfigError, NotRunning.
         """

@@ -25,9 +25,10 @@ from ks_actors.topics._lookups import Lookups
 from ks_actors.topics._reading import check_from, partitions_of, positions_of, read_batches
 from ks_actors.topics._records import SentRecord, TopicRecord
 from ks_actors.topics._sender import Entry, RecordSender, size_of
+from ks_actors.topology import by_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
     from datetime import datetime, timedelta
     from typing import Literal
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from ks_actors.topics._formats import TopicFormat
     from ks_actors.topics._reading import ReadFrom
     from ks_actors.topics._sender import TopicOutput
-    from ks_actors.topology import Topic, Topology
+    from ks_actors.topology import ByTopic, Topic, Topology
 
 _log = component_log(__name__)
 # The most records of `send_many` that are encoded before other tasks run.
@@ -203,9 +204,10 @@ class Topics:
         sender.check_open()
         return list(made.values())
 
-    async def create(self, topics: Mapping[str, int | NewTopic]) -> None:
+    async def create(self, topics: ByTopic[int | NewTopic]) -> None:
         """Create the topics that do not exist."""
         self._sender.check_open()
+        topics = by_name(topics)
         existing = await self._log.describe_topics(topics, configs=False)
         wanted = [
             each if isinstance(each, NewTopic) else NewTopic(name, each)

@@ -6,10 +6,13 @@ import asyncio
 import dataclasses
 import gc
 import json
+import uuid
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 import pytest
+from pydantic import BaseModel, Field, computed_field, create_model
 
 from ks_actors import SerializationError, serdes
 from ks_actors.dsl import Consumed, Materialized, Produced, StreamsBuilder
@@ -183,6 +186,83 @@ def test_a_type_has_a_schema_with_its_name(memory: InMemoryRegistry, registry: S
     assert memory.subjects() == ["Order"]
     _, answer = memory.answer("GET", "subjects/Order/versions/1")
     assert json.loads(answer["schema"])["type"] == "object"
+
+
+# --- Pydantic -------------------------------------------------------------------------------------
+
+
+class Line(BaseModel, frozen=True):
+    name: str
+    cents: int = Field(alias="centsAmount", gt=0)
+
+
+class Bill(BaseModel, frozen=True):
+    id: uuid.UUID
+    at: datetime
+    lines: tuple[Line, ...] = (Line(name="fee", centsAmount=1),)
+    first: Line = Line(name="fee", centsAmount=1)
+    colour: Colour = Colour.RED
+    note: str | None = None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def total(self) -> int:
+        return sum(line.cents for line in self.lines)
+
+
+BILL = Bill(id=uuid.UUID(int=7), at=datetime(2026, 1, 2, tzinfo=UTC), lines=(Line(name="pen", centsAmount=5),), colour=Colour.BLUE)
+
+
+@pytest.mark.parametrize("is_key", [False, True])
+def test_models_of_pydantic_come_back_equal(is_key: bool, registry: SchemaRegistry) -> None:
+    """By a schema that is made of the model, or a given one: as Avro and as JSON."""
+    schema: Any = avro_schema(Bill)
+    for made in (
+        registry.avro(Bill),
+        registry.avro(schema, Bill),
+        registry.json_schema(Bill),
+        registry.json_schema(Bill.model_json_schema(), Bill),
+    ):
+        assert through(made, BILL, is_key=is_key) == BILL
+        assert made.immutable
+
+
+def test_a_model_has_a_schema_of_what_is_written(registry: SchemaRegistry) -> None:
+    """With its name, the aliases and defaults of its fields, and no computed field."""
+    described: Any = avro_schema(Bill)
+    assert described["name"] == "Bill"
+    fields = {field["name"]: field for field in described["fields"]}
+    assert set(fields) == {"id", "at", "lines", "first", "colour", "note"}
+    assert fields["lines"]["default"] == [{"name": "fee", "centsAmount": 1}]
+    assert fields["first"] == {"name": "first", "type": "Line", "default": {"name": "fee", "centsAmount": 1}}
+    assert fields["note"] == {"name": "note", "type": ["null", "string"], "default": None}
+    made: Any = registry.json_schema(Bill, subject="record")
+    schema = json.loads(made._schema.text)
+    assert (schema["title"], set(schema["properties"]), schema["required"]) == ("Bill", set(fields), ["id", "at"])
+
+
+def test_a_field_that_a_model_adds_has_its_default(registry: SchemaRegistry) -> None:
+    """Records of the earlier model are read as the later one, and the other way round."""
+
+    def line(**fields: Any) -> Any:
+        return create_model("Line", **fields)
+
+    earlier, later = line(name=str), line(name=str, tax=(int, 19))
+    for make in (registry.avro, registry.json_schema):
+        assert through(make(earlier), earlier(name="pen"), make(later)) == later(name="pen")
+        assert through(make(later), later(name="pen", tax=7), make(earlier)) == earlier(name="pen")
+
+
+def test_data_that_a_model_refuses_are_bad_data(registry: SchemaRegistry) -> None:
+    """The error names the field, and shows no data."""
+    for make in (registry.avro, registry.json_schema):
+        free = create_model("Line", name=str, centsAmount=int)
+        with pytest.raises(SerializationError, match=r"Input should be greater than 0 - at `\$\.centsAmount`") as told:
+            through(make(free), free(name="secret", centsAmount=-5), make(Line))
+        assert "secret" not in str(told.value)
+        for other in (BILL, "pen", Line.model_construct(name="pen", cents=-1)):
+            with pytest.raises(SerializationError, match="give an object of its type"):
+                through(make(Line), other)
 
 
 # --- ids and subjects -----------------------------------------------------------------------------
