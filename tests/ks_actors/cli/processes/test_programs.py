@@ -31,7 +31,7 @@ def test_a_log_of_one_process_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--processes", "0"), "processes is '0': give a number from 1 to 256, or 'auto', or numbers by query"),
+        (("--processes", "0"), "processes is '0': give a number from 1 to 256, 'auto', or numbers by query"),
         (("--processes", "some"), "processes is 'some': give a number"),
         (("--processes", "2", "--reload"), "--processes and --reload exclude each other"),
     ],
