@@ -12,12 +12,14 @@ from ks_actors.config import StreamsConfig, opened
 from ks_actors.lifecycle import LogClient, check_loop
 from ks_actors.topics._access import TopicAccess
 from ks_actors.topics._topics import Topics
+from ks_actors.topology import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
     from ks_actors.log import Log, NewTopic
+    from ks_actors.topology import ByTopic
 
 _ID = "publisher"
 
@@ -115,9 +117,9 @@ class Publisher(TopicAccess):
         check_loop(self._loop, "the Publisher")
         return self._topics
 
-    async def create_topics(self, topics: Mapping[str, int | NewTopic]) -> None:
-        """Create topics that do not exist: the number of partitions by name, or a NewTopic.
+    async def create_topics(self, topics: ByTopic[int | NewTopic]) -> None:
+        """Create topics that do not exist: the number of partitions by topic, or a NewTopic.
 
         Topics that exist stay as they are. Raises LogError, ConfigError, NotRunning.
         """
-        await (await self._open_topics()).create(topics)
+        await (await self._open_topics()).create(by_name(topics))

@@ -379,7 +379,7 @@ async def test_topics_that_grow_or_come_again_are_noticed() -> None:
         await log.delete_topics(["texts"])
         with pytest.raises(UnknownTopicOrPartition, match="texts"):
             await publisher.send(TEXTS, None, "a")
-        await publisher.create_topics({"texts": 1, "orders": 9})
+        await publisher.create_topics({TEXTS: 1, "orders": 9})
         assert (await publisher.send(TEXTS, None, "a"))[:3] == ("texts", 0, 0)
         assert (await log.describe_topics(["orders"]))["orders"].partitions == 4
 
