@@ -47,14 +47,15 @@ class _Pickler(_Base):  # type: ignore[misc]  # as it says
             options = {name: getattr(obj, name) for name in ("strict", "dec_hook", hook)}
             return _decoder, (type(obj), obj.type, options)
         reduced = super().reducer_override(obj)
-        if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
+        match reduced:
             # The class travels by value, because it cannot be imported: a class of __main__.
-            if issubclass(obj, msgspec.Struct):  # would arrive without its fields
-                raise TypeError(
-                    f"{obj.__qualname__} is a msgspec Struct of {obj.__module__}, which Spark's "
-                    "tasks cannot import: move it to a module, or make it a dataclass"
-                )
-            reduced[2][0].pop("__msgspec_cache__", None)  # an object of this process
+            case (_, _, (members, _), *_) if isinstance(obj, type):
+                if issubclass(obj, msgspec.Struct):  # would arrive without its fields
+                    raise TypeError(
+                        f"{obj.__qualname__} is a msgspec Struct of {obj.__module__}, which "
+                        "Spark's tasks cannot import: move it to a module, or make it a dataclass"
+                    )
+                members.pop("__msgspec_cache__", None)  # an object of this process
         return reduced
 
 
