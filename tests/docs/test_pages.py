@@ -17,6 +17,10 @@ FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*(?:python|py)\w*\b(?P<rest>.*)$", r
 FILE = re.compile(r'^```python title="(?P<name>\w+\.py)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
 TESTED = {"tutorial.md": 20, "testing.md": 13}
 """The pages with test files, and how many tests pass."""
+BLOCK = re.compile(r"^(?P<indent> *)```[ {.]*(?P<language>\w*).*\n(?P<code>(?:.*\n)*?)(?P=indent)```$", re.MULTILINE)
+OUTPUT = {"", "text"}
+"""Blocks that nobody copies, and that cannot be wrapped: output and drawings."""
+COLUMNS = 80
 LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#\s]+)")
 
 
@@ -28,6 +32,14 @@ def test_every_block_is_run(page: Path) -> None:
     files = FILE.findall(text)
     assert len(FENCE.findall(text)) == len(run_by_sybil) + len(files)
     assert not files or page.name in TESTED or page.name in START
+
+
+def test_code_fits_the_site() -> None:
+    """A line of code, of any language, has at most 80 columns: the site shows no more without scrolling."""
+    blocks = [(page, block) for page in PAGES for block in BLOCK.finditer(page.read_text(encoding="utf-8")) if block["language"] not in OUTPUT]
+    assert len(blocks) > len(PAGES), "the pattern finds nothing any more"
+    lines = [(page, line.removeprefix(block["indent"])) for page, block in blocks for line in block["code"].splitlines()]
+    assert [f"{page.name}: {line}" for page, line in lines if len(line) > COLUMNS] == []
 
 
 @pytest.mark.parametrize(("page", "passed"), TESTED.items())
