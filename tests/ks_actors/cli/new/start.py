@@ -19,7 +19,7 @@ from typing import Self
 ROOT = Path(__file__).parents[4]
 PAGES = ("start-first-app.md", "start-kafka.md", "start-fastapi.md", "start-test.md")
 FENCE = re.compile(r'^```(?P<kind>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
-DEADLINE_S = 120
+DEADLINE_S = 300
 """The longest that a command may take, on any machine."""
 
 

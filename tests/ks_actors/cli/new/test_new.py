@@ -37,6 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.extended
+@pytest.mark.timeout(600)
 @pytest.mark.heavy("makes an environment, and installs this checkout into it")
 def test_a_new_project_passes_its_own_tests(installed: Terminal, tmp_path: Path) -> None:
     """`ks-actors new NAME && cd NAME && make test`; its environment is that of the pages of Start, and takes what a project needs beside."""

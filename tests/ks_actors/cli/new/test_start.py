@@ -15,6 +15,7 @@ ASIDE = {"start-fastapi.md"}
 
 
 @pytest.mark.extended
+@pytest.mark.timeout(600)
 @pytest.mark.heavy("makes an environment, installs this checkout into it, and runs a dozen commands")
 def test_the_blocks_of_start_make_a_tested_app_on_kafka(installed: Terminal, kafka_broker: Broker) -> None:
     """Its commands run in order, its files are saved, and its output comes; only the broker and a port are the tests' own."""
