@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Self
+from typing import IO, Self
 
 ROOT = Path(__file__).parents[4]
 PAGES = ("start-first-app.md", "start-kafka.md", "start-fastapi.md", "start-test.md")
@@ -66,12 +66,13 @@ class Terminal:
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,  # apart, as a service may log in the middle of another program's line
             text=True,
             start_new_session=True,
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in (self._shell.stdout, self._shell.stderr)]
+        for reader in self._readers:
+            reader.start()
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +80,8 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGKILL)  # also what it has left in the background
-        self._reader.join()
+        for reader in self._readers:
+            reader.join()
         self._shell.communicate()
 
     def run(self, block: Block, *, but: dict[str, str] | None = None) -> None:
@@ -103,11 +105,11 @@ class Terminal:
         self._shell.stdin.write(text)
         self._shell.stdin.flush()
 
-    def _read(self) -> None:
-        assert self._shell.stdout is not None
-        for line in self._shell.stdout:
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
             self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
+        if stream is self._shell.stdout:
+            self._lines.put(None)
 
     def _until(self, expected: list[str], within_s: float) -> None:
         """Return when each line has come since the last commands, in any order; `…` stands for any text."""
