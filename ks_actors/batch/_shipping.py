@@ -46,7 +46,17 @@ class _Pickler(_Base):  # type: ignore[misc]  # as it says
             hook = "float_hook" if isinstance(obj, msgspec.json.Decoder) else "ext_hook"
             options = {name: getattr(obj, name) for name in ("strict", "dec_hook", hook)}
             return _decoder, (type(obj), obj.type, options)
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        match reduced:
+            # The class travels by value, because it cannot be imported: a class of __main__.
+            case (_, _, (members, _), *_) if isinstance(obj, type):
+                if issubclass(obj, msgspec.Struct):  # would arrive without its fields
+                    raise TypeError(
+                        f"{obj.__qualname__} is a msgspec Struct of {obj.__module__}, which "
+                        "Spark's tasks cannot import: move it to a module, or make it a dataclass"
+                    )
+                members.pop("__msgspec_cache__", None)  # an object of this process
+        return reduced
 
 
 def _encoder(kind: Any, enc_hook: Any, decimal_format: Any, uuid_format: Any, order: Any) -> Any:

@@ -12,6 +12,7 @@ from ks_actors.config import StreamsConfig, opened
 from ks_actors.lifecycle import LogClient, check_loop
 from ks_actors.topics._access import TopicAccess
 from ks_actors.topics._topics import Topics
+from ks_actors.topology import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,4 +122,4 @@ class Publisher(TopicAccess):
 
         Topics that exist stay as they are. Raises LogError, ConfigError, NotRunning.
         """
-        await (await self._open_topics()).create(topics)
+        await (await self._open_topics()).create(by_name(topics))

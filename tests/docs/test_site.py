@@ -56,8 +56,6 @@ SENTENCE_ENDS = re.compile(r"[.!?](?=\s|$)")
 LARGEST_BYTES = 200_000
 SCREEN = {"width": 1280, "height": 900}
 LONGEST_SCREENS = 20
-LONGER = {"streams-tutorial.html"}
-"""Pages that are not yet in parts."""
 
 
 def text_of(page: str) -> str:
@@ -215,7 +213,7 @@ def test_pages_fit_the_screen(site: Path, browser_page: Page) -> None:
         browser_page.emulate_media(color_scheme="light")
         browser_page.goto(page.as_uri())
         screens = browser_page.evaluate("document.documentElement.scrollHeight") / SCREEN["height"]
-        if screens > LONGEST_SCREENS and page.name not in LONGER:
+        if screens > LONGEST_SCREENS:
             long[page.name] = round(screens, 1)
         for width, scheme in ((SCREEN["width"], "light"), (390, "dark")):
             browser_page.set_viewport_size({"width": width, "height": SCREEN["height"]})

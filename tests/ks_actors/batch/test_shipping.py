@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import pytest
+from pyspark import cloudpickle
 
-from ks_actors import serdes
+from ks_actors import BatchError, serdes
 from ks_actors.batch._shipping import packed, unpacked
 
 
@@ -47,3 +49,33 @@ def test_decoders_keep_all_their_hooks_on_the_way_to_spark(decoder: Any, data: b
     found = unpacked(packed(serde)).deserializer("t")(data)
     assert found == decoder.decode(data)
     assert type(found) is type(decoder.decode(data))
+
+
+def test_classes_that_cannot_be_imported_travel_with_their_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those of a script; msgspec has been at work with them here. Structs, whose fields would be lost, are refused."""
+
+    @dataclasses.dataclass
+    class Order:
+        cents: int
+
+    class Row(TypedDict):
+        cents: int
+
+    class Pair(NamedTuple):
+        one: int
+        other: int
+
+    class Paid(msgspec.Struct):
+        cents: int
+
+    values: list[tuple[Any, Any]] = [(Order, Order(5)), (Row, {"cents": 5}), (Pair, Pair(1, 5))]
+    for kind, value in values:
+        serde: serdes.Serde[Any] = serdes.json(kind)
+        data = serde.serializer("t")(value)
+        sent = packed(serde)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})  # as in a process that has never seen the class
+            found = unpacked(sent)
+            assert found.serializer("t")(found.deserializer("t")(data)) == data
+    with pytest.raises(BatchError, match=r"Paid is a msgspec Struct of tests\..*: move it to a module, or make it a dataclass"):
+        packed(serdes.json(Paid))

@@ -19,6 +19,7 @@ from ks_actors import StreamsConfig
 from ks_actors.cli._main import ks_actors
 from ks_actors.cli.new._source import Source, source_of
 from tests.kafka.broker import NEWEST
+from tests.ks_actors.cli.new.start import Terminal, link
 
 ROOT = Path(__file__).parents[4]
 NAME = "shop_with_the_longest_name_yet"
@@ -36,15 +37,15 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.extended
+@pytest.mark.timeout(600)
 @pytest.mark.heavy("makes an environment, and installs this checkout into it")
-def test_a_new_project_passes_its_own_tests(tmp_path: Path) -> None:
-    """`ks-actors new NAME && cd NAME && make test`, with an environment of its own."""
-    # Compiling the kernel, and bytecode of all packages, would take most of the time.
-    environment = os.environ | {"PYTHON": sys.executable, "PIP_NO_COMPILE": "1", "KS_ACTORS_WITHOUT_KERNEL": "1"}
+def test_a_new_project_passes_its_own_tests(installed: Terminal, tmp_path: Path) -> None:
+    """`ks-actors new NAME && cd NAME && make test`; its environment is that of the pages of Start, and takes what a project needs beside."""
     new = [sys.executable, "-m", "ks_actors.cli", "new", NAME]
-    subprocess.run(new, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True)  # noqa: S603 - our own
-    environment.pop("PYTHONPATH", None)
-    done = subprocess.run(["make", "test"], cwd=tmp_path / NAME, env=environment, capture_output=True, text=True, check=False)  # noqa: S607 - the tool that projects use
+    subprocess.run(new, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True)  # noqa: S603 - our own
+    python = link(tmp_path / "python", installed.folder / ".venv")
+    make = ["make", "test", f"PYTHON={python}"]
+    done = subprocess.run(make, cwd=tmp_path / NAME, env=installed.environment, capture_output=True, text=True, check=False)  # noqa: S603 - the tool that projects use
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 6 passed in " in done.stdout
 
