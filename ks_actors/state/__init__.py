@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     )
     from ks_actors.state.custom import CustomReader, CustomStore
     from ks_actors.state.disk import (
+        SHARED,
+        SharedDatabase,
         SharedResources,
         TopicIds,
+        attach,
         has_database,
         only_copies,
         read_checkpoint,
@@ -82,6 +85,7 @@ __all__ = [
     "AGGREGATION_FORM",
     "HEADERS_FORM",
     "PLAIN_FORM",
+    "SHARED",
     "SUFFIXES",
     "TIMESTAMPED",
     "TIMESTAMPED_FORM",
@@ -99,6 +103,7 @@ __all__ = [
     "SessionReader",
     "SessionStore",
     "SessionStoreWithHeaders",
+    "SharedDatabase",
     "SharedResources",
     "StoreIngest",
     "StoreIterator",
@@ -114,6 +119,7 @@ __all__ = [
     "WindowReader",
     "WindowStore",
     "WindowStoreWithHeaders",
+    "attach",
     "clear_drafts",
     "committed_facts",
     "committed_rows",

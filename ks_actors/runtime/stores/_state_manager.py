@@ -17,6 +17,7 @@ from ks_actors.runtime.messages import StateManagerMessage
 from ks_actors.runtime.stores._checkpoints import Checkpoints
 from ks_actors.runtime.stores._expired_offsets import continued
 from ks_actors.runtime.stores._flusher import Writing
+from ks_actors.runtime.stores._openings import Openings
 from ks_actors.runtime.stores._state_commit import StateCommit
 from ks_actors.runtime.stores._store_entry import StoreEntry
 from ks_actors.task import TaskState, begin_anew, end_life, new_life
@@ -121,6 +122,7 @@ class StateManager(Actor[StateManagerMessage]):
                 self._checkpoint_in,
                 self._pausing,
             )
+            self._openings = Openings(self.ctx.blocking)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -268,11 +270,12 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _open_stores(self, entry: StoreEntry) -> None:
         try:
-            await (
-                self.ctx.blocking(entry.stores.open)
-                if self._source is None
-                else self._source.open(entry, self.ctx.blocking)
-            )
+            if self._source is not None:
+                await self._source.open(entry, self.ctx.blocking)
+            elif entry.stores.opens_fast:
+                await self._openings.run(entry.stores.open)
+            else:
+                await self.ctx.blocking(entry.stores.open)
         finally:
             # Set this event even after a failure, because closing waits for it.
             entry.opened.set()

@@ -1,9 +1,9 @@
-"""The RocksDB engine of the stores: one database per task, with shared resources."""
+"""The RocksDB engine of the stores, and the resources that all databases of an app share."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 
 import rocksdict
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.state.core import EngineRow
+    from ks_actors.state.disk._shared_database import SharedDatabase
 
 SMALLEST_MEMTABLE: Final = 64 << 10
 LARGEST_MEMTABLE: Final = 16 << 20
@@ -36,6 +37,9 @@ TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
 
 
+ALL_TASKS: Final = "all tasks"
+"""The name of a shared database in errors, in place of the task's."""
+
 BEHIND: Final = 1.0
 """Puts wait above this fraction of the allowed replay after a crash."""
 
@@ -50,7 +54,8 @@ class SharedResources:
     fast reads, and rows still to be written. Above this limit, the largest tasks write and evict
     rows. A changelog's tail is its records after the offset on disk. A task also writes when its
     tails exceed `tail_bytes`, or its share of `tail_records`. So after a crash about `tail_records`
-    records of all tasks together are replayed.
+    records of all tasks together are replayed. `database` is the database that tasks share; without
+    one, each task has its own.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class SharedResources:
         self.tail_records: int = tail_records
         self.tail_bytes: int = tail_bytes
         self.statistics: bool = statistics
+        self.database: SharedDatabase | None = None
         self._memtable_bytes: int = memtable_bytes
         # Not the LRU cache: it has 64 shards, and the filter of a million keys does not fit into a
         # shard of 1 MiB. So each get would read the filter again, which takes 95 µs.
@@ -128,8 +134,14 @@ class SharedResources:
         return records * max(1, self.memory.tasks) / max(1, self.tail_records)
 
     def close(self) -> None:
-        """Release the memory, once every database is closed."""
+        """Close the shared database, and release the memory. Blocks. Raises StateError.
+
+        Call it once all tasks are closed.
+        """
+        database, self.database = self.database, None
         self._cache = self._buffers = None
+        if database is not None:
+            database.close()
 
 
 def _write_options(*, log: bool) -> Any:
@@ -166,21 +178,31 @@ def _check_beginning(directory: Path) -> None:
         )
 
 
-@final
 class RocksEngine:
     """One RocksDB database.
 
     Open and close block. Close it only when no other thread uses it. Opening stops all threads
-    while files are written and synced; a `read_only` database writes nothing.
+    while files are written and synced; a `read_only` database writes nothing. Background flushes
+    begin at most every `flush_s` seconds.
 
     Everything is in one column family, so later writes are never on disk without earlier ones.
     """
 
+    shared: ClassVar[bool] = False
+
     def __init__(
-        self, task: str, directory: Path, shared: SharedResources, *, read_only: bool = False
+        self,
+        task: str,
+        directory: Path,
+        shared: SharedResources,
+        *,
+        read_only: bool = False,
+        flush_s: float = 0.0,
     ) -> None:
         self._task: str = task
         self._directory: Path = directory
+        self._flush_s: float = flush_s
+        self._flushed_at: float = time.monotonic() - flush_s
         self.damage: str = ""
         check_fork()
         try:
@@ -304,9 +326,10 @@ class RocksEngine:
 
         With `wait` False, do it in the background, and put it off while the background is busy.
         """
-        self._owed = not wait and self._lags()
+        self._owed = not wait and (self._rests() or self._lags())
         if self._owed:
             return
+        self._flushed_at = time.monotonic()
         try:
             self._database.flush(wait=wait)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
@@ -317,7 +340,11 @@ class RocksEngine:
     @property
     def owes(self) -> bool:
         """Whether a `flush` that was put off can run now."""
-        return self._owed and not self._lags()
+        return self._owed and not self._rests() and not self._lags()
+
+    def _rests(self) -> bool:
+        """Return whether the last flush was less than `flush_s` ago."""
+        return time.monotonic() - self._flushed_at < self._flush_s
 
     def _lags(self) -> bool:
         """Return whether starting a flush may wait for other flushes or merges.
@@ -371,6 +398,18 @@ class RocksEngine:
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse_use(error)
 
+    def compact(self, low: bytes, high: bytes) -> None:
+        """Merge the tables with keys from `low` to `high`, so that deleted rows free their disk.
+
+        Blocks; other threads run. Raises StateError.
+        """
+        options = rocksdict.CompactOptions()
+        options.set_exclusive_manual_compaction(False)  # RocksDB's own merges go on
+        try:
+            self._data.compact_range(low, high, options)
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+
     def estimated_keys(self) -> int:
         """Return the approximate number of keys."""
         return int(self._data.property_int_value("rocksdb.estimate-num-keys") or 0)
@@ -398,7 +437,9 @@ class RocksEngine:
 
     def _refuse_use(self, error: Exception) -> NoReturn:
         """Raise the error for files outside of the database, which may be missing."""
-        refuse(error, f"task {self._task}: the state in {self._directory}")
+        whose = "the state of" if self._task == ALL_TASKS else "task"
+        what = "" if self._task == ALL_TASKS else ": the state"
+        refuse(error, f"{whose} {self._task}{what} in {self._directory}")
 
 
 @final

@@ -41,17 +41,21 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     }
 
 
-def has_database(directory: Path) -> bool:
-    """Return whether a task's directory has a database, even an empty one. Blocks."""
-    return (directory / DATABASE).exists()
+def has_database(directory: Path, shared: SharedResources) -> bool:
+    """Return whether a closed task has a database, even an empty one, or rows in the shared one.
+
+    Blocks. Raises TaskCorrupted if the shared one cannot be read.
+    """
+    one = shared.database
+    return (directory / DATABASE).exists() or (one is not None and one.has(directory.name))
 
 
 def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
-    database = directory / DATABASE
+    database, one = directory / DATABASE, shared.database
     found: dict[str, int] = {}
     try:
         if not database.is_dir():
-            return found
+            return {} if one is None else one.offsets(directory.name)
         check_fork()
         opened = rocksdict.Rdict(
             str(database), shared.options(), access_type=rocksdict.AccessType.read_only()

@@ -145,6 +145,12 @@ class StoreSet:
         """Whether there is a database."""
         return self._engine is not None
 
+    @property
+    def in_shared(self) -> bool:
+        """Whether the rows are in the database of all tasks."""
+        engine = self._engine
+        return engine is not None and engine.shared
+
     def end_reading(self, reason: str) -> None:
         """End all queries of these stores. Call it before `close`, in the thread of the queries."""
         for store in self._stores.values():

@@ -129,10 +129,22 @@ class TaskStores(StoreSet):
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
         self._given_up: bool = False
+        # Stores with rows in the database of all tasks.
+        self._in_shared: frozenset[str] = frozenset()
         # Stores with unusable state on disk at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
 
     # Opening and closing.
+
+    @property
+    def opens_fast(self) -> bool:
+        """Whether `open` takes less than a ms: all stores are in memory or a shared database."""
+        shared = self._shared
+        return (
+            shared is not None
+            and shared.database is not None
+            and all(spec.place in {StorePlace.DATABASE, StorePlace.MEMORY} for spec in self._specs)
+        )
 
     def open(self) -> None:
         """Make the stores with their state on disk. Blocks.
@@ -148,6 +160,13 @@ class TaskStores(StoreSet):
         if in_database and self._directory is not None and self._shared is not None:
             only = bool(without_copy(self._specs))
             self._engine = open_database(self.task, self._directory, self._shared, careful=only)
+        self._in_shared = frozenset(
+            spec.name
+            for spec in self._specs
+            if spec.place is StorePlace.DATABASE
+            and self._engine is not None
+            and self._engine.shared
+        )
         try:
             self._supplied.open()
             self._open_stores({**unfit, **self.unfit})
@@ -215,7 +234,8 @@ class TaskStores(StoreSet):
                 for _ in self._flush(last=True):
                     pass
                 for engine in self._engines:
-                    engine.flush(wait=True)
+                    if not engine.shared:
+                        engine.flush(wait=True)
         finally:
             # Even after a failed write: another member may need the lock.
             self._release()
@@ -246,8 +266,15 @@ class TaskStores(StoreSet):
         return [*database, *self._supplied.by_store.values()]
 
     def _lost(self, store: str) -> bool:
-        """Return whether a store keeps nothing after a close, whatever was written."""
-        return store in self._supplied.forgetful or self._custom.lost(store)
+        """Return whether the checkpoint file must not have the offset of a store.
+
+        The store keeps nothing after a close, or its rows are in a database that is flushed later.
+        """
+        return (
+            store in self._supplied.forgetful
+            or self._custom.lost(store)
+            or store in self._in_shared
+        )
 
     def give_up(self, reason: str) -> None:
         """Delete the database, and the data of supplied engines. Custom stores stay. Blocks.

@@ -34,6 +34,8 @@ def wipe(
     """
     own = [spec for spec in specs if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}]
     give_up(task, own, directory, reason, others=_former(task, directory, specs, shared))
+    if shared is not None and shared.database is not None:
+        shared.database.wipe(task)
     engines = [directory / ENGINES / spec.name for spec in own if spec.place is StorePlace.ENGINE]
     for data in (directory / DATABASE, *engines):
         if data.exists():
