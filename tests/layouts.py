@@ -6,9 +6,30 @@ Tests that look into a task's own database name the layout themselves.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 LAYOUT = os.environ.get("STATE_LAYOUT", "task")
+
+
+OWN = pytest.mark.skipif(LAYOUT != "task", reason="it is about the databases that tasks have of their own")
+
+
+def database_of(task: Path) -> Path:
+    """Return the directory of the database with the rows of the task of a directory."""
+    return task / "rocksdb" if LAYOUT == "task" else task.parent / "shared"
+
+
+def state_of(task: Path) -> Path:
+    """Return the directory that errors name."""
+    return task if LAYOUT == "task" else task.parent / "shared"
+
+
+def key_of(task: Path, key: bytes) -> bytes:
+    """Return the key of a row in that database."""
+    return key if LAYOUT == "task" else task.name.encode() + b"/" + key
 
 
 def use_layout() -> None:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 SHARED: Final = "shared"
 """The name of the database's directory, beside those of the tasks."""
 
-DAMAGED: Final = "shared.damaged"
-"""The name of the file that says that the database is to be deleted at the next start."""
+DAMAGED: Final = "DAMAGED"
+"""The name of the file in it that says that the database is to be deleted at the next start."""
 
 FORMAT: Final = b"1"
 FLUSH_S: Final = 1.0
@@ -74,7 +74,7 @@ class SharedDatabase:
         self.directory: Path = root / SHARED
         self.leaving: bool = leaving
         self.damage: str = ""
-        self._marker: Path = root / DAMAGED
+        self._marker: Path = self.directory / DAMAGED
         self._shared: SharedResources = shared
         self._lock: threading.Lock = threading.Lock()
         self._open: set[str] = set()
@@ -168,8 +168,6 @@ class SharedDatabase:
         try:
             if self.directory.exists():
                 shutil.rmtree(self.directory)
-            # Last: after a crash before this, the next start deletes the rest.
-            self._marker.unlink(missing_ok=True)
         except OSError as error:
             refuse(error, f"the state of {ALL_TASKS} in {self.directory}")
 
