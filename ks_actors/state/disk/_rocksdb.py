@@ -30,6 +30,8 @@ MUCH: Final = 1 << 20
 
 # Tables waiting for a merge; at 20 RocksDB stalls writers.
 MANY_TABLES: Final = 12
+# Tables of the level that follows level 0, which RocksDB keeps below 256 MiB, that need no merge.
+FEW_TABLES: Final = 16
 STALL_S: Final = 30.0
 """The longest wait (s) of a write for RocksDB's background work."""
 STALL_STEP_S: Final = 0.005
@@ -183,7 +185,8 @@ class RocksEngine:
 
     Open and close block. Close it only when no other thread uses it. Opening stops all threads
     while files are written and synced; a `read_only` database writes nothing. Background flushes
-    begin at most every `flush_s` seconds.
+    begin at most every `flush_s` seconds. RocksDB only merges tables whose keys overlap, so while
+    there are many tables, flushed ones get the rows `ends`, with the first and the last key.
 
     Everything is in one column family, so later writes are never on disk without earlier ones.
     """
@@ -198,10 +201,12 @@ class RocksEngine:
         *,
         read_only: bool = False,
         flush_s: float = 0.0,
+        ends: Sequence[EngineRow] = (),
     ) -> None:
         self._task: str = task
         self._directory: Path = directory
         self._flush_s: float = flush_s
+        self._ends: Sequence[EngineRow] = ends
         self._flushed_at: float = time.monotonic() - flush_s
         self.damage: str = ""
         check_fork()
@@ -331,6 +336,8 @@ class RocksEngine:
             return
         self._flushed_at = time.monotonic()
         try:
+            if self._ends and self._tables_at(self._base_level()) > FEW_TABLES:
+                self._database.write(_batch(self._ends, ()))
             self._database.flush(wait=wait)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._owed = is_stall(error) and not wait
@@ -353,11 +360,14 @@ class RocksEngine:
         """
         asked = self._data.property_int_value
         # RocksDB would make the caller wait for these, and the caller is the app's loop.
-        waiting = (
-            asked("rocksdb.num-immutable-mem-table")
-            or int(self._data.property_value("rocksdb.num-files-at-level0") or 0) >= MANY_TABLES
-        )
+        waiting = asked("rocksdb.num-immutable-mem-table") or self._tables_at(0) >= MANY_TABLES
         return bool(waiting and not asked("rocksdb.background-errors"))
+
+    def _base_level(self) -> int:
+        return int(self._data.property_int_value("rocksdb.base-level") or 1)
+
+    def _tables_at(self, level: int) -> int:
+        return int(self._data.property_value(f"rocksdb.num-files-at-level{level}") or 0)
 
     def checkpoint(self, directory: Path) -> None:
         """Flush all writes, and link the files into a new directory as a separate database.

@@ -35,6 +35,9 @@ DAMAGED: Final = "DAMAGED"
 """The name of the file in it that says that the database is to be deleted at the next start."""
 
 FORMAT: Final = b"1"
+LAST: Final = b"\xff"
+"""A key after those of all tasks."""
+
 FLUSH_S: Final = 1.0
 SLICE: Final = 1_000
 _log = component_log(__name__)
@@ -102,7 +105,13 @@ class SharedDatabase:
                 self._check(looking)
             finally:
                 looking.close()
-        engine = RocksEngine(ALL_TASKS, self.directory, self._shared, flush_s=FLUSH_S)
+        engine = RocksEngine(
+            ALL_TASKS,
+            self.directory,
+            self._shared,
+            flush_s=FLUSH_S,
+            ends=((LAYOUT, FORMAT), (LAST, b"")),
+        )
         try:
             if engine.get(LAYOUT) is None:
                 engine.write([(LAYOUT, FORMAT)], durable=True)
@@ -188,7 +197,7 @@ class SharedDatabase:
         found: list[str] = []
         low = after(META)
         while True:
-            rows = self._engine.scan(low, b"\xff")
+            rows = self._engine.scan(low, LAST)
             row = next(rows, None)
             rows.close()
             if row is None:

@@ -1,0 +1,93 @@
+"""Apps whose tasks share one database, and apps that change to it or back."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ks_actors.state import SharedResources, attach
+from ks_actors.state.disk import RocksEngine
+from ks_actors.testing import AppHarness
+from tests.ks_actors.runtime.helpers import EOS, Load, check_counts, counting, in_virtual_time
+from tests.ks_actors.runtime.stores.standbys import Heard, active, all_caught_up, other
+
+TOPICS = {"in": 4, "out": 1}
+
+
+def tasks_in(harness: AppHarness) -> list[str]:
+    """Return the tasks with rows in the database of a closed app."""
+    shared = SharedResources()
+    attach(shared, harness.state_dir, (), layout="shared")
+    assert shared.database is not None
+    try:
+        return shared.database.tasks()
+    finally:
+        shared.close()
+
+
+@pytest.mark.parametrize("layouts", [("task", "shared"), ("shared", "task")], ids=" to ".join)
+@pytest.mark.parametrize("crash", [False, True], ids=["closed", "killed"])
+@in_virtual_time
+async def test_the_layout_may_change(guarantee: str, layouts: tuple[str, str], crash: bool) -> None:
+    """At each start, after a close or a crash: state is converted, not restored, and each record counts once."""
+    heard = Heard()
+    options = {"topics": TOPICS, "processing_guarantee": guarantee, "restore_listener": heard}
+    async with AppHarness(counting("rocksdb"), state_layout=layouts[0], **options) as harness:
+        load = Load(harness, Random(1), keys=100)
+        for layout in (layouts[1], layouts[0], layouts[1]):
+            await load.through(300)
+            await (harness.crash() if crash else harness.close())
+            harness.config = harness.config.replace(state_layout=layout)
+            heard.told.clear()
+            await harness.restart()
+            if not crash:
+                assert all(start for start in heard.take("restore").values())
+        await load.through(100)
+        own = {path.parent.name for path in harness.state_dir.glob("*/rocksdb")}
+        assert own == (set() if layouts[1] == "shared" else {"0_0", "0_1", "0_2", "0_3"})
+        check_counts(await harness.read("out"), load.sent, guarantee)
+
+
+@in_virtual_time
+async def test_an_app_opens_one_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all of its tasks, and to learn their offsets."""
+    async with AppHarness(counting("rocksdb"), topics={"in": 20, "out": 1}, state_layout="shared") as harness:
+        load = Load(harness, Random(2), keys=100)
+        await load.through(300)
+        await harness.close()
+        names: list[str] = []
+        real = RocksEngine.__init__
+
+        def watched(engine: RocksEngine, task: str, *args: object, **options: object) -> None:
+            names.append(task)
+            real(engine, task, *args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(RocksEngine, "__init__", watched)
+        await harness.restart()
+        await load.through(100)
+        assert names == ["all tasks"] * 2  # to look whether its list of tables is whole, and to use it
+        check_counts(await harness.read("out"), load.sent, "at_least_once")
+
+
+@in_virtual_time
+async def test_rows_of_tasks_that_have_gone_are_deleted_in_time() -> None:
+    """With their directories, while the others run."""
+    async with AppHarness(
+        counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, state_layout="shared", state_cleanup_delay_ms=10_000
+    ) as harness:
+        load = Load(harness, Random(3))
+        await load.through(100)
+        async with other(harness) as second:
+            await all_caught_up(harness)
+            await harness.kit.clock.advance(25)
+            await load.through(100)
+            here, there = active(harness), active(second)
+            assert here
+            assert there
+            database = harness.app._instance._wiring._shared.database  # type: ignore[union-attr]
+            assert set(database.tasks()) == here
+        await load.through(20)
+        check_counts(await harness.read("out"), load.sent, EOS)
+        await harness.close()
+        assert tasks_in(harness) == ["0_0", "0_1", "0_2", "0_3"]
