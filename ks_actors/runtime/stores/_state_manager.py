@@ -496,14 +496,18 @@ class StateManager(Actor[StateManagerMessage]):
     # --- the end ----------------------------------------------------------------------------------
 
     async def _close(self, message: m.CloseStores) -> None:
-        wanted = [
-            task
+        # A database of all tasks that has failed is opened again once all of them are closed.
+        every = message.standbys or (message.tasks is None and self._task_directories.failed)
+        wanted = {
+            task: entry.standing_by
             for task, entry in self._entries.items()
-            if (message.tasks is None or task in message.tasks)
-            and (message.standbys or not entry.standing_by)
-        ]
+            if (message.tasks is None or task in message.tasks) and (every or not entry.standing_by)
+        }
         await self._forget(frozenset(wanted))
         errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
+        if not message.standbys:
+            for task in sorted(task for task, standing_by in wanted.items() if standing_by):
+                self._open(task, None)
         if errors:
             message.reply.fail(errors[0])
         else:

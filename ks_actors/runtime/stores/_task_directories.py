@@ -97,6 +97,12 @@ class TaskDirectories:
                 found.append((task, directory))
         return found
 
+    @property
+    def failed(self) -> bool:
+        """Whether the database of all tasks has to be opened again."""
+        shared = self._shared
+        return shared is not None and shared.database is not None and shared.database.failed
+
     def used(self, task: TaskId) -> int | None:
         """Note that the stores of a task are opened; return their known offset sum."""
         self._unused_since.pop(task, None)

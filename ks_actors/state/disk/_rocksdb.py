@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 
 import rocksdict
@@ -135,6 +136,12 @@ class SharedResources:
         """Return a task's number of records as a fraction of its allowed replay after a crash."""
         return records * max(1, self.memory.tasks) / max(1, self.tail_records)
 
+    def apart(self) -> SharedResources:
+        """Return the same resources for a task that does not use the shared database."""
+        found = copy(self)
+        found.database = None
+        return found
+
     def close(self) -> None:
         """Close the shared database, and release the memory. Blocks. Raises StateError.
 
@@ -186,7 +193,8 @@ class RocksEngine:
     Open and close block. Close it only when no other thread uses it. Opening stops all threads
     while files are written and synced; a `read_only` database writes nothing. Background flushes
     begin at most every `flush_s` seconds. RocksDB only merges tables whose keys overlap, so while
-    there are many tables, flushed ones get the rows `ends`, with the first and the last key.
+    there are many tables, flushed ones get the rows `ends`, with the first and the last key. After
+    an error it is `failed`: RocksDB may refuse all writes until it is opened again.
 
     Everything is in one column family, so later writes are never on disk without earlier ones.
     """
@@ -209,6 +217,7 @@ class RocksEngine:
         self._ends: Sequence[EngineRow] = ends
         self._flushed_at: float = time.monotonic() - flush_s
         self.damage: str = ""
+        self.failed: bool = False
         check_fork()
         try:
             options = shared.options()
@@ -439,6 +448,7 @@ class RocksEngine:
             _kernel.trim_memory()
 
     def _refuse(self, error: Exception) -> NoReturn:
+        self.failed = True
         try:
             self._refuse_use(error)
         except TaskCorrupted as damaged:

@@ -58,6 +58,9 @@ class SharedDatabase:
     damage gets a database of its own until the next start, which deletes this database; tasks that
     are still in it are restored then.
 
+    After any other error, such as a full disk, all tasks have to be closed: rows in memory may
+    never get to the disk. The database is opened again with the next task then.
+
     Open, close, `take` and `give` block. Tasks may be used in different threads.
     """
 
@@ -243,6 +246,8 @@ class SharedDatabase:
                     f"task {task}: the state in {self.directory} is in use by another app in this "
                     "process: stop it, or choose another directory"
                 )
+            if self.failed and not self._open:
+                self._open_again()
             self._open.add(task)
         engine = TaskEngine(
             task,
@@ -309,13 +314,31 @@ class SharedDatabase:
         for task in tasks:
             self._engine.compact(*self.look(task).bounds)
 
+    @property
+    def failed(self) -> bool:
+        """Whether there was an error after which all tasks have to be closed."""
+        return self._engine.failed
+
+    def _open_again(self) -> None:
+        try:
+            self._engine.close()
+        except StateError as error:
+            _log.warning(
+                "the last changes of %s in %s are not on disk, and are read from changelogs: %s",
+                ALL_TASKS,
+                self.directory,
+                error,
+            )
+        self._engine = self._opened()
+
     def _left(self, task: str, directory: Path) -> None:
         with suppress(FileNotFoundError):  # a user has deleted it
             os.utime(directory)  # it tells how long the task has not been used
         with self._lock:
             self._open.discard(task)
             last = not self._open
-        if last and not self.damage:
+        # After an error, a flush would only raise it again: it was reported.
+        if last and not self.damage and not self.failed:
             try:
                 self._engine.flush(wait=True)
             except TaskCorrupted as error:

@@ -149,6 +149,7 @@ class TaskEngine(RocksEngine):
         self._closed()
 
     def _refuse(self, error: Exception) -> NoReturn:
+        self._whole.failed = True
         try:
             super()._refuse(error)
         except TaskCorrupted as found:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from ks_actors import UncaughtResponse
 from ks_actors.state import SharedResources, attach
-from ks_actors.state.disk import RocksEngine
+from ks_actors.state.disk import RocksEngine, SharedDatabase
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import EOS, Load, check_counts, counting, in_virtual_time
-from tests.ks_actors.runtime.stores.standbys import Heard, active, all_caught_up, other
+from tests.ks_actors.runtime.stores.standbys import Heard, active, all_caught_up, check_places, other, settled, standing, stores_of
+from tests.ks_actors.runtime.stores.test_standby_faults import copies, originals
 
 TOPICS = {"in": 4, "out": 1}
+
+
+def shared_database(harness: AppHarness) -> SharedDatabase:
+    """Return the database of a running app."""
+    assert harness.app._instance is not None
+    shared = harness.app._instance._wiring._shared
+    assert shared is not None
+    assert shared.database is not None
+    return shared.database
 
 
 def tasks_in(harness: AppHarness) -> list[str]:
@@ -85,9 +98,53 @@ async def test_rows_of_tasks_that_have_gone_are_deleted_in_time() -> None:
             here, there = active(harness), active(second)
             assert here
             assert there
-            database = harness.app._instance._wiring._shared.database  # type: ignore[union-attr]
-            assert set(database.tasks()) == here
+            assert set(shared_database(harness).tasks()) == here
         await load.through(20)
         check_counts(await harness.read("out"), load.sent, EOS)
         await harness.close()
         assert tasks_in(harness) == ["0_0", "0_1", "0_2", "0_3"]
+
+
+@in_virtual_time
+async def test_after_an_error_of_the_disk_the_database_is_opened_again(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB may refuse all writes after one; all tasks are closed for that, standbys too, and go on from what is on disk."""
+    errors: list[Exception] = []
+
+    def replace(error: Exception) -> UncaughtResponse:
+        errors.append(error)
+        return UncaughtResponse.REPLACE_WORKER
+
+    full: set[tuple[Path, str]] = set()
+    real = RocksEngine.write
+
+    def write(engine: RocksEngine, rows: Any, *args: Any, **options: Any) -> None:
+        if (engine._directory.parent, engine._task) in full:
+            full.clear()
+            engine._refuse(Exception("IO error: No space left on device"))
+        real(engine, rows, *args, **options)
+
+    monkeypatch.setattr(RocksEngine, "write", write)
+    async with AppHarness(
+        counting("rocksdb"), topics=TOPICS, processing_guarantee=guarantee, state_layout="shared", num_standby_replicas=1, uncaught_handler=replace
+    ) as harness:
+        load = Load(harness, Random(4), keys=60)
+        async with other(harness) as second:
+            await load.through(300)
+            await settled(harness.kit)
+            before, engine = stores_of(second), shared_database(second)._engine
+            assert standing(second)
+            full.add((second.state_dir, min(active(second))))
+            await load.send(300)
+            await harness.kit.clock.advance(60)
+            await all_caught_up(harness)
+            await settled(harness.kit)
+            assert not full
+            assert len(errors) == 1
+            assert shared_database(second)._engine is not engine
+            assert not shared_database(second).failed
+            after = stores_of(second)
+            assert all(after[task] is not before[task] for task in after.keys() & before.keys())
+            assert copies(second) == originals(harness)
+            check_places(harness, second)
+        await load.through(20)
+        check_counts(await harness.read("out"), load.sent, guarantee)
