@@ -14,8 +14,8 @@ from ks_actors.state import (
     SharedResources,
     give_up,
     logged_on_disk,
+    offset_sum,
     only_copies,
-    stored_offsets,
     without_copy,
 )
 
@@ -82,9 +82,8 @@ class TaskDirectories:
                 self.delete(self.set_aside((task,)))
                 continue
             self._unused_since[task] = since
-            offsets = stored_offsets(directory, shared)
-            if offsets:
-                self.offsets[task] = sum(offsets.values())
+            if offsets := offset_sum(directory, shared):
+                self.offsets[task] = offsets
 
     def _directories(self) -> list[tuple[TaskId, Path]]:
         found = []

@@ -35,7 +35,13 @@ from ks_actors.state.disk._rocksdb import (
 )
 from ks_actors.state.disk._rocksdb_errors import raise_if_full, refuse
 from ks_actors.state.disk._shared_database import DAMAGED, SHARED, SharedDatabase, attach
-from ks_actors.state.disk._stored_offsets import DATABASE, DRAFT, has_database, stored_offsets
+from ks_actors.state.disk._stored_offsets import (
+    DATABASE,
+    DRAFT,
+    has_database,
+    offset_sum,
+    stored_offsets,
+)
 from ks_actors.state.disk._task_engine import LAYOUT, TaskEngine
 from ks_actors.state.disk._topic_ids import TOPIC_IDS, TopicIds
 
@@ -66,6 +72,7 @@ __all__ = [
     "facts_row",
     "has_database",
     "offset_row",
+    "offset_sum",
     "only_copies",
     "open_database",
     "raise_if_full",

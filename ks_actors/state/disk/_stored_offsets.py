@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import rocksdict
 
 from ks_actors._errors import StateError
 from ks_actors.state.core import after
-from ks_actors.state.disk._checkpoint_file import read_checkpoint
+from ks_actors.state.disk._checkpoint_file import NAME, read_checkpoint
 from ks_actors.state.disk._manifest import OFFSET, unpack_offset
 from ks_actors.system import check_fork
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DATABASE = "rocksdb"
 DRAFT = "rocksdb.ingest"
+_DATA: Final = ("*.sst", "*.log", "MANIFEST-*")
 
 
 def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
@@ -39,6 +40,32 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
         for (topic, _), offset in checkpoint.items()
         if not any(topic.endswith(f"-{store}-changelog") for store in found)
     }
+
+
+def offset_sum(directory: Path, shared: SharedResources) -> int:
+    """Return the sum of the stored offsets of a closed task; 0 if nothing is known.
+
+    If the task was closed cleanly, its checkpoint file has them, so its database is not opened.
+    After a crash it is. Blocks.
+    """
+    try:
+        if _written_last(directory):
+            return sum(read_checkpoint(directory).values())
+    except (OSError, StateError):
+        pass  # the database tells, or opening the stores finds the error
+    return sum(stored_offsets(directory, shared).values())
+
+
+def _written_last(directory: Path) -> bool:
+    """Return whether the checkpoint file was written after all data of the task's database."""
+    file, database = directory / NAME, directory / DATABASE
+    data = [
+        each.stat().st_mtime_ns
+        for what in _DATA
+        if database.is_dir()
+        for each in database.glob(what)
+    ]
+    return bool(data) and file.exists() and file.stat().st_mtime_ns >= max(data)
 
 
 def has_database(directory: Path, shared: SharedResources) -> bool:
