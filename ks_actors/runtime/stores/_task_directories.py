@@ -82,7 +82,8 @@ class TaskDirectories:
                 self.delete(self.set_aside((task,)))
                 continue
             self._unused_since[task] = since
-            if offsets := offset_sum(directory, shared):
+            offsets = offset_sum(directory, shared)
+            if offsets is not None:
                 self.offsets[task] = offsets
 
     def _directories(self) -> list[tuple[TaskId, Path]]:

@@ -42,30 +42,27 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     }
 
 
-def offset_sum(directory: Path, shared: SharedResources) -> int:
-    """Return the sum of the stored offsets of a closed task; 0 if nothing is known.
+def offset_sum(directory: Path, shared: SharedResources) -> int | None:
+    """Return the sum of the stored offsets of a closed task; None if nothing is known.
 
     If the task was closed cleanly, its checkpoint file has them, so its database is not opened.
     After a crash it is. Blocks.
     """
     try:
-        if _written_last(directory):
-            return sum(read_checkpoint(directory).values())
+        closed = read_checkpoint(directory) if _written_last(directory) else {}
     except (OSError, StateError):
-        pass  # the database tells, or opening the stores finds the error
-    return sum(stored_offsets(directory, shared).values())
+        closed = {}  # the database tells, or opening the stores finds the error
+    found = list(closed.values()) or list(stored_offsets(directory, shared).values())
+    return sum(found) if found else None
 
 
 def _written_last(directory: Path) -> bool:
     """Return whether the checkpoint file was written after all data of the task's database."""
     file, database = directory / NAME, directory / DATABASE
-    data = [
-        each.stat().st_mtime_ns
-        for what in _DATA
-        if database.is_dir()
-        for each in database.glob(what)
-    ]
-    return bool(data) and file.exists() and file.stat().st_mtime_ns >= max(data)
+    if not file.exists() or not database.is_dir():
+        return False
+    data = [each.stat().st_mtime_ns for what in _DATA for each in database.glob(what)]
+    return bool(data) and file.stat().st_mtime_ns >= max(data)
 
 
 def has_database(directory: Path, shared: SharedResources) -> bool:
