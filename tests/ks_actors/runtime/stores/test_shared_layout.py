@@ -45,7 +45,7 @@ def tasks_in(harness: AppHarness) -> list[str]:
 async def test_the_layout_may_change(guarantee: str, layouts: tuple[str, str], crash: bool) -> None:
     """At each start, after a close or a crash: state is converted, not restored, and each record counts once."""
     heard = Heard()
-    options = {"topics": TOPICS, "processing_guarantee": guarantee, "restore_listener": heard}
+    options: dict[str, Any] = {"topics": TOPICS, "processing_guarantee": guarantee, "restore_listener": heard}
     async with AppHarness(counting("rocksdb"), state_layout=layouts[0], **options) as harness:
         load = Load(harness, Random(1), keys=100)
         for layout in (layouts[1], layouts[0], layouts[1]):
