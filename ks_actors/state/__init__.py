@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         SharedDatabase,
         SharedResources,
         TopicIds,
-        attach,
         has_database,
         offset_sum,
         only_copies,
@@ -53,7 +52,14 @@ if TYPE_CHECKING:
         TimestampedKeyValueStore,
     )
     from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
-    from ks_actors.state.task_stores import TIMESTAMPED, AnyReader, TaskStores, Token, reader_of
+    from ks_actors.state.task_stores import (
+        TIMESTAMPED,
+        AnyReader,
+        TaskStores,
+        Token,
+        attach,
+        reader_of,
+    )
     from ks_actors.state.task_stores import At as At
     from ks_actors.state.task_stores import merged as merged
     from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader

@@ -184,8 +184,7 @@ class Wiring:
 
     def _find_state(self, shared: SharedResources) -> None:
         """Open the database of all tasks, if any, and look at their directories. Blocks."""
-        config, stores = self._config, self._parts.stores
-        specs = [spec for each in stores.by_subtopology.values() for spec in each]
+        config, specs = self._config, self._parts.stores.of_all_tasks()
         attach(shared, self._directory.path, specs, layout=config.state_layout)
         self._task_directories.remember(shared, config.state_cleanup_dir_max_age_ms)
 

@@ -128,7 +128,7 @@ class Bootstrap:
         shared = SharedResources()
         stack.callback(shared.close)
         # The rows of the snapshot replace those of the database of all tasks, too.
-        specs = [spec for each in self._stores.by_subtopology.values() for spec in each]
+        specs = self._stores.of_all_tasks()
         await run_in_thread(
             partial(attach, shared, directory.path, specs, layout=config.state_layout)
         )

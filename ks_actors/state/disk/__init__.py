@@ -34,7 +34,7 @@ from ks_actors.state.disk._rocksdb import (
     SortedTables,
 )
 from ks_actors.state.disk._rocksdb_errors import raise_if_full, refuse
-from ks_actors.state.disk._shared_database import DAMAGED, SHARED, SharedDatabase, attach
+from ks_actors.state.disk._shared_database import DAMAGED, SHARED, SharedDatabase
 from ks_actors.state.disk._stored_offsets import (
     DATABASE,
     DRAFT,
@@ -68,7 +68,6 @@ __all__ = [
     "StoreFacts",
     "TaskEngine",
     "TopicIds",
-    "attach",
     "facts_row",
     "has_database",
     "offset_row",

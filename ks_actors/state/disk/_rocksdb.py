@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ks_actors.state.core import EngineRow
-    from ks_actors.state.disk._shared_database import SharedDatabase
 
 SMALLEST_MEMTABLE: Final = 64 << 10
 LARGEST_MEMTABLE: Final = 16 << 20
@@ -76,7 +75,7 @@ class SharedResources:
         self.tail_records: int = tail_records
         self.tail_bytes: int = tail_bytes
         self.statistics: bool = statistics
-        self.database: SharedDatabase | None = None
+        self.database: Any = None  # a SharedDatabase, whose module imports this one
         self._memtable_bytes: int = memtable_bytes
         # Not the LRU cache: it has 64 shards, and the filter of a million keys does not fit into a
         # shard of 1 MiB. So each get would read the filter again, which takes 95 µs.

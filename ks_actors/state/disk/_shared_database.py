@@ -19,7 +19,6 @@ from ks_actors.state.disk._rocksdb import ALL_TASKS, RocksEngine
 from ks_actors.state.disk._rocksdb_errors import refuse
 from ks_actors.state.disk._stored_offsets import DATABASE, DRAFT
 from ks_actors.state.disk._task_engine import LAYOUT, TaskEngine, task_of
-from ks_actors.topology import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -358,17 +357,6 @@ class SharedDatabase:
                     self._marker,
                     error,
                 )
-
-
-def attach(shared: SharedResources, root: Path, specs: Iterable[StoreSpec], *, layout: str) -> None:
-    """Open the database of all tasks below `root`, if `layout` is `shared` or it exists.
-
-    Blocks. `specs` are the stores of all tasks. Raises as `SharedDatabase`.
-    """
-    on_disk = [spec for spec in specs if spec.place is StorePlace.DATABASE]
-    wanted = layout == "shared"
-    if (wanted and on_disk) or (root / SHARED).exists():
-        shared.database = SharedDatabase(root, shared, on_disk, leaving=not wanted)
 
 
 def _clear(engine: TaskEngine) -> None:

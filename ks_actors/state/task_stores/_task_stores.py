@@ -96,7 +96,7 @@ class TaskStores(StoreSet):
     ) -> None:
         super().__init__(task, specs, vectors=vectors)
         self._directory: Path | None = directory
-        self._shared: SharedResources | None = shared
+        self._shared = shared
         self._record_time: Callable[[], int] = record_time
         self._record_headers: Callable[[], Headers] = record_headers
         self._expired: Callable[[int], None] = expired
@@ -129,22 +129,11 @@ class TaskStores(StoreSet):
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
         self._given_up: bool = False
-        # Stores with rows in the database of all tasks.
         self._in_shared: frozenset[str] = frozenset()
         # Stores with unusable state on disk at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
 
     # Opening and closing.
-
-    @property
-    def opens_fast(self) -> bool:
-        """Whether `open` takes less than a ms: all stores are in memory or a shared database."""
-        shared = self._shared
-        return (
-            shared is not None
-            and shared.database is not None
-            and all(spec.place in {StorePlace.DATABASE, StorePlace.MEMORY} for spec in self._specs)
-        )
 
     def open(self) -> None:
         """Make the stores with their state on disk. Blocks.
@@ -154,19 +143,13 @@ class TaskStores(StoreSet):
         self._stores, self._offsets, self._written, self._given_up = {}, {}, {}, False
         self.positions.forget()
         unfit = look_around(self.task, self._directory, self._specs) | self.topic_ids.read()
-        in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
-        if self._supplied.wanted or (in_database and self._directory is not None):
+        in_database = self._directory is not None and bool(self._in_database)
+        if self._supplied.wanted or in_database:
             self._shared = self._shared or SharedResources()
         if in_database and self._directory is not None and self._shared is not None:
             only = bool(without_copy(self._specs))
             self._engine = open_database(self.task, self._directory, self._shared, careful=only)
-        self._in_shared = frozenset(
-            spec.name
-            for spec in self._specs
-            if spec.place is StorePlace.DATABASE
-            and self._engine is not None
-            and self._engine.shared
-        )
+        self._in_shared = self._in_database if self.in_shared else frozenset()
         try:
             self._supplied.open()
             self._open_stores({**unfit, **self.unfit})
@@ -266,15 +249,9 @@ class TaskStores(StoreSet):
         return [*database, *self._supplied.by_store.values()]
 
     def _lost(self, store: str) -> bool:
-        """Return whether the checkpoint file must not have the offset of a store.
-
-        The store keeps nothing after a close, or its rows are in a database that is flushed later.
-        """
-        return (
-            store in self._supplied.forgetful
-            or self._custom.lost(store)
-            or store in self._in_shared
-        )
+        """Return whether a store keeps nothing, or has a database that is flushed after a close."""
+        forgetful = store in self._supplied.forgetful or self._custom.lost(store)
+        return forgetful or store in self._in_shared
 
     def give_up(self, reason: str) -> None:
         """Delete the database, and the data of supplied engines. Custom stores stay. Blocks.

@@ -24,17 +24,17 @@ def shared_database(harness: AppHarness) -> SharedDatabase:
     assert harness.app._instance is not None
     shared = harness.app._instance._wiring._shared
     assert shared is not None
-    assert shared.database is not None
-    return shared.database
+    database: SharedDatabase = shared.database
+    return database
 
 
 def tasks_in(harness: AppHarness) -> list[str]:
     """Return the tasks with rows in the database of a closed app."""
     shared = SharedResources()
     attach(shared, harness.state_dir, (), layout="shared")
-    assert shared.database is not None
+    database: SharedDatabase = shared.database
     try:
-        return shared.database.tasks()
+        return database.tasks()
     finally:
         shared.close()
 
