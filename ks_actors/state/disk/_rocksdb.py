@@ -160,16 +160,21 @@ def _write_options(*, log: bool) -> Any:
     return options
 
 
-def _batch(rows: Iterable[EngineRow], ranges: Sequence[tuple[bytes, bytes]]) -> Any:
-    """Return a write batch that deletes `ranges` and then applies `rows`; use it only once."""
+def _batch(
+    rows: Iterable[EngineRow], ranges: Sequence[tuple[bytes, bytes]], prefix: bytes = b""
+) -> Any:
+    """Return a write batch that deletes `ranges` and then applies `rows`; use it only once.
+
+    All keys get the `prefix`.
+    """
     batch = rocksdict.WriteBatch(raw_mode=True)
     for low, high in ranges:
-        batch.delete_range(low, high)
+        batch.delete_range(prefix + low, prefix + high)
     for key, value in rows:
         if value is None:
-            del batch[key]
+            del batch[prefix + key]
         else:
-            batch[key] = value
+            batch[prefix + key] = value
     return batch
 
 
@@ -199,6 +204,7 @@ class RocksEngine:
     """
 
     shared: ClassVar[bool] = False
+    _prefix: bytes = b""
 
     def __init__(
         self,
@@ -305,7 +311,7 @@ class RocksEngine:
         rows = list(rows)
         how = (self._logged,) if durable else ()
         try:
-            batch = _batch(rows, ranges)
+            batch = _batch(rows, ranges, self._prefix)
             self._bytes += batch.size_in_bytes()
             # Other writes skip RocksDB's log: the changelog restores rows lost in a crash.
             self._database.write(batch, *how)
@@ -327,7 +333,7 @@ class RocksEngine:
             try:
                 if self._data.property_int_value("rocksdb.background-errors"):
                     self._database.flush(wait=True)  # raises the background error if it persists
-                self._database.write(_batch(rows, ranges), *how)
+                self._database.write(_batch(rows, ranges, self._prefix), *how)
             except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
                 if not is_stall(error) or time.monotonic() > end:
                     self._refuse(error)

@@ -10,16 +10,19 @@ from ks_actors.state.disk._manifest import META
 from ks_actors.state.disk._rocksdb import RocksEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable
     from pathlib import Path
 
-    from ks_actors.state.core import EngineRow
 
 LAYOUT = META + b"layout"
 """The key of the row that tells a shared database from a database of one task.
 
 It comes before the rows of all tasks.
 """
+
+
+_END = b"\xff"
+"""A key after those of a task: its stores have at most 254 numbers."""
 
 
 def prefix_of(task: str) -> bytes:
@@ -57,7 +60,7 @@ class TaskEngine(RocksEngine):
         # Not the base's: it opens a database.
         self._task: str = task
         self._whole: RocksEngine = database
-        self._prefix: bytes = prefix_of(task)
+        self._prefix = prefix_of(task)
         self._directory: Path = database._directory
         self._database: Any = database._database
         self._data: Any = database._data
@@ -95,32 +98,12 @@ class TaskEngine(RocksEngine):
         # The snapshot is taken now, not at the first row.
         return _cut(super().scan(prefix + low, prefix + high, reverse=reverse), len(prefix))
 
-    def write(
-        self,
-        rows: Iterable[EngineRow],
-        ranges: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        durable: bool = False,
-    ) -> None:
-        """Delete the `ranges`, then write the rows, all or nothing.
-
-        Blocks while RocksDB's background work is behind, as any write. Raises StateFull, and
-        StateError.
-        """
-        prefix = self._prefix
-        super().write(
-            [(prefix + key, value) for key, value in rows],
-            [(prefix + low, prefix + high) for low, high in ranges],
-            durable=durable,
-        )
-
     def wipe(self) -> None:
         """Delete all rows of the task, so that they stay deleted after a crash. Raises StateError.
 
         Their space on disk is free after RocksDB's next merge of these tables.
         """
-        # Past the range of `write`, which can only name keys of the task.
-        super().write((), [self.bounds], durable=True)
+        self.write((), [(b"", _END)], durable=True)
 
     def flush(self, *, wait: bool) -> None:
         """Flush the writes of all tasks.
