@@ -156,7 +156,7 @@ async def test_a_global_table_is_filled_anew_at_the_next_start() -> None:
         await harness.produce_all("names", names)
         await harness.restart()
         await harness.close()
-        damage_tables(state_of(harness.state_dir / "global"))
+        damage_tables(harness.state_dir / "global")
         await harness.restart()
         with pytest.raises(TaskCorrupted, match="task global"):
             await count(harness)

@@ -17,6 +17,7 @@ from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources
 from ks_actors.state.disk import RocksEngine
 from tests.ks_actors.state.helpers import Task, key_value
+from tests.layouts import OWN
 
 ROOT = Path(__file__).parents[4]
 SIZE, ROWS, MORE = "2m", 60, 40
@@ -74,6 +75,7 @@ def test_a_write_waits_while_rocksdb_is_behind(tmp_path: Path) -> None:
     engine.close()
 
 
+@OWN
 def test_a_checkpoint_file_without_room_is_an_error_of_the_state(tmp_path: Path) -> None:
     """It is StateFull, as for each other file of a store, when the store opens and when it closes; it can be opened when there is room."""
     task = Task([key_value(value=LONG)], tmp_path)
