@@ -82,6 +82,8 @@ class SharedDatabase:
         self._marker: Path = self.directory / DAMAGED
         self._shared: SharedResources = shared
         self._lock: threading.Lock = threading.Lock()
+        self._compacting: threading.Lock = threading.Lock()
+        self._closing: bool = False
         self._open: set[str] = set()
         # Tasks whose rows here do not count any more, and could not be deleted.
         self._outside: set[str] = set()
@@ -184,11 +186,17 @@ class SharedDatabase:
 
     def close(self) -> None:
         """Flush the rows of all tasks and close. Delete a `leaving` database without rows."""
-        empty = self.leaving and not self.damage and not self.tasks()
-        try:
-            self._engine.close()
-        except TaskCorrupted as error:
-            self._note(str(error))
+        self._closing, empty = True, False
+        # RocksDB cannot be closed amid a merge.
+        with self._compacting:
+            try:
+                empty = self.leaving and not self.damage and not self.tasks()
+            except TaskCorrupted as error:
+                self._note(str(error))
+            try:
+                self._engine.close()
+            except TaskCorrupted as error:
+                self._note(str(error))
         if empty:
             shutil.rmtree(self.directory)
 
@@ -282,14 +290,17 @@ class SharedDatabase:
             return
         if not (directory / DATABASE).exists():
             draft = directory / DRAFT
-            if draft.exists():
-                shutil.rmtree(draft)
-            own = RocksEngine(task, draft, self._shared)
             try:
-                _copy(self.look(task), own)
-            finally:
-                own.close()
-            draft.rename(directory / DATABASE)
+                if draft.exists():
+                    shutil.rmtree(draft)
+                own = RocksEngine(task, draft, self._shared)
+                try:
+                    _copy(self.look(task), own)
+                finally:
+                    own.close()
+                draft.rename(directory / DATABASE)
+            except OSError as error:
+                refuse(error, f"task {task}: the state in {directory}")
         self.wipe(task)
 
     def wipe(self, task: str) -> None:
@@ -311,7 +322,10 @@ class SharedDatabase:
         RocksDB itself would do it at some later merge.
         """
         for task in tasks:
-            self._engine.compact(*self.look(task).bounds)
+            with self._compacting:
+                if self._closing:
+                    return
+                self._engine.compact(*self.look(task).bounds)
 
     @property
     def failed(self) -> bool:
@@ -320,7 +334,8 @@ class SharedDatabase:
 
     def _open_again(self) -> None:
         try:
-            self._engine.close()
+            with self._compacting:
+                self._engine.close()
         except StateError as error:
             _log.warning(
                 "the last changes of %s in %s are not on disk, and are read from changelogs: %s",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from ks_actors.state import CheckpointRows, Ingest, SharedResources, TaskStores,
 from ks_actors.state.disk import RocksEngine, SharedDatabase, only_copies, unlogged_stores
 from ks_actors.testing._disk import copy_as_is
 from ks_actors.topology._stores import StoreKind, StoreSpec
+from tests.waiting import PATIENCE_S
 
 SPECS = [StoreSpec(name="s", kind=StoreKind.TIMESTAMPED_KEY_VALUE, key=STRING, value=LONG, type="rocksdb")]
 LOCAL = [*SPECS, StoreSpec(name="u", kind=StoreKind.KEY_VALUE, key=STRING, value=LONG, type="rocksdb", logging=False)]
@@ -226,6 +228,38 @@ def test_a_copy_for_a_snapshot_has_the_rows_of_its_task(tmp_path: Path) -> None:
                 assert rows.next_offset("s") == (number + 1) * ROWS
                 assert [time for batch in rows.batches(SPECS[0]) for time in batch.timestamps] == [number + 1] * ROWS
             stores.close(clean=True)
+
+
+def test_a_database_is_not_closed_amid_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleanup may merge while the app closes: it ends with the range that it is at, and the rest is left to RocksDB."""
+    fill(tmp_path, "shared")
+    begun, go_on = threading.Event(), threading.Event()
+    merged: list[bytes] = []
+    real = RocksEngine.compact
+
+    def compact(engine: RocksEngine, low: bytes, high: bytes) -> None:
+        merged.append(low)
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        real(engine, low, high)
+
+    monkeypatch.setattr(RocksEngine, "compact", compact)
+    shared = SharedResources()
+    attach(shared, tmp_path, SPECS, layout="shared")
+    database: SharedDatabase = shared.database
+    merging = threading.Thread(target=database.compact, args=(["0_1", "0_2"],))
+    merging.start()
+    assert begun.wait(PATIENCE_S)
+    closing = threading.Thread(target=shared.close)
+    closing.start()
+    while not database._closing:
+        closing.join(0.001)
+    go_on.set()
+    for thread in (merging, closing):
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert merged == [b"0_1/"]
+    assert found(tmp_path, "shared") == EXPECTED
 
 
 # --- the two layouts ----------------------------------------------------------------------------------------------------------------
