@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ks_actors import UncaughtResponse
+from ks_actors.metrics.exporters import prometheus_text
 from ks_actors.state import SharedResources, attach
 from ks_actors.state.disk import RocksEngine, SharedDatabase
 from ks_actors.testing import AppHarness
@@ -148,3 +149,19 @@ async def test_after_an_error_of_the_disk_the_database_is_opened_again(guarantee
             check_places(harness, second)
         await load.through(20)
         check_counts(await harness.read("out"), load.sent, guarantee)
+
+
+@in_virtual_time
+async def test_the_metrics_of_the_database_are_there_once() -> None:
+    """Under its name in place of a task's; `task_metrics` has them with each task."""
+    async with AppHarness(counting("rocksdb"), topics=TOPICS, state_layout="shared") as harness:
+        await Load(harness, Random(5)).through(100)
+        figures = {str(task): each.rocksdb for task, each in (await harness.app.task_metrics()).items()}
+        assert figures.keys() == {"0_0", "0_1", "0_2", "0_3"}
+        assert len({id(each) for each in figures.values()}) == 1
+        assert figures["0_0"]["estimate-num-keys"] > 0
+        prometheus_text(harness.app)  # somebody reads, so the databases are asked
+        await harness.kit.clock.advance(25)
+        lines = [line for line in prometheus_text(harness.app).decode().splitlines() if "estimate_num_keys{" in line]
+        assert len(lines) == 1
+        assert 'task_id="shared"' in lines[0]
