@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def can_mount() -> bool:
     return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603 - our own
 
 
-def engine_in(directory: Path, layout: str, **options: int) -> tuple[RocksEngine, Callable[[], None]]:
+def engine_in(directory: Path, layout: str, **options: Any) -> tuple[RocksEngine, Callable[[], None]]:
     """Return a database, or a task's part of one, and what closes it."""
     shared = SharedResources(**options)
     if layout == "task":
