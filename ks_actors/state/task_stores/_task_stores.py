@@ -261,7 +261,7 @@ class TaskStores(StoreSet):
         """
         if self._engines:
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
-        if self._given_up or self._directory is None or not self._directory.exists():
+        if self._given_up or self._directory is None:
             return
         wipe(self.task, self._directory, self._specs, self._shared, self._file, reason)
         self._given_up = True

@@ -34,6 +34,8 @@ def wipe(
     """
     own = [spec for spec in specs if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}]
     one = None if shared is None else shared.database
+    if one is None and not directory.exists():
+        return
     place = directory if one is None or (directory / DATABASE).exists() else one.directory
     give_up(task, own, place, reason, others=_former(task, directory, specs, shared))
     if one is not None:

@@ -182,6 +182,16 @@ def test_a_wiped_task_leaves_all_others_untouched(tmp_path: Path) -> None:
     assert found(root, "shared", 17) == [({number}, number * ROWS) for number in range(1, 18)]
 
 
+def test_rows_are_wiped_without_a_directory(tmp_path: Path) -> None:
+    """A user has deleted it, and rows without it would come back."""
+    fill(tmp_path, "shared")
+    shutil.rmtree(tmp_path / "0_1")
+    with resources(tmp_path) as shared:
+        stores_of(tmp_path, "0_1", shared).give_up("the test says so")
+        assert shared.database.tasks() == ["0_0", "0_2"]
+    assert found(tmp_path, "shared") == [EXPECTED[0], (set(), None), EXPECTED[2]]
+
+
 def test_a_task_is_open_once(tmp_path: Path) -> None:
     """Two openings would write the same rows; another process cannot open the database at all."""
     with resources(tmp_path) as shared:
