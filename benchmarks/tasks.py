@@ -1,4 +1,4 @@
-"""Measure the cost of many tasks: CPU time per record, memory, and start time.
+"""Measure the cost of many tasks: CPU time per record, memory, open files, and start time.
 
 It uses the embedded log. Each app reads a topic with one partition per task and writes one with as
 many. Records trickle, a few at a time to random partitions, so that each slice of work has few of
@@ -35,16 +35,20 @@ if TYPE_CHECKING:
     from ks_actors.topology import StoreType, Topology
 
 TASKS = (10, 100, 1_000)
-APPS = ("map", "count", "rocksdb")
+APPS = ("map", "count", "rocksdb", "shared")
 RECORDS = 50
 """Records per send."""
 PAUSE_S = 0.02
 """Seconds between sends."""
 BUSY = "while True: pass"
+FILES = Path("/proc/self/fd")
 
 
 def topology(app: str) -> Topology:
-    """Return the topology of an app: stateless, counting in memory, or counting in RocksDB."""
+    """Return the topology of an app: stateless, counting in memory, or counting in RocksDB.
+
+    `rocksdb` has a database per task, `shared` one for all.
+    """
     builder = StreamsBuilder()
     stream = builder.stream("in", Consumed(serdes.STRING, serdes.STRING))
     if app == "map":
@@ -81,10 +85,14 @@ async def run(app: str, tasks: int, seconds: float, directory: str) -> dict[str,
         sent, load = await trickle(producer, "load", tasks, seconds / 2)
         load_per_record = load / sent
         before = _memory()
-        config = StreamsConfig.of({"application_id": "tasks", "state_dir": Path(directory), "commit_interval_ms": 100})
+        layout = "shared" if app == "shared" else "task"
+        config = StreamsConfig.of({"application_id": "tasks", "state_dir": Path(directory), "commit_interval_ms": 100, "state_layout": layout})
+        watch = Watch()
         began, begun = perf_counter(), process_time()
         async with App(topology(app), config, log=log) as running:
             started, start_cpu = perf_counter() - began, process_time() - begun
+            stood = await watch.end()
+            files = _open_files()
             sent, cpu = await trickle(producer, "in", tasks, seconds)
             memory = _memory()
             await running.wait_until_caught_up(600_000)
@@ -94,9 +102,37 @@ async def run(app: str, tasks: int, seconds: float, directory: str) -> dict[str,
         "us_per_record": (cpu / sent - load_per_record) * 1e6,
         "start_s": started,
         "start_cpu_s": start_cpu,
+        "stood_ms": stood * 1000,
+        "files": files,
         "rss_mb": memory,
         "app_mb": memory - before,
     }
+
+
+class Watch:
+    """A watch of the event loop, from its creation to `end`: it notes the longest time without a turn."""
+
+    def __init__(self) -> None:
+        self._longest: float = 0.0
+        self._task: asyncio.Task[None] = asyncio.create_task(self._tick())
+
+    async def _tick(self) -> None:
+        last = perf_counter()
+        while True:
+            await asyncio.sleep(0.001)
+            now = perf_counter()
+            self._longest, last = max(self._longest, now - last), now
+
+    async def end(self) -> float:
+        """Return the longest time (s)."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        return self._longest
+
+
+def _open_files() -> int:
+    """Return the number of open files of this process; 0 where it is not known."""
+    return sum(1 for _ in FILES.iterdir()) if FILES.exists() else 0
 
 
 def _memory() -> float:
@@ -132,12 +168,12 @@ def main() -> None:
             print(json.dumps(asyncio.run(run(options.child[0], int(options.child[1]), options.seconds, directory))))
         return
     summary: dict[str, Any] = {}
-    print(f"{'app':<8}{'tasks':>7}{'CPU µs/record':>16}{'start s':>10}{'memory MB':>12}{'of it the app':>15}")
+    print(f"{'app':<8}{'tasks':>7}{'CPU µs/record':>16}{'start s':>10}{'loop stood ms':>15}{'files':>7}{'memory MB':>12}{'of it the app':>15}")
     for app in options.apps:
         for tasks in options.tasks:
             found = measure(app, tasks, options.seconds, options.busy)
             print(
-                f"{app:<8}{tasks:>7}{found['us_per_record']:>16.0f}{found['start_s']:>10.2f}{found['rss_mb']:>12.0f}{found['app_mb']:>15.0f}",
+                f"{app:<8}{tasks:>7}{found['us_per_record']:>16.0f}{found['start_s']:>10.2f}{found['stood_ms']:>15.0f}{found['files']:>7.0f}{found['rss_mb']:>12.0f}{found['app_mb']:>15.0f}",
                 flush=True,
             )
             summary |= {f"{app}_{tasks}_{name}": round(value, 3) for name, value in found.items()}

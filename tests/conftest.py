@@ -14,11 +14,13 @@ from actors.testing import VirtualLoop
 from tests.budget import Budget
 from tests.cases import few_of, part_of
 from tests.examples_of import register_profiles
+from tests.layouts import use_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 register_profiles()
+use_layout()
 
 LOOPS = ("asyncio", "debug", "eager", "uvloop")
 pytest_plugins = ["pytester", "tests.kafka.plugin"]

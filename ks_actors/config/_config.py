@@ -218,6 +218,12 @@ class StreamsConfig(metaclass=Hinted):
     """
     state_cleanup_dir_max_age_ms: int
     """Age beyond which unchanged task directories are deleted on start. Default: -1, never."""
+    state_layout: Literal["task", "shared"]
+    """The number of databases on disk: one per task (`task`), or one for all (`shared`).
+
+    Default: `task`. With `shared`, many tasks start fast and need few open files; a damaged disk
+    block costs the state of all tasks. The state of the other layout is converted.
+    """
     num_stream_threads: int
     """Number of workers that process tasks. Default: 1.
 

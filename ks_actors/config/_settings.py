@@ -116,6 +116,7 @@ class OptionsOfApp(TypedDict, total=False):
     state_dir: str | Path
     state_cleanup_delay_ms: int | timedelta
     state_cleanup_dir_max_age_ms: int | timedelta
+    state_layout: str
     num_stream_threads: int
     num_workers: int
     num_standby_replicas: int
@@ -286,6 +287,7 @@ SETTINGS: dict[str, Setting] = {
     "state_dir": Setting(directory, lambda _: Path(tempfile.gettempdir()) / "ks-actors"),
     "state_cleanup_delay_ms": Setting(milliseconds(1), _is(600_000)),
     "state_cleanup_dir_max_age_ms": Setting(milliseconds(0, unlimited=True), _is(-1)),
+    "state_layout": Setting(one_of(task="task", shared="shared"), _is("task")),
     "num_stream_threads": Setting(whole_number(1), _is(1)),
     "num_standby_replicas": Setting(whole_number(0), _is(0)),
     "queries": Setting(names, _is(())),

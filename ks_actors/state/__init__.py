@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     )
     from ks_actors.state.custom import CustomReader, CustomStore
     from ks_actors.state.disk import (
+        SHARED,
+        SharedDatabase,
         SharedResources,
         TopicIds,
         has_database,
+        offset_sum,
         only_copies,
         read_checkpoint,
         stored_offsets,
@@ -49,7 +52,14 @@ if TYPE_CHECKING:
         TimestampedKeyValueStore,
     )
     from ks_actors.state.session import SessionReader, SessionStore, SessionStoreWithHeaders
-    from ks_actors.state.task_stores import TIMESTAMPED, AnyReader, TaskStores, Token, reader_of
+    from ks_actors.state.task_stores import (
+        TIMESTAMPED,
+        AnyReader,
+        TaskStores,
+        Token,
+        attach,
+        reader_of,
+    )
     from ks_actors.state.task_stores import At as At
     from ks_actors.state.task_stores import merged as merged
     from ks_actors.state.versioned import VersionedKeyValueStore, VersionedReader
@@ -82,6 +92,7 @@ __all__ = [
     "AGGREGATION_FORM",
     "HEADERS_FORM",
     "PLAIN_FORM",
+    "SHARED",
     "SUFFIXES",
     "TIMESTAMPED",
     "TIMESTAMPED_FORM",
@@ -99,6 +110,7 @@ __all__ = [
     "SessionReader",
     "SessionStore",
     "SessionStoreWithHeaders",
+    "SharedDatabase",
     "SharedResources",
     "StoreIngest",
     "StoreIterator",
@@ -114,6 +126,7 @@ __all__ = [
     "WindowReader",
     "WindowStore",
     "WindowStoreWithHeaders",
+    "attach",
     "clear_drafts",
     "committed_facts",
     "committed_rows",
@@ -124,6 +137,7 @@ __all__ = [
     "headers_of",
     "log_batch",
     "logged_on_disk",
+    "offset_sum",
     "only_copies",
     "read_checkpoint",
     "reader_of",

@@ -82,6 +82,10 @@ class StoreSpecs:
             for subtopology in self._topics.topology.subtopologies()
         }
 
+    def of_all_tasks(self) -> list[StoreSpec]:
+        """Return the specs of the tasks of all subtopologies."""
+        return [spec for specs in self.by_subtopology.values() for spec in specs]
+
     def of_task(self, task: TaskId) -> list[StoreSpec]:
         """Return the specs of a task's stores.
 

@@ -60,7 +60,8 @@ class GlobalStores:
             if self._on_disk
             else specs,
             directory=directory if self._on_disk else None,
-            shared=shared if self._on_disk else None,
+            # In a database of its own: it stays open while all tasks close after an error.
+            shared=shared.apart() if self._on_disk else None,
             current=self.current,
             expired=lambda _: None,  # not counted
             topics={},

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actors import Spec
+from ks_actors._errors import StateError
 from ks_actors.assignment import TaskAssignor
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, admitted, component_log, name_client, shielded, try_step
@@ -51,7 +52,7 @@ from ks_actors.runtime.stores import (
     restore_fetcher,
 )
 from ks_actors.runtime.watch import Coverage, PartitionStates, Upstream, Watch
-from ks_actors.state import SharedResources
+from ks_actors.state import SharedResources, attach
 from ks_actors.system import Later
 from ks_actors.task import RecordContextHolder, make_stores
 from ks_actors.task.calls import needs_thread, whole_commits
@@ -172,15 +173,7 @@ class Wiring:
                 self._config.statestore_memory_max_bytes,
                 statistics=self._config.metrics_recording_level != "INFO",
             )
-            await shielded(
-                context.blocking(
-                    partial(
-                        self._task_directories.remember,
-                        self._shared,
-                        self._config.state_cleanup_dir_max_age_ms,
-                    )
-                )
-            )
+            await shielded(context.blocking(partial(self._find_state, self._shared)))
             await self._start_collector(context, process_id)
             await self._start_state(context)
         await self._spawn(context, topic_watch(self._log, self._topics), "topic-watch")
@@ -188,6 +181,12 @@ class Wiring:
             await self._start_globals(context)
         await self._start_committer(context)
         await self._start_member(context, process_id, await self._start_poller(context))
+
+    def _find_state(self, shared: SharedResources) -> None:
+        """Open the database of all tasks, if any, and look at their directories. Blocks."""
+        config, specs = self._config, self._parts.stores.of_all_tasks()
+        attach(shared, self._directory.path, specs, layout=config.state_layout)
+        self._task_directories.remember(shared, config.state_cleanup_dir_max_age_ms)
 
     def _name_clients(self, process_id: str) -> None:
         self._ids = ClientIds.of(self._config, process_id)
@@ -638,7 +637,10 @@ class Wiring:
         """Release stores, shared resources and the directory after all actors have ended."""
         if self._state_manager is not None and self._context is not None:
             await self._state_manager.let_go(self._context.blocking)
-        if self._shared is not None:
-            self._shared.close()
-            self._shared = None
+        shared, self._shared = self._shared, None
+        if shared is not None and self._context is not None:
+            try:
+                await self._context.blocking(shared.close)
+            except StateError as error:  # the last task that closed has reported such an error
+                _log.warning("could not close stores: %s", error)
         self._directory.close()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 from actors import Actor, Mailbox, Message, Started
 from ks_actors.lifecycle import component_log, in_thread
 from ks_actors.metrics import NOTE_S
+from ks_actors.state import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from actors import Signal
-    from ks_actors.records import TaskId
     from ks_actors.runtime.shared import Metrics
     from ks_actors.task import RegisteredStores
 
@@ -32,7 +32,7 @@ class Beat(Message, frozen=True):
 class DatabasesRead(Message, frozen=True):
     """The figures of all databases (internal)."""
 
-    found: Mapping[TaskId, Mapping[str, float]]
+    found: Mapping[str, Mapping[str, float]]
 
 
 class DatabasesNotRead(Message, frozen=True):
@@ -94,10 +94,17 @@ class Sampler(Actor[SamplerMessage]):
             self.ctx.pipe(_read(tuple(self._stores)), DatabasesRead, DatabasesNotRead)
 
 
-async def _read(stores: Iterable[RegisteredStores]) -> Mapping[TaskId, Mapping[str, float]]:
-    """Ask all databases in a thread."""
-    on_disk = [one for one in stores if one.stores.on_disk]
+async def _read(stores: Iterable[RegisteredStores]) -> Mapping[str, Mapping[str, float]]:
+    """Ask all databases in a thread.
+
+    Return the figures by task, or by `shared` for the database of all tasks.
+    """
+    on_disk = {
+        SHARED if one.stores.in_shared else str(one.task): one.stores
+        for one in stores
+        if one.stores.on_disk
+    }
     if not on_disk:
         return {}
-    found = await in_thread(lambda: [one.stores.statistics() for one in on_disk])
-    return {one.task: figures for one, figures in zip(on_disk, found, strict=True) if figures}
+    found = await in_thread(lambda: [each.statistics() for each in on_disk.values()])
+    return {name: figures for name, figures in zip(on_disk, found, strict=True) if figures}

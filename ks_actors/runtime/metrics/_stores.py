@@ -73,8 +73,10 @@ def store_source(metrics: Metrics, watched: Watched) -> MetricSource:
                     tags | {"record-cache-id": cache.name},
                     [(f.HIT_RATIO[name], value) for name, value in ratios.items()],
                 )
-            if (database := metrics.databases.get(one.task)) is not None:
-                yield tags | {f"{_DATABASE}-state-id": _DATABASE}, _database(database)
+        # The database of all tasks has its name in place of a task.
+        for name, database in metrics.databases.items():
+            tags = {"thread-id": thread, "task-id": name, f"{_DATABASE}-state-id": _DATABASE}
+            yield tags, _database(database)
 
     return read
 

@@ -72,7 +72,7 @@ class Metrics:
         self.loop_lag: Timing = Timing(self.registry.window)
         self.read_times: Timing = Timing(self.registry.window)
         # Of each task with a database, as last asked in a thread.
-        self.databases: Mapping[TaskId, Mapping[str, float]] = {}
+        self.databases: Mapping[str, Mapping[str, float]] = {}
         self._dropped_before: int = 0
 
     def processed(self, records: int) -> None:

@@ -27,7 +27,7 @@ from ks_actors.runtime.shared import StateDirectory, check_cluster, prepare_topi
 from ks_actors.runtime.snapshots._bootstrap_plan import BootstrapPlan, choose_snapshot
 from ks_actors.runtime.snapshots._bootstrap_versions import by_time
 from ks_actors.snapshots import without_login
-from ks_actors.state import Ingest, SharedResources
+from ks_actors.state import Ingest, SharedResources, attach
 from ks_actors.topology import StoreKind, StorePlace
 
 if TYPE_CHECKING:
@@ -127,6 +127,11 @@ class Bootstrap:
         stack.push_async_callback(producer.close)
         shared = SharedResources()
         stack.callback(shared.close)
+        # The rows of the snapshot replace those of the database of all tasks, too.
+        specs = self._stores.of_all_tasks()
+        await run_in_thread(
+            partial(attach, shared, directory.path, specs, layout=config.state_layout)
+        )
         transfer = _Transfer(
             plan, offsets, self._log, producer, shared, directory, config.client_id
         )

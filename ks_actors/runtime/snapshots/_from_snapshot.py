@@ -267,7 +267,9 @@ class SnapshotSource:
         stores = snapshot.manifest.tasks[str(entry.task)].stores
         disk = [spec for spec in specs if spec.place is StorePlace.DATABASE and spec.name in stores]
         offsets = {spec.name: stores[spec.name].next_offset or 0 for spec in disk}
-        kept = await blocking(partial(has_database, self._directory / str(entry.task)))
+        kept = await blocking(
+            partial(has_database, self._directory / str(entry.task), self._shared)
+        )
         if kept and without_copy(self._stores.by_subtopology[entry.task.subtopology]):
             # Keep a local database that has state without a changelog. The database may even be
             # older than the first changelog record. A task beyond the partitions of a table's topic

@@ -17,6 +17,7 @@ from ks_actors.runtime.messages import StateManagerMessage
 from ks_actors.runtime.stores._checkpoints import Checkpoints
 from ks_actors.runtime.stores._expired_offsets import continued
 from ks_actors.runtime.stores._flusher import Writing
+from ks_actors.runtime.stores._openings import Openings
 from ks_actors.runtime.stores._state_commit import StateCommit
 from ks_actors.runtime.stores._store_entry import StoreEntry
 from ks_actors.task import TaskState, begin_anew, end_life, new_life
@@ -121,6 +122,7 @@ class StateManager(Actor[StateManagerMessage]):
                 self._checkpoint_in,
                 self._pausing,
             )
+            self._openings = Openings(self.ctx.blocking)
             self.ctx.timers.every("idle", _IDLE_SECONDS, m.LookIdle())
             self.ctx.timers.every("cleanup", self._cleanup_seconds, m.CleanUp())
 
@@ -268,11 +270,12 @@ class StateManager(Actor[StateManagerMessage]):
 
     async def _open_stores(self, entry: StoreEntry) -> None:
         try:
-            await (
-                self.ctx.blocking(entry.stores.open)
-                if self._source is None
-                else self._source.open(entry, self.ctx.blocking)
-            )
+            if self._source is not None:
+                await self._source.open(entry, self.ctx.blocking)
+            elif entry.stores.opens_fast:
+                await self._openings.run(entry.stores.open)
+            else:
+                await self.ctx.blocking(entry.stores.open)
         finally:
             # Set this event even after a failure, because closing waits for it.
             entry.opened.set()
@@ -493,14 +496,18 @@ class StateManager(Actor[StateManagerMessage]):
     # --- the end ----------------------------------------------------------------------------------
 
     async def _close(self, message: m.CloseStores) -> None:
-        wanted = [
-            task
+        # A database of all tasks that has failed is opened again once all of them are closed.
+        every = message.standbys or (message.tasks is None and self._task_directories.failed)
+        wanted = {
+            task: entry.standing_by
             for task, entry in self._entries.items()
-            if (message.tasks is None or task in message.tasks)
-            and (message.standbys or not entry.standing_by)
-        ]
+            if (message.tasks is None or task in message.tasks) and (every or not entry.standing_by)
+        }
         await self._forget(frozenset(wanted))
         errors = await self._close_all(wanted, self.ctx.blocking, clean=message.clean)
+        if not message.standbys:
+            for task in sorted(task for task, standing_by in wanted.items() if standing_by):
+                self._open(task, None)
         if errors:
             message.reply.fail(errors[0])
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ks_actors.lifecycle import in_thread
@@ -17,7 +18,7 @@ class TaskMetrics(NamedTuple):
     """Metrics of one local task, active or standby, by Kafka Streams' names."""
 
     rocksdb: Mapping[str, float]
-    """Metrics of the database that all stores of the task share.
+    """Metrics of the database that all stores of the task share, or all tasks (`state_layout`).
 
     Sizes in bytes (KIP-607); the block cache counts for all tasks together. From the recording
     level DEBUG on, also counts since the database was opened (KIP-471), times in ms. Empty without
@@ -46,11 +47,22 @@ async def task_metrics(store_registry: Iterable[RegisteredStores]) -> dict[TaskI
     caches = [_cache_figures(one.processing) for one in found]
     commits = [one.stores.commit_times.figures() for one in found]
     memory = [one.stores.memory_bytes() for one in found]
-    databases = await in_thread(lambda: [one.stores.statistics() for one in found])
+    databases = await in_thread(partial(_statistics, found))
     return {
         one.task: TaskMetrics(databases[place], caches[place], commits[place], memory[place])
         for place, one in enumerate(found)
     }
+
+
+def _statistics(found: Iterable[RegisteredStores]) -> list[dict[str, float]]:
+    """Ask each database once."""
+    figures: list[dict[str, float]] = []
+    of_all: dict[str, float] = {}
+    for one in found:
+        if one.stores.in_shared:
+            of_all = of_all or one.stores.statistics()
+        figures.append(of_all if one.stores.in_shared else one.stores.statistics())
+    return figures
 
 
 def _cache_figures(task: Task | None) -> dict[str, dict[str, float]]:

@@ -10,11 +10,12 @@ from ks_actors._errors import StateError
 from ks_actors.lifecycle import component_log
 from ks_actors.records import TaskId
 from ks_actors.state import (
+    SHARED,
     SharedResources,
     give_up,
     logged_on_disk,
+    offset_sum,
     only_copies,
-    stored_offsets,
     without_copy,
 )
 
@@ -50,6 +51,8 @@ class TaskDirectories:
         self._unused_since: dict[TaskId, int] = {}
         self._shared: SharedResources | None = None
         self._deleting: set[Path] = set()
+        # Tasks whose rows in the shared database are deleted, but still on disk.
+        self._wiped: list[str] = []
 
     def remember(self, shared: SharedResources, max_age_ms: int) -> None:
         """Read the readable directories of earlier runs.
@@ -57,11 +60,18 @@ class TaskDirectories:
         Delete directories older than `max_age_ms` (-1: none).
         """
         now, self._shared = self._wall_time(), shared
+        if shared.database is not None:
+            # A task's directory may be lost, or deleted by a user; its rows in the shared database
+            # still count.
+            for name in shared.database.tasks():
+                (self._path / name).mkdir(exist_ok=True)
+        # A crash leaves no trace in the directories of tasks with rows in the shared database.
+        written = 0 if shared.database is None else _written_ms(self._path / SHARED)
         # Left over from a crash between the rename and the deletion.
         self.delete(self._path.glob(f"*{_DELETED}"))
         for task, directory in self._directories():
             # The clock may be behind the files' times: then their age starts now.
-            since = min(now, _changed_ms(directory))
+            since = min(now, max(written, _changed_ms(directory)))
             reason = (
                 f"it has not been used for {(now - since) // 1000} s, longer than "
                 "state_cleanup_dir_max_age_ms"
@@ -69,12 +79,12 @@ class TaskDirectories:
             if 0 <= max_age_ms < now - since and self._may_go(
                 task, directory, reason, self._only_copies(task)
             ):
-                self.delete((directory,))
+                self.delete(self.set_aside((task,)))
                 continue
             self._unused_since[task] = since
-            offsets = stored_offsets(directory, shared)
-            if offsets:
-                self.offsets[task] = sum(offsets.values())
+            offsets = offset_sum(directory, shared)
+            if offsets is not None:
+                self.offsets[task] = offsets
 
     def _directories(self) -> list[tuple[TaskId, Path]]:
         found = []
@@ -86,6 +96,12 @@ class TaskDirectories:
             if directory.is_dir():
                 found.append((task, directory))
         return found
+
+    @property
+    def failed(self) -> bool:
+        """Whether the database of all tasks has to be opened again."""
+        shared = self._shared
+        return shared is not None and shared.database is not None and shared.database.failed
 
     def used(self, task: TaskId) -> int | None:
         """Note that the stores of a task are opened; return their known offset sum."""
@@ -206,8 +222,13 @@ class TaskDirectories:
     def set_aside(self, tasks: Iterable[TaskId]) -> list[Path]:
         """Rename the directories of tasks at once; return their new paths, for `delete`."""
         found = []
+        database = None if self._shared is None else self._shared.database
         for task in tasks:
             directory = self._path / str(task)
+            if database is not None and database.has(str(task)):
+                # Before the rename: a directory without rows is an empty task, at any start.
+                database.wipe(str(task))
+                self._wiped.append(str(task))
             if directory.exists():
                 # A rename is atomic, so a task that returns never finds a half-deleted directory.
                 found.append(directory.rename(self._aside(task)))
@@ -222,7 +243,17 @@ class TaskDirectories:
         return next(path for name in names if not (path := self._path / name).exists())
 
     def delete(self, directories: Iterable[Path]) -> None:
-        """Delete renamed directories; cleanups and the next start retry failed deletions."""
+        """Delete renamed directories; cleanups and the next start retry failed deletions.
+
+        Free the disk of the deleted rows in the shared database, too.
+        """
+        database = None if self._shared is None else self._shared.database
+        wiped, self._wiped = self._wiped, []
+        if database is not None and wiped:
+            try:
+                database.compact(wiped)
+            except StateError as error:
+                _log.warning("could not free the disk of tasks that have left: %s", error)
         for directory in directories:
             try:
                 shutil.rmtree(directory)
@@ -237,7 +268,9 @@ def _changed_ms(directory: Path) -> int:
 
     Ignores the database's own log, which is written at each open.
     """
-    return (
-        max(each.stat().st_mtime_ns for each in (directory, *directory.glob("rocksdb/*.sst")))
-        // 1_000_000
-    )
+    return max(directory.stat().st_mtime_ns // 1_000_000, _written_ms(directory / "rocksdb"))
+
+
+def _written_ms(database: Path) -> int:
+    """Return when a database's last table was written, in ms since the epoch; 0 without tables."""
+    return max((each.stat().st_mtime_ns for each in database.glob("*.sst")), default=0) // 1_000_000

@@ -16,10 +16,16 @@ class Engine(Protocol):
     """The interface of the storage below memory: a sorted map of bytes.
 
     Nothing is durable before a `flush` completes. `damage` is the error that has shown that the
-    data is unreadable; it is empty at first.
+    data is unreadable; it is empty at first. A `shared` engine is a part of a database of several
+    tasks: `close` leaves its rows in memory, and the database is flushed when the last one closes.
     """
 
     damage: str
+
+    @property
+    def shared(self) -> bool:
+        """Whether other tasks use the same database."""
+        ...
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value; raises TaskCorrupted when it cannot be read."""

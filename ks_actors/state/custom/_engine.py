@@ -25,6 +25,7 @@ class SuppliedEngine:
     """
 
     owes: bool = False
+    shared: bool = False
     damage: str = ""
 
     def __init__(self, task: str, spec: StoreSpec, directory: Path | None) -> None:

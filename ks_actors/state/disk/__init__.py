@@ -34,30 +34,44 @@ from ks_actors.state.disk._rocksdb import (
     SortedTables,
 )
 from ks_actors.state.disk._rocksdb_errors import raise_if_full, refuse
-from ks_actors.state.disk._stored_offsets import DATABASE, DRAFT, has_database, stored_offsets
+from ks_actors.state.disk._shared_database import DAMAGED, SHARED, SharedDatabase
+from ks_actors.state.disk._stored_offsets import (
+    DATABASE,
+    DRAFT,
+    has_database,
+    offset_sum,
+    stored_offsets,
+)
+from ks_actors.state.disk._task_engine import LAYOUT, TaskEngine
 from ks_actors.state.disk._topic_ids import TOPIC_IDS, TopicIds
 
 __all__ = [
     "BEHIND",
+    "DAMAGED",
     "DATABASE",
     "DRAFT",
     "ENGINES",
     "FACTS",
+    "LAYOUT",
     "META",
     "NAME",
     "OFFSET",
     "OTHERWISE",
+    "SHARED",
     "TOPIC_IDS",
     "CheckpointFile",
     "Manifest",
     "RocksEngine",
+    "SharedDatabase",
     "SharedResources",
     "SortedTables",
     "StoreFacts",
+    "TaskEngine",
     "TopicIds",
     "facts_row",
     "has_database",
     "offset_row",
+    "offset_sum",
     "only_copies",
     "open_database",
     "raise_if_full",

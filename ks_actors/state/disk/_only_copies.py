@@ -28,12 +28,31 @@ OTHERWISE: Final = "~"
 def open_database(
     task: str, directory: Path, shared: SharedResources, *, careful: bool
 ) -> RocksEngine:
-    """Open the database in a task's directory. Blocks.
+    """Open the database of a task: in its directory, or its part of the shared one. Blocks.
 
-    Raises TaskCorrupted, also when there are tables but the database knows no stores. RocksDB
-    accepts a truncated MANIFEST, and deletes the tables that are not listed there. With `careful`,
-    check before this deletion and keep the tables; the check takes some ms more.
+    Its rows are moved if they are in the other of the two. Raises TaskCorrupted, also when there
+    are tables but the database knows no stores. RocksDB accepts a truncated MANIFEST, and deletes
+    the tables that are not listed there. With `careful`, check before this deletion and keep the
+    tables; the check takes some ms more.
     """
+    one = shared.database
+    if one is None or one.leaving:
+        if one is not None:
+            one.give(task, directory)
+        return _open_own(task, directory, shared, careful=careful)
+    own: RocksEngine | None = None
+    if (directory / DATABASE).exists():
+        own = _open_own(task, directory, shared, careful=careful)
+    try:
+        found = one.take(task, directory, own)
+    except BaseException:
+        if own is not None:
+            own.close()
+        raise
+    return found or own or _open_own(task, directory, shared, careful=careful)
+
+
+def _open_own(task: str, directory: Path, shared: SharedResources, *, careful: bool) -> RocksEngine:
     directory = directory / DATABASE
     has_tables = _has_tables(task, directory)
     if has_tables and careful:
@@ -68,25 +87,30 @@ def _check_stores(engine: RocksEngine, task: str, directory: Path) -> None:
 
 
 def unlogged_stores(task: str, directory: Path, shared: SharedResources) -> list[str]:
-    """Return the stores in a task's database that have rows and no changelog. Blocks, some ms.
+    """Return the stores in a closed task's database with rows and no changelog. Blocks, some ms.
 
     Such rows may be of an earlier topology. Raises StateError if the database cannot be read.
     """
     database = directory / DATABASE
     if not _has_tables(task, database) and not (database / "CURRENT").exists():
-        return []
+        return [] if shared.database is None else shared.database.unlogged(task)
     engine = RocksEngine(task, database, shared, read_only=True)
     try:
-        return [
-            name
-            for name, facts in Manifest.read(engine, task).stores.items()
-            if not facts.changelog
-            and MARK not in name
-            and read_offset(engine, name) is None
-            and _has_rows(engine, facts.id)
-        ]
+        return unlogged_in(engine, task)
     finally:
         engine.close()
+
+
+def unlogged_in(engine: RocksEngine, task: str) -> list[str]:
+    """Return the stores with rows and no changelog. Raises StateError."""
+    return [
+        name
+        for name, facts in Manifest.read(engine, task).stores.items()
+        if not facts.changelog
+        and MARK not in name
+        and read_offset(engine, name) is None
+        and _has_rows(engine, facts.id)
+    ]
 
 
 def _has_rows(engine: RocksEngine, number: int) -> bool:

@@ -1,9 +1,10 @@
-"""The RocksDB engine of the stores: one database per task, with shared resources."""
+"""The RocksDB engine of the stores, and the resources that all databases of an app share."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 
 import rocksdict
 
@@ -29,12 +30,17 @@ MUCH: Final = 1 << 20
 
 # Tables waiting for a merge; at 20 RocksDB stalls writers.
 MANY_TABLES: Final = 12
+# Tables of the level that follows level 0, which RocksDB keeps below 256 MiB, that need no merge.
+FEW_TABLES: Final = 16
 STALL_S: Final = 30.0
 """The longest wait (s) of a write for RocksDB's background work."""
 STALL_STEP_S: Final = 0.005
 TABLE_ROWS: Final = 16_000
 MOST_TABLES: Final = 128
 
+
+ALL_TASKS: Final = "all tasks"
+"""The name of a shared database in errors, in place of the task's."""
 
 BEHIND: Final = 1.0
 """Puts wait above this fraction of the allowed replay after a crash."""
@@ -50,7 +56,8 @@ class SharedResources:
     fast reads, and rows still to be written. Above this limit, the largest tasks write and evict
     rows. A changelog's tail is its records after the offset on disk. A task also writes when its
     tails exceed `tail_bytes`, or its share of `tail_records`. So after a crash about `tail_records`
-    records of all tasks together are replayed.
+    records of all tasks together are replayed. `database` is the database that tasks share; without
+    one, each task has its own.
     """
 
     def __init__(
@@ -68,6 +75,7 @@ class SharedResources:
         self.tail_records: int = tail_records
         self.tail_bytes: int = tail_bytes
         self.statistics: bool = statistics
+        self.database: Any = None  # a SharedDatabase, whose module imports this one
         self._memtable_bytes: int = memtable_bytes
         # Not the LRU cache: it has 64 shards, and the filter of a million keys does not fit into a
         # shard of 1 MiB. So each get would read the filter again, which takes 95 µs.
@@ -127,9 +135,21 @@ class SharedResources:
         """Return a task's number of records as a fraction of its allowed replay after a crash."""
         return records * max(1, self.memory.tasks) / max(1, self.tail_records)
 
+    def apart(self) -> SharedResources:
+        """Return the same resources for a task that does not use the shared database."""
+        found = copy(self)
+        found.database = None
+        return found
+
     def close(self) -> None:
-        """Release the memory, once every database is closed."""
+        """Close the shared database, and release the memory. Blocks. Raises StateError.
+
+        Call it once all tasks are closed.
+        """
+        database, self.database = self.database, None
         self._cache = self._buffers = None
+        if database is not None:
+            database.close()
 
 
 def _write_options(*, log: bool) -> Any:
@@ -140,16 +160,21 @@ def _write_options(*, log: bool) -> Any:
     return options
 
 
-def _batch(rows: Iterable[EngineRow], ranges: Sequence[tuple[bytes, bytes]]) -> Any:
-    """Return a write batch that deletes `ranges` and then applies `rows`; use it only once."""
+def _batch(
+    rows: Iterable[EngineRow], ranges: Sequence[tuple[bytes, bytes]], prefix: bytes = b""
+) -> Any:
+    """Return a write batch that deletes `ranges` and then applies `rows`; use it only once.
+
+    All keys get the `prefix`.
+    """
     batch = rocksdict.WriteBatch(raw_mode=True)
     for low, high in ranges:
-        batch.delete_range(low, high)
+        batch.delete_range(prefix + low, prefix + high)
     for key, value in rows:
         if value is None:
-            del batch[key]
+            del batch[prefix + key]
         else:
-            batch[key] = value
+            batch[prefix + key] = value
     return batch
 
 
@@ -166,22 +191,38 @@ def _check_beginning(directory: Path) -> None:
         )
 
 
-@final
 class RocksEngine:
     """One RocksDB database.
 
     Open and close block. Close it only when no other thread uses it. Opening stops all threads
-    while files are written and synced; a `read_only` database writes nothing.
+    while files are written and synced; a `read_only` database writes nothing. Background flushes
+    begin at most every `flush_s` seconds. RocksDB only merges tables whose keys overlap, so while
+    there are many tables, flushed ones get the rows `ends`, with the first and the last key. After
+    an error it is `failed`: RocksDB may refuse all writes until it is opened again.
 
     Everything is in one column family, so later writes are never on disk without earlier ones.
     """
 
+    shared: ClassVar[bool] = False
+    _prefix: bytes = b""
+
     def __init__(
-        self, task: str, directory: Path, shared: SharedResources, *, read_only: bool = False
+        self,
+        task: str,
+        directory: Path,
+        shared: SharedResources,
+        *,
+        read_only: bool = False,
+        flush_s: float = 0.0,
+        ends: Sequence[EngineRow] = (),
     ) -> None:
         self._task: str = task
         self._directory: Path = directory
+        self._flush_s: float = flush_s
+        self._ends: Sequence[EngineRow] = ends
+        self._flushed_at: float = time.monotonic() - flush_s
         self.damage: str = ""
+        self.failed: bool = False
         check_fork()
         try:
             options = shared.options()
@@ -270,7 +311,7 @@ class RocksEngine:
         rows = list(rows)
         how = (self._logged,) if durable else ()
         try:
-            batch = _batch(rows, ranges)
+            batch = _batch(rows, ranges, self._prefix)
             self._bytes += batch.size_in_bytes()
             # Other writes skip RocksDB's log: the changelog restores rows lost in a crash.
             self._database.write(batch, *how)
@@ -292,7 +333,7 @@ class RocksEngine:
             try:
                 if self._data.property_int_value("rocksdb.background-errors"):
                     self._database.flush(wait=True)  # raises the background error if it persists
-                self._database.write(_batch(rows, ranges), *how)
+                self._database.write(_batch(rows, ranges, self._prefix), *how)
             except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
                 if not is_stall(error) or time.monotonic() > end:
                     self._refuse(error)
@@ -304,10 +345,13 @@ class RocksEngine:
 
         With `wait` False, do it in the background, and put it off while the background is busy.
         """
-        self._owed = not wait and self._lags()
+        self._owed = not wait and (self._rests() or self._lags())
         if self._owed:
             return
+        self._flushed_at = time.monotonic()
         try:
+            if self._ends and self._tables_at(self._base_level()) > FEW_TABLES:
+                self._database.write(_batch(self._ends, ()))
             self._database.flush(wait=wait)
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._owed = is_stall(error) and not wait
@@ -317,7 +361,11 @@ class RocksEngine:
     @property
     def owes(self) -> bool:
         """Whether a `flush` that was put off can run now."""
-        return self._owed and not self._lags()
+        return self._owed and not self._rests() and not self._lags()
+
+    def _rests(self) -> bool:
+        """Return whether the last flush was less than `flush_s` ago."""
+        return time.monotonic() - self._flushed_at < self._flush_s
 
     def _lags(self) -> bool:
         """Return whether starting a flush may wait for other flushes or merges.
@@ -326,11 +374,14 @@ class RocksEngine:
         """
         asked = self._data.property_int_value
         # RocksDB would make the caller wait for these, and the caller is the app's loop.
-        waiting = (
-            asked("rocksdb.num-immutable-mem-table")
-            or int(self._data.property_value("rocksdb.num-files-at-level0") or 0) >= MANY_TABLES
-        )
+        waiting = asked("rocksdb.num-immutable-mem-table") or self._tables_at(0) >= MANY_TABLES
         return bool(waiting and not asked("rocksdb.background-errors"))
+
+    def _base_level(self) -> int:
+        return int(self._data.property_int_value("rocksdb.base-level") or 1)
+
+    def _tables_at(self, level: int) -> int:
+        return int(self._data.property_value(f"rocksdb.num-files-at-level{level}") or 0)
 
     def checkpoint(self, directory: Path) -> None:
         """Flush all writes, and link the files into a new directory as a separate database.
@@ -371,6 +422,18 @@ class RocksEngine:
         except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
             self._refuse_use(error)
 
+    def compact(self, low: bytes, high: bytes) -> None:
+        """Merge the tables with keys from `low` to `high`, so that deleted rows free their disk.
+
+        Blocks; other threads run. Raises StateError.
+        """
+        options = rocksdict.CompactOptions()
+        options.set_exclusive_manual_compaction(False)  # RocksDB's own merges go on
+        try:
+            self._data.compact_range(low, high, options)
+        except Exception as error:  # noqa: BLE001 - rocksdict raises nothing more precise
+            self._refuse(error)
+
     def estimated_keys(self) -> int:
         """Return the approximate number of keys."""
         return int(self._data.property_int_value("rocksdb.estimate-num-keys") or 0)
@@ -390,6 +453,7 @@ class RocksEngine:
             _kernel.trim_memory()
 
     def _refuse(self, error: Exception) -> NoReturn:
+        self.failed = True
         try:
             self._refuse_use(error)
         except TaskCorrupted as damaged:
@@ -398,7 +462,9 @@ class RocksEngine:
 
     def _refuse_use(self, error: Exception) -> NoReturn:
         """Raise the error for files outside of the database, which may be missing."""
-        refuse(error, f"task {self._task}: the state in {self._directory}")
+        whose = "the state of" if self._task == ALL_TASKS else "task"
+        what = "" if self._task == ALL_TASKS else ": the state"
+        refuse(error, f"{whose} {self._task}{what} in {self._directory}")
 
 
 @final

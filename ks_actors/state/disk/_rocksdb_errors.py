@@ -45,8 +45,8 @@ def refuse(error: Exception, where: str) -> NoReturn:
         raise StateError(
             f"{where} cannot be used, because the process has reached its limit of open files, and "
             "each task with state on disk needs some: raise the limit (`ulimit -n`; App.main "
-            "raises it as far as the system allows), keep stores in memory, or spread the tasks "
-            f"over more instances ({text})"
+            "raises it as far as the system allows), share one database (state_layout='shared'), "
+            f"keep stores in memory, or spread the tasks over more instances ({text})"
         ) from error
     if any(sign in text for sign in LOCKED):
         raise StateLocked(

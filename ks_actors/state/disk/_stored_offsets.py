@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import rocksdict
 
 from ks_actors._errors import StateError
 from ks_actors.state.core import after
-from ks_actors.state.disk._checkpoint_file import read_checkpoint
+from ks_actors.state.disk._checkpoint_file import NAME, read_checkpoint
 from ks_actors.state.disk._manifest import OFFSET, unpack_offset
 from ks_actors.system import check_fork
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DATABASE = "rocksdb"
 DRAFT = "rocksdb.ingest"
+_DATA: Final = ("*.sst", "*.log", "MANIFEST-*")
 
 
 def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
@@ -41,17 +42,44 @@ def stored_offsets(directory: Path, shared: SharedResources) -> dict[str, int]:
     }
 
 
-def has_database(directory: Path) -> bool:
-    """Return whether a task's directory has a database, even an empty one. Blocks."""
-    return (directory / DATABASE).exists()
+def offset_sum(directory: Path, shared: SharedResources) -> int | None:
+    """Return the sum of the stored offsets of a closed task; None if nothing is known.
+
+    If the task was closed cleanly, its checkpoint file has them, so its database is not opened.
+    After a crash it is. Blocks.
+    """
+    try:
+        closed = read_checkpoint(directory) if _written_last(directory) else {}
+    except (OSError, StateError):
+        closed = {}  # the database tells, or opening the stores finds the error
+    found = list(closed.values()) or list(stored_offsets(directory, shared).values())
+    return sum(found) if found else None
+
+
+def _written_last(directory: Path) -> bool:
+    """Return whether the checkpoint file was written after all data of the task's database."""
+    file, database = directory / NAME, directory / DATABASE
+    if not file.exists() or not database.is_dir():
+        return False
+    data = [each.stat().st_mtime_ns for what in _DATA for each in database.glob(what)]
+    return bool(data) and file.stat().st_mtime_ns >= max(data)
+
+
+def has_database(directory: Path, shared: SharedResources) -> bool:
+    """Return whether a closed task has a database, even an empty one, or rows in the shared one.
+
+    Blocks. Raises TaskCorrupted if the shared one cannot be read.
+    """
+    one = shared.database
+    return (directory / DATABASE).exists() or (one is not None and one.has(directory.name))
 
 
 def _in_database(directory: Path, shared: SharedResources) -> dict[str, int]:
-    database = directory / DATABASE
+    database, one = directory / DATABASE, shared.database
     found: dict[str, int] = {}
     try:
         if not database.is_dir():
-            return found
+            return {} if one is None else one.offsets(directory.name)
         check_fork()
         opened = rocksdict.Rdict(
             str(database), shared.options(), access_type=rocksdict.AccessType.read_only()

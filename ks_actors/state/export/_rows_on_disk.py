@@ -14,12 +14,15 @@ from ks_actors.state.core import ROWS, TIME_BYTES, after, pack_time, unpack_time
 from ks_actors.state.disk import (
     DATABASE,
     DRAFT,
+    LAYOUT,
     TOPIC_IDS,
     Manifest,
     RocksEngine,
     SortedTables,
     StoreFacts,
+    TaskEngine,
     facts_row,
+    has_database,
     offset_row,
     read_facts,
     read_offset,
@@ -80,14 +83,20 @@ class CheckpointRows:
 
     def __init__(self, task: str, directory: Path, shared: SharedResources) -> None:
         self._task: str = task
-        self._engine: Engine = RocksEngine(task, directory, shared, read_only=True)
+        self._database: RocksEngine = RocksEngine(task, directory, shared, read_only=True)
+        # A copy of the database of all tasks has a row of its own.
+        self._engine: Engine = (
+            self._database
+            if self._database.get(LAYOUT) is None
+            else TaskEngine(task, self._database)
+        )
         self._manifest: Manifest = Manifest.read(self._engine, task)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._engine.close()
+        self._database.close()
 
     def next_offset(self, store: str) -> int | None:
         """Return the next offset of the store's changelog.
@@ -237,7 +246,8 @@ class Ingest:
         self._stores: list[StoreSpec] = [
             spec for spec in stores if spec.place is StorePlace.DATABASE
         ]
-        only = without_copy(self._stores) if (directory / DATABASE).exists() else []
+        self._replaces: bool = has_database(directory, shared)
+        only = without_copy(self._stores) if self._replaces else []
         with suppress(StateError):  # nothing can be saved from an unreadable database
             found = unlogged_stores(task, directory, shared)
             only += sorted(set(found) - {*only, *logged_on_disk(self._stores)})
@@ -293,11 +303,13 @@ class Ingest:
         self._engine = None
         engine.close()
         database = self._directory / DATABASE
-        # Delete the old database first: `rename` cannot replace a directory with files.
-        if database.exists():
+        if self._replaces:
             give_up(
                 self._task, self._stores, self._directory, reason, fate="is deleted, and replaced"
             )
+        # Delete the old database first: `rename` cannot replace a directory with files. Rows in the
+        # database of all tasks do not count beside one of the task's own.
+        if database.exists():
             shutil.rmtree(database)
         # These files belong to the old database.
         (self._directory / CHECKPOINT_FILE).unlink(missing_ok=True)

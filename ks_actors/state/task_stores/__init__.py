@@ -3,6 +3,7 @@
 from ks_actors.state.task_stores._commit_times import CommitTimes
 from ks_actors.state.task_stores._commit_token import Token
 from ks_actors.state.task_stores._kinds import TIMESTAMPED, AnyReader, reader_of
+from ks_actors.state.task_stores._layout import attach
 from ks_actors.state.task_stores._positions import At, merged
 from ks_actors.state.task_stores._task_stores import TaskStores
 
@@ -13,6 +14,7 @@ __all__ = [
     "CommitTimes",
     "TaskStores",
     "Token",
+    "attach",
     "merged",
     "reader_of",
 ]

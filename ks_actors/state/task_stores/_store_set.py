@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ks_actors._errors import StateError
 from ks_actors.state.custom import CustomStore, shown
 from ks_actors.state.task_stores._positions import Positions
-from ks_actors.topology import StoreKind
+from ks_actors.topology import StoreKind, StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ks_actors.state.core import Engine, StoreForTasks
+    from ks_actors.state.disk import SharedResources
     from ks_actors.state.task_stores._positions import At
     from ks_actors.topology import StoreSpec
 
@@ -38,6 +39,10 @@ class StoreSet:
         }
         self.positions: Positions = Positions(vectors=vectors)
         self._specs: tuple[StoreSpec, ...] = tuple(specs)
+        self._shared: SharedResources | None = None
+        self._in_database: frozenset[str] = frozenset(
+            spec.name for spec in specs if spec.place is StorePlace.DATABASE
+        )
         self._engine: Engine | None = None
         self._stores: dict[str, StoreForTasks] = {}
         self._offsets: dict[str, int] = {}
@@ -144,6 +149,21 @@ class StoreSet:
     def on_disk(self) -> bool:
         """Whether there is a database."""
         return self._engine is not None
+
+    @property
+    def opens_fast(self) -> bool:
+        """Whether `open` takes less than a ms: all stores are in memory or a shared database."""
+        return (
+            self._shared is not None
+            and self._shared.database is not None
+            and all(spec.place in {StorePlace.DATABASE, StorePlace.MEMORY} for spec in self._specs)
+        )
+
+    @property
+    def in_shared(self) -> bool:
+        """Whether the rows are in the database of all tasks."""
+        engine = self._engine
+        return engine is not None and engine.shared
 
     def end_reading(self, reason: str) -> None:
         """End all queries of these stores. Call it before `close`, in the thread of the queries."""

@@ -96,7 +96,7 @@ class TaskStores(StoreSet):
     ) -> None:
         super().__init__(task, specs, vectors=vectors)
         self._directory: Path | None = directory
-        self._shared: SharedResources | None = shared
+        self._shared = shared
         self._record_time: Callable[[], int] = record_time
         self._record_headers: Callable[[], Headers] = record_headers
         self._expired: Callable[[int], None] = expired
@@ -129,6 +129,7 @@ class TaskStores(StoreSet):
         self._write: bool = True
         self._steps: ref[Generator[None, None, None]] | None = None
         self._given_up: bool = False
+        self._in_shared: frozenset[str] = frozenset()
         # Stores with unusable state on disk at the next open, each with the reason.
         self.unfit: Mapping[str, str] = {}
 
@@ -142,12 +143,13 @@ class TaskStores(StoreSet):
         self._stores, self._offsets, self._written, self._given_up = {}, {}, {}, False
         self.positions.forget()
         unfit = look_around(self.task, self._directory, self._specs) | self.topic_ids.read()
-        in_database = any(spec.place is StorePlace.DATABASE for spec in self._specs)
-        if self._supplied.wanted or (in_database and self._directory is not None):
+        in_database = self._directory is not None and bool(self._in_database)
+        if self._supplied.wanted or in_database:
             self._shared = self._shared or SharedResources()
         if in_database and self._directory is not None and self._shared is not None:
             only = bool(without_copy(self._specs))
             self._engine = open_database(self.task, self._directory, self._shared, careful=only)
+        self._in_shared = self._in_database if self.in_shared else frozenset()
         try:
             self._supplied.open()
             self._open_stores({**unfit, **self.unfit})
@@ -215,7 +217,8 @@ class TaskStores(StoreSet):
                 for _ in self._flush(last=True):
                     pass
                 for engine in self._engines:
-                    engine.flush(wait=True)
+                    if not engine.shared:
+                        engine.flush(wait=True)
         finally:
             # Even after a failed write: another member may need the lock.
             self._release()
@@ -246,8 +249,9 @@ class TaskStores(StoreSet):
         return [*database, *self._supplied.by_store.values()]
 
     def _lost(self, store: str) -> bool:
-        """Return whether a store keeps nothing after a close, whatever was written."""
-        return store in self._supplied.forgetful or self._custom.lost(store)
+        """Return whether a store keeps nothing, or has a database that is flushed after a close."""
+        forgetful = store in self._supplied.forgetful or self._custom.lost(store)
+        return forgetful or store in self._in_shared
 
     def give_up(self, reason: str) -> None:
         """Delete the database, and the data of supplied engines. Custom stores stay. Blocks.
@@ -257,7 +261,7 @@ class TaskStores(StoreSet):
         """
         if self._engines:
             raise IllegalTransition(f"task {self.task}: close its state before you delete it")
-        if self._given_up or self._directory is None or not self._directory.exists():
+        if self._given_up or self._directory is None:
             return
         wipe(self.task, self._directory, self._specs, self._shared, self._file, reason)
         self._given_up = True

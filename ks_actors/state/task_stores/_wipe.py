@@ -33,7 +33,13 @@ def wipe(
     raises StateError and deletes nothing.
     """
     own = [spec for spec in specs if spec.place in {StorePlace.DATABASE, StorePlace.ENGINE}]
-    give_up(task, own, directory, reason, others=_former(task, directory, specs, shared))
+    one = None if shared is None else shared.database
+    if one is None and not directory.exists():
+        return
+    place = directory if one is None or (directory / DATABASE).exists() else one.directory
+    give_up(task, own, place, reason, others=_former(task, directory, specs, shared))
+    if one is not None:
+        one.wipe(task)
     engines = [directory / ENGINES / spec.name for spec in own if spec.place is StorePlace.ENGINE]
     for data in (directory / DATABASE, *engines):
         if data.exists():

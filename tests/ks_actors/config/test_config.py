@@ -19,6 +19,7 @@ from ks_actors.config._refused import REFUSED
 from ks_actors.config._settings import SETTINGS, Options
 from ks_actors.log import IsolationLevel, open_log
 from ks_actors.topology._timestamp_extractors import FailOnInvalidTimestamp, WallclockTimestampExtractor
+from tests.layouts import LAYOUT
 
 SOME_SERDE = serdes.json(dict[str, int])
 NOT_A_SERDE = 5
@@ -105,6 +106,7 @@ def test_omitted_options_have_defaults() -> None:
         "state_dir": Path(tempfile.gettempdir()) / "ks-actors",
         "state_cleanup_delay_ms": 600_000,
         "state_cleanup_dir_max_age_ms": -1,
+        "state_layout": LAYOUT,
         "num_stream_threads": 1,
         "num_standby_replicas": 0,
         "queries": (),

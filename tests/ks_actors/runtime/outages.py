@@ -13,12 +13,13 @@ from ks_actors import LogError, LogTimeout, StateError
 from ks_actors.log import IsolationLevel, Log, TopicPartition
 from ks_actors.state import SharedResources
 from ks_actors.state.core._key_ranges import after
-from ks_actors.state.disk import DATABASE
+from ks_actors.state.disk import TaskEngine
 from ks_actors.state.disk._manifest import Manifest, read_offset
 from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.task._store_registry import RegisteredStores, Role
 from ks_actors.testing import AppHarness
 from ks_actors.testing._connection import Connection
+from tests.layouts import LAYOUT, database_of
 
 STORE = "counts"
 CHANGELOG = "app-counts-changelog"
@@ -190,12 +191,14 @@ async def check_disk(harness: AppHarness) -> int:
 
 
 def _stored(directory: Path, shared: SharedResources) -> tuple[dict[str, int], int | None]:
-    if not (directory / DATABASE).is_dir():
+    database = database_of(directory)
+    if not database.is_dir():
         return {}, None
     try:
-        engine = RocksEngine(directory.name, directory / DATABASE, shared, read_only=True)
+        whole = RocksEngine(directory.name, database, shared, read_only=True)
     except StateError:
         return {}, None  # there was no time to make it
+    engine = whole if LAYOUT == "task" else TaskEngine(directory.name, whole)
     try:
         facts = Manifest.read(engine, directory.name).stores.get(STORE)
         offset = read_offset(engine, STORE)
@@ -204,7 +207,7 @@ def _stored(directory: Path, shared: SharedResources) -> tuple[dict[str, int], i
         prefix = bytes((facts.id,))
         return {key[1:].decode(): _count(value) for key, value in engine.scan(prefix, after(prefix))}, offset
     finally:
-        engine.close()
+        whole.close()
 
 
 async def _records(harness: AppHarness, partition: TopicPartition) -> list[tuple[int, str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -12,15 +13,16 @@ from unittest.mock import patch
 
 from ks_actors.records._batch import Batch
 from ks_actors.serdes import BYTES, LONG, STRING
-from ks_actors.state import SharedResources, TaskStores
+from ks_actors.state import SharedResources, TaskStores, attach
 from ks_actors.state.core import _transactional
 from ks_actors.topology._stores import StoreKind, StoreSpec
 from tests.ks_actors.state.sqlite_engine import SqliteEngine
+from tests.layouts import LAYOUT
 
 Record = tuple[bytes, bytes | None, int]
 
-PLACES = ("in_memory", "rocksdb", "rocksdb without directory", "engine")
-"""Where stores live: a dict, RocksDB, a dict that behaves as RocksDB does, or an engine of the user's own."""
+PLACES = ("in_memory", "rocksdb", "shared", "rocksdb without directory", "engine")
+"""Where stores live: a dict, RocksDB, one RocksDB for all tasks, a dict that behaves as RocksDB does, or an engine of the user's own."""
 
 
 ADVANCE_MS = 0
@@ -96,6 +98,15 @@ class Task:
         ]
         self.directory: Path | None = tmp_path / "0_3" if place != "rocksdb without directory" else None
         self.shared: SharedResources | None = shared
+        self._attached: bool = False
+        if LAYOUT == "shared" and place == "rocksdb":
+            place = "shared"
+        if place == "shared":
+            # Tasks of one test have one name, so each has a database of its own.
+            self.shared = shared = SharedResources() if shared is None else copy(shared)
+            shared.database = None
+            attach(shared, tmp_path, self.specs, layout="shared")
+            self._attached = True
         self.logs: dict[str, list[Record]] = {spec.name: [] for spec in specs if spec.logging}
         self.now: int = 0
         self.late: int = 0
@@ -176,3 +187,6 @@ class Task:
 
     def close(self) -> None:
         self.stores.close(clean=False)
+        if self._attached and self.shared is not None and self.shared.database is not None:
+            database, self.shared.database = self.shared.database, None
+            database.close()

@@ -15,6 +15,7 @@ from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import EOS, by_key, counting, feed_all, in_virtual_time, replace
 from tests.ks_actors.runtime.stores.test_restoring import Heard, records
+from tests.layouts import OWN
 
 TOPICS = {"in": 2, "out": 1}
 KEYS = tuple(f"k{number}" for number in range(200))
@@ -63,6 +64,7 @@ def damaged(database: Path) -> None:
     (database / "CURRENT").write_text("nothing")
 
 
+@OWN
 @pytest.mark.parametrize("harm", [without_offset, beyond, damaged])
 @in_virtual_time
 async def test_untrusted_stores_are_restored_alone(harm: Callable[[Path], None]) -> None:

@@ -21,6 +21,7 @@ from ks_actors.state.disk._rocksdb import RocksEngine
 from ks_actors.testing import AppHarness
 from ks_actors.topology import StoreSpec, Topology
 from tests.ks_actors.runtime.helpers import by_key, feed, in_app, in_virtual_time
+from tests.layouts import LAYOUT, database_of, key_of, state_of
 
 STRINGS = Consumed(STRING, STRING)
 TOPICS = {"in": 1, "out": 1}
@@ -67,11 +68,16 @@ async def counted(harness: AppHarness, value: str = "x") -> str:
     return str((await harness.read("out"))[-1].value)
 
 
-def edit(database: Path, key: bytes, value: bytes | None) -> None:
-    engine = RocksEngine("0", database, SharedResources())
-    engine.write([(key, value)])
+def edit(task: Path, key: bytes, value: bytes | None) -> None:
+    engine = RocksEngine("0", database_of(task), SharedResources())
+    engine.write([(key_of(task, key), value)])
     engine.flush(wait=True)
     engine.close()
+
+
+def only_copy(harness: AppHarness) -> str:
+    """Return what tells of the only copy of a store."""
+    return f"store local.* has no changelog, and its only copy, in {state_of(harness.state_dir / '0_0')}, cannot be used"
 
 
 def damage(database: Path) -> None:
@@ -91,7 +97,7 @@ async def test_a_store_that_is_beyond_its_changelog_is_restored_alone(harness: A
     for _ in range(3):
         await counted(harness)
     await harness.close()
-    edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", (1 << 40).to_bytes(8, "big"))
+    edit(harness.state_dir / "0_0", b"\0offset:a", (1 << 40).to_bytes(8, "big"))
     await harness.restart()
     assert await counted(harness) == "4,4,4"
     (line,) = given_up(caplog)
@@ -106,8 +112,8 @@ async def test_a_store_without_offset_is_restored_alone(harness: AppHarness, gua
     for _ in range(3):
         await counted(harness)
     await harness.close()
-    edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", None)
-    (harness.state_dir / "0_0" / ".checkpoint").unlink()
+    edit(harness.state_dir / "0_0", b"\0offset:a", None)
+    (harness.state_dir / "0_0" / ".checkpoint").unlink(missing_ok=LAYOUT == "shared")
     await harness.restart()
     assert await counted(harness) == "4,4"
     (line,) = given_up(caplog)
@@ -123,18 +129,18 @@ async def test_a_database_that_is_damaged_is_restored(
     """All stores in it have changelogs: one warning names them, and the reason; RocksDB begins no new one in its place."""
     await counted(harness)
     await harness.close()
-    harm(harness.state_dir / "0_0" / "rocksdb")
+    harm(database_of(harness.state_dir / "0_0"))
     await harness.restart()
     assert await counted(harness) == "2,2"
     (line,) = given_up(caplog)
-    assert "store a, b of task 0_0" in line
+    assert ("store a, b of task 0_0" if LAYOUT == "task" else "of all tasks") in line
     assert reason in line
 
 
-def flip(database: Path, share: float) -> None:
+def flip(task: Path, share: float) -> None:
     """Flip one bit of each table file, at a share of its length, as a bad disk does."""
-    edit(database, b"behind all", b"")  # what is in the log of writes is in a table file then
-    tables = list(database.glob("*.sst"))
+    edit(task, b"behind all", b"")  # what is in the log of writes is in a table file then
+    tables = list(database_of(task).glob("*.sst"))
     assert tables
     for table in tables:
         content = bytearray(table.read_bytes())
@@ -148,11 +154,11 @@ async def test_a_flipped_bit_of_a_table_file_is_told(harness: AppHarness, guaran
     """Wherever it is: stores with changelogs are restored with one warning."""
     await counted(harness)
     await harness.close()
-    flip(harness.state_dir / "0_0" / "rocksdb", share)
+    flip(harness.state_dir / "0_0", share)
     await harness.restart()
     assert await counted(harness) == "2,2"
     (line,) = given_up(caplog)
-    assert "store a, b of task 0_0" in line
+    assert "store a, b of task 0_0" in line or (LAYOUT == "shared" and "of all tasks" in line)
     assert "Corruption" in line
 
 
@@ -164,10 +170,10 @@ async def test_a_flipped_bit_of_the_only_copy_of_a_store_ends_the_app(
     """It never begins again at 1; with the files put back, all is there."""
     await counted(harness)
     await harness.close()
-    database = harness.state_dir / "0_0" / "rocksdb"
-    whole = shutil.copytree(database, database.parent.parent / "whole")
-    flip(database, share)
-    with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used"):
+    database = database_of(harness.state_dir / "0_0")
+    whole = shutil.copytree(database, harness.state_dir / "whole")
+    flip(harness.state_dir / "0_0", share)
+    with pytest.raises(StateError, match=only_copy(harness)):
         await harness.restart()
     assert given_up(caplog) == []
     await harness.close()
@@ -185,10 +191,10 @@ async def test_a_damaged_database_with_the_only_copy_of_a_store_is_kept(
     """The app does not start: the error names the store, the directory and the ways out; with the files put back, all is there."""
     await counted(harness)
     await harness.close()
-    current = harness.state_dir / "0_0" / "rocksdb" / "CURRENT"
+    current = database_of(harness.state_dir / "0_0") / "CURRENT"
     whole = current.read_text()
     harm(current.parent)
-    with pytest.raises(StateError, match=r"store local of task 0_0 has no changelog, and its only copy, in .*0_0, cannot be used: .*Put back a copy"):
+    with pytest.raises(StateError, match=only_copy(harness) + ": .*Put back a copy"):
         await harness.restart()
     assert given_up(caplog) == []
     await harness.close()

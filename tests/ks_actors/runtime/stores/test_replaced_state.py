@@ -31,7 +31,7 @@ async def test_a_snapshot_replaces_no_store_without_a_changelog(guarantee: str, 
         await harness.app.snapshot()
         await counted(harness)
         await harness.crash()
-        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", None)
+        edit(harness.state_dir / "0_0", b"\0offset:a", None)
         await harness.restart()
         assert await counted(harness) == "3,3"
         (line,) = given_up(caplog)
@@ -48,7 +48,7 @@ async def test_a_snapshot_that_takes_the_place_of_a_database_is_told_of(monkeypa
         await counted(harness)
         await harness.app.snapshot()
         await harness.close()
-        edit(harness.state_dir / "0_0" / "rocksdb", b"\0offset:a", (1).to_bytes(8, "big"))
+        edit(harness.state_dir / "0_0", b"\0offset:a", (1).to_bytes(8, "big"))
         await harness.restart()
         assert await counted(harness) == "3"
         (line,) = given_up(caplog)

@@ -16,6 +16,7 @@ from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.topology import Topology
 from tests.ks_actors.runtime.helpers import EOS, STRINGS, STRINGS_OUT, by_key, counting, feed, feed_all, in_app, in_virtual_time
 from tests.ks_actors.runtime.stores.standbys import restart_empty
+from tests.layouts import state_of
 
 TOPICS = {"in": 1, "out": 1}
 
@@ -156,7 +157,7 @@ async def test_a_store_that_cannot_be_trusted_is_restored(harness: AppHarness) -
     """When the state on disk is corrupt it is deleted and restored from the changelog, without an action of the user."""
     await feed_all(harness, "in", records("a", "a", "b"))
     await harness.close()
-    (current,) = (harness.state_dir / "0_0").rglob("CURRENT")
+    (current,) = state_of(harness.state_dir / "0_0").rglob("CURRENT")
     current.write_text("MANIFEST-nonsense\n")
     await harness.restart()
     await feed_all(harness, "in", records("a"))

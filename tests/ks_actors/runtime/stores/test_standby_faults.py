@@ -20,6 +20,7 @@ from ks_actors.state import TaskStores
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import EOS, Asked, Load, counting, echo, in_app, in_virtual_time, replace
 from tests.ks_actors.runtime.stores.standbys import Heard, active, all_caught_up, check_places, contents, keeper, other, settled, standing, stores_of
+from tests.layouts import OWN
 
 pytestmark = pytest.mark.unmeasured
 
@@ -224,6 +225,7 @@ async def test_a_listener_that_raises_ends_the_app(harness: AppHarness) -> None:
 # --- disks ----------------------------------------------------------------------------------------------------------------------
 
 
+@OWN
 @in_app(counting("rocksdb"), topics=TOPICS, num_standby_replicas=1)
 async def test_a_standby_that_is_damaged_on_disk_is_wiped_alone(harness: AppHarness) -> None:
     """The one task is filled from the beginning of its changelog, all others from where they are."""

@@ -13,7 +13,7 @@ import pytest
 
 from ks_actors.runtime import InstanceState
 from ks_actors.runtime.stores._task_directories import TaskDirectories
-from ks_actors.state import SharedResources
+from ks_actors.state import SharedResources, attach
 from ks_actors.testing import AppHarness
 from tests.ks_actors.runtime.helpers import EOS, Load, check_counts, counting, in_app, in_virtual_time
 from tests.ks_actors.runtime.stores.standbys import Heard, active, all_caught_up, keeper, other, settled, standing
@@ -23,7 +23,7 @@ LATE_MS = 4_000_000_000_000  # behind the times of any file
 
 
 def directories(harness: AppHarness) -> set[str]:
-    return {path.name for path in harness.state_dir.iterdir() if path.is_dir()}
+    return {path.name for path in harness.state_dir.iterdir() if path.is_dir() and path.name != "shared"}
 
 
 @in_app(counting("rocksdb"), topics=TOPICS, processing_guarantee=EOS, state_cleanup_delay_ms=10_000)
@@ -150,7 +150,10 @@ async def test_state_on_disk_is_known_before_anything_is_opened(harness: AppHarn
     (harness.state_dir / "0_7").write_text("no directory")
     (harness.state_dir / "notes").mkdir()
     disk = TaskDirectories(harness.state_dir, harness.kit.wall_time_ms, lambda _: ())
-    disk.remember(SharedResources(), -1)
+    shared = SharedResources()
+    attach(shared, harness.state_dir, (), layout="task")
+    disk.remember(shared, -1)
+    shared.close()
     assert disk.offsets == expected
     assert len(disk.offsets) == 4
     assert {str(task) for task in disk.old(0)} == {"0_0", "0_1", "0_2", "0_3", "0_8", "0_9"}

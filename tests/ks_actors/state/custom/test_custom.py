@@ -16,6 +16,7 @@ from ks_actors.records._batch import Batch
 from ks_actors.state import TaskStores, read_checkpoint, write_checkpoint
 from ks_actors.topology import stores
 from tests.ks_actors.state.helpers import Task, key_value
+from tests.layouts import OWN
 
 
 class InMemory(StateStore):
@@ -274,6 +275,7 @@ def test_a_store_that_only_flushes_is_flushed(make: Callable[..., Task]) -> None
         task.stores.close(clean=True)
 
 
+@OWN
 def test_objects_that_are_no_store_are_refused(make: Callable[..., Task]) -> None:
     """By name: a supplied object that is no store, and one with a changelog that nothing restores."""
 

@@ -19,6 +19,7 @@ from ks_actors.topology._stores import StoreSpec
 from tests.ks_actors.state.custom.test_custom import InMemory, OnDisk, Transactional
 from tests.ks_actors.state.helpers import Task, key_value
 from tests.ks_actors.state.sqlite_engine import SqliteEngine
+from tests.layouts import OWN
 
 PERSISTENT = (OnDisk, Transactional)
 TAKEN = ("rocksdb", "RocksDB", "engines", "rocksdb.ingest", ".checkpoint", ".s.open", ".s.left")
@@ -88,6 +89,7 @@ def test_a_directory_of_an_earlier_layout_is_moved(name: str, tmp_path: Path, *,
     task.close()
 
 
+@OWN
 def test_the_only_copy_of_a_store_among_the_files_of_the_database_is_refused(tmp_path: Path) -> None:
     """The error names the files and their new place; moved there they are found."""
     spec = stores.custom("rocksdb", Unlogged, logging=False)
@@ -228,6 +230,7 @@ def test_a_failed_opening_leaves_nothing_locked(first: str, tmp_path: Path) -> N
     task.close()
 
 
+@OWN
 def test_a_store_that_is_given_up_does_not_come_back_at_its_old_offset(tmp_path: Path) -> None:
     """Though the opening that gave it up ends by an error, before the checkpoint file is written."""
     task = opened(tmp_path, key_value(type="rocksdb"), key_value("t", type="rocksdb"))

@@ -9,9 +9,11 @@ from typing import Any
 from ks_actors.serdes import LONG
 from ks_actors.state import SharedResources
 from tests.ks_actors.state.helpers import Task, key_value
+from tests.layouts import OWN
 from tests.waiting import PATIENCE_S
 
 
+@OWN
 def test_a_flush_is_put_off_while_another_one_waits(tmp_path: Path) -> None:
     """RocksDB would have the caller wait; it is made up for as soon as there is room, by the next caller that asks for work to do."""
     task = Task([key_value(value=LONG)], tmp_path, shared=SharedResources(memtable_bytes=64 << 10, write_buffer_bytes=4 << 20))
@@ -33,6 +35,7 @@ def test_a_flush_is_put_off_while_another_one_waits(tmp_path: Path) -> None:
     task.close()
 
 
+@OWN
 def test_an_urgent_flush_is_not_put_off(tmp_path: Path) -> None:
     """A flush that is waited for makes up for those that were put off."""
     task = Task([key_value(value=LONG)], tmp_path, shared=SharedResources(memtable_bytes=64 << 10, write_buffer_bytes=4 << 20))

@@ -11,9 +11,10 @@ import pytest
 
 from ks_actors.records._batch import Batch
 from ks_actors.serdes import LONG, STRING
-from ks_actors.state import SharedResources, TaskStores
+from ks_actors.state import SharedResources, TaskStores, attach
 from ks_actors.topology._stores import StoreKind, StoreSpec
 from tests.killed import killed
+from tests.layouts import LAYOUT
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.unmeasured
@@ -26,9 +27,10 @@ SPECS = [
 COMMITS, PER_COMMIT, KEYS = 3000, 20, 500
 
 
-def open_stores(directory: Path) -> TaskStores:
+def open_stores(directory: Path, layout: str = LAYOUT) -> TaskStores:
     shared = SharedResources(memtable_bytes=16 << 10, write_buffer_bytes=64 << 10, tail_records=100, resident_bytes=100_000)
-    stores = TaskStores("0_0", SPECS, directory=directory, shared=shared, record_time=lambda: 0, expired=print)
+    attach(shared, directory, SPECS, layout=layout)
+    stores = TaskStores("0_0", SPECS, directory=directory / "0_0", shared=shared, record_time=lambda: 0, expired=print)
     stores.open()
     return stores
 
@@ -44,9 +46,9 @@ def say(*words: object) -> None:
     print(*words, flush=True)  # noqa: T201 - the parent reads it
 
 
-def worker(directory: Path) -> None:
+def worker(directory: Path, layout: str) -> None:
     """Put and commit without end, and say after each commit how far it has come. Its changelog is a function of the number of the commit."""
-    stores = open_stores(directory)
+    stores = open_stores(directory, layout)
     table, windows, unlogged = stores.store("s"), stores.store("w"), stores.store("u")
     for commit in range(COMMITS):
         for key, value in puts(commit):
@@ -84,18 +86,19 @@ def fill(directory: Path) -> None:
         say(type(error).__name__, error)
 
 
-def calling(name: str, directory: Path) -> str:
-    return f"from pathlib import Path; from tests.ks_actors.state.disk.test_crash import {name}; {name}(Path({str(directory)!r}))"
+def calling(name: str, directory: Path, *more: str) -> str:
+    return f"from pathlib import Path; from tests.ks_actors.state.disk.test_crash import {name}; {name}(Path({str(directory)!r}), *{more!r})"
 
 
+@pytest.mark.parametrize("layout", ["task", "shared"])
 @pytest.mark.parametrize("lines", [3, 40, 150, 400])
-async def test_killed_at_any_moment(tmp_path: Path, lines: int) -> None:
+async def test_killed_at_any_moment(tmp_path: Path, lines: int, layout: str) -> None:
     """The disk holds at least all that its offsets say; with the changelog's tail behind them it is the committed state.
 
     A store without changelog has every commit that was written to it.
     """
-    last = int((await killed("-c", calling("worker", tmp_path), when=lines))[-1])
-    stores = open_stores(tmp_path)
+    last = int((await killed("-c", calling("worker", tmp_path, layout), when=lines))[-1])
+    stores = open_stores(tmp_path, layout)
     try:
         for name in ("s", "w"):
             offset = stores.next_offset(name) or 0

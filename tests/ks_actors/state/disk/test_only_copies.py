@@ -15,6 +15,7 @@ from ks_actors.topology._stores import StoreSpec
 from tests.ks_actors.state.custom.test_custom import OnDisk
 from tests.ks_actors.state.helpers import Task, key_value
 from tests.ks_actors.state.sqlite_engine import SqliteEngine
+from tests.layouts import OWN
 
 
 def closed(task: Task) -> Path:
@@ -48,6 +49,7 @@ def stores_of(directory: Path, *specs: StoreSpec) -> TaskStores:
 LOCAL, LOGGED = key_value("local", type="rocksdb", logging=False), key_value("logged", type="rocksdb")
 
 
+@OWN
 def test_stores_without_changelog_are_told_from_the_others(tmp_path: Path) -> None:
     """By the list of the database's stores; by the checkpoint file for engines and custom stores, which have none."""
     shared = SharedResources()
@@ -61,6 +63,7 @@ def test_stores_without_changelog_are_told_from_the_others(tmp_path: Path) -> No
     assert only_copies("1_0", tmp_path / "1_0", shared, ()) == []
 
 
+@OWN
 def test_the_only_copy_of_a_former_store_is_not_deleted_with_the_database(tmp_path: Path) -> None:
     """Neither when the state is given up, nor when rows from elsewhere replace it."""
     directory = filled(tmp_path, LOCAL, LOGGED)
@@ -77,6 +80,7 @@ def test_the_only_copy_of_a_former_store_is_not_deleted_with_the_database(tmp_pa
     before.close(clean=True)
 
 
+@OWN
 def test_what_cannot_be_read_is_given_up(tmp_path: Path) -> None:
     """Of a database that is damaged nothing is known, and its other stores have to be restored; other engines stay."""
     directory = filled(tmp_path, LOCAL, LOGGED, key_value("e", type=SqliteEngine), key_value("f", type=SqliteEngine))
@@ -91,6 +95,7 @@ def test_what_cannot_be_read_is_given_up(tmp_path: Path) -> None:
     assert {path.name for path in (directory / "engines").iterdir() if path.is_dir()} == {"f"}
 
 
+@OWN
 @pytest.mark.parametrize("spec", [LOCAL, LOGGED])
 def test_a_manifest_that_is_cut_off_is_damage(spec: StoreSpec, tmp_path: Path) -> None:
     """The store does not open as an empty one; the tables of a store without changelog are still there."""
@@ -120,6 +125,7 @@ def test_a_manifest_that_is_cut_off_is_damage(spec: StoreSpec, tmp_path: Path) -
     assert "cut off" in found
 
 
+@OWN
 def test_state_that_must_not_be_read_is_told_of(tmp_path: Path) -> None:
     """A StateError names the file or the directory; nothing is known of it before the opening."""
     directory = filled(tmp_path, LOGGED)

@@ -15,6 +15,7 @@ from ks_actors.kernel import kernel as native
 from ks_actors.serdes import BYTES, INTEGER, LONG, STRING, Serde, json
 from ks_actors.state.timed import _expiry
 from tests.ks_actors.state.helpers import Task, key_value
+from tests.layouts import OWN
 
 kernel: Any = native
 needs_kernel = pytest.mark.skipif(not HAS_KERNEL, reason="there is no kernel")
@@ -82,6 +83,7 @@ def test_the_kernel_counts_as_get_and_put_do(tmp_path_factory: pytest.TempPathFa
         task.close()
 
 
+@OWN
 @needs_kernel
 def test_counts_go_on_from_stored_or_restored_rows(tmp_path: Path) -> None:
     """Of many keys at once, those that are known below memory go on, the others begin; uncounted keys are absent."""

@@ -21,6 +21,7 @@ from ks_actors.state.disk import _manifest as manifest
 from ks_actors.state.disk._rocksdb import RocksEngine
 from tests.ks_actors.state.conftest import MakeTask
 from tests.ks_actors.state.helpers import Task, key_value, window
+from tests.layouts import OWN
 
 
 def test_stores_are_had_by_name(make: MakeTask) -> None:
@@ -192,6 +193,7 @@ def test_a_broken_batch_is_corrupted(on_disk: MakeTask) -> None:
             read_checkpoint(directory)
 
 
+@OWN
 def test_a_block_that_cannot_be_read_is_corruption(on_disk: MakeTask) -> None:
     """Whether it is met by a read or by a scan: a scan that just ended would lose records."""
     task = on_disk(key_value(value=STRING))
@@ -436,6 +438,7 @@ def test_a_restore_that_cannot_be_written_is_written_later(on_disk: MakeTask) ->
     assert len(list(task.store.all())) == 499
 
 
+@OWN
 def test_a_task_that_is_closed_while_it_restores_goes_on_from_there(on_disk: MakeTask) -> None:
     """There is nothing to commit of it, but restored rows are on disk, and so is its offset: only the rest is read the next time."""
     task = on_disk(key_value())
