@@ -10,7 +10,7 @@ from ks_actors.app._checks import check_log, check_topics
 from ks_actors.config import opened
 from ks_actors.log import NewTopic
 from ks_actors.system import Later
-from ks_actors.task import TaskParts
+from ks_actors.task import Planning, TaskParts
 from ks_actors.topology import (
     check_serdes,
     check_services,
@@ -80,6 +80,7 @@ class AppOverHistory:
         self._given_services = tuple(services)
         check_services(self._given_services, of="App")
         self._begun: bool = False
+        self._planning: Planning = Planning()
 
     def _running_log(self) -> Log | None:
         """Return the log of the app while it runs."""
@@ -237,7 +238,7 @@ class AppOverHistory:
             )
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
-            parts = TaskParts.of(self._topology, self.config)
+            parts = TaskParts.of(self._topology, self.config, planning=self._planning)
             return await snapshots.Bootstrap(parts.topics, parts.stores, log).seed(uri, if_seeded)
 
     async def reset(

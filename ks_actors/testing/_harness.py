@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
+    from ks_actors.assignment import PartitionGrouper, TaskAssignor
     from ks_actors.config import Keywords, Options, StreamsConfig
     from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import TopicPartition
@@ -92,6 +93,8 @@ class AppHarness(metaclass=Hinted):
         standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
+        assignor: TaskAssignor | None = None,
+        grouper: PartitionGrouper | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
         **settings: Unpack[Keywords],
@@ -107,6 +110,8 @@ class AppHarness(metaclass=Hinted):
             "standby_listener": standby_listener,
             "uncaught_handler": uncaught_handler,
             "task_priority": task_priority,
+            "assignor": assignor,
+            "grouper": grouper,
             "services": tuple(services),
             "tracing": tracing,
         }

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actors import Spec
-from ks_actors.assignment import TaskAssignor
+from ks_actors.assignment import GroupAssignor, MemberTraits
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, component_log, name_client, shielded, try_step
 from ks_actors.log import (
@@ -406,9 +406,12 @@ class Wiring:
         specs = self._parts.stores.by_subtopology
         stateful = [number for number, each in specs.items() if any(spec.logging for spec in each)]
         fitting = AssignmentCheck.of(topics, stateful)
-        group = GroupView(process_id, config.max_poll_interval_ms, fitting)
-        assignor = TaskAssignor.of(
+        traits = MemberTraits(tags=config.client_tags, grouping=topics.grouping.name)
+        group = GroupView(process_id, config.max_poll_interval_ms, fitting, traits)
+        assignor = GroupAssignor(
             fitting.topology,
+            grouping=topics.grouping,
+            assignor=self._parts.assignor,
             replicas=config.num_standby_replicas,
             check=partial(check_sizes, topics),
         )
@@ -513,7 +516,8 @@ class Wiring:
             expired=expired,
             topics=changelogs,
             exact=self._transactional,
-            vectors=self._config.num_standby_replicas > 0,
+            # A user's assignor may want standbys, whatever the setting is.
+            vectors=self._config.num_standby_replicas > 0 or self._parts.assignor is not None,
             topic_ids=self._topics.topic_ids_of(task, changelogs.values()),
         )
         return stores, current

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.assignment import TaskAssignor, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
+from ks_actors.assignment import GroupAssignor, TopologyInfo, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
 from ks_actors.log import MemberInfo
 
 Warm = dict[str, dict[TaskId, int]]
@@ -167,7 +167,7 @@ class Group:
     """Members that behave as real ones: they keep tasks until an assignment lacks them, and keep their standbys up to date."""
 
     def __init__(self, replicas: int, counts: dict[str, int]) -> None:
-        self.assignor = TaskAssignor({0: ["t"], 1: ["u"]}, replicas=replicas, stateful={0})
+        self.assignor = GroupAssignor(TopologyInfo.of({0: ["t"], 1: ["u"]}, (), {0}), replicas=replicas)
         self.counts = counts
         self.replicas = replicas
         self.held: dict[str, set[TaskId]] = {}
