@@ -113,7 +113,12 @@ class GroupAssignor:
                 except KsActorsError as error:
                     problems.update(
                         dict.fromkeys(
-                            (each for each, other in versions.items() if other == topology), error
+                            (
+                                each
+                                for each, other in versions.items()
+                                if other == topology and each not in problems
+                            ),
+                            error,
                         )
                     )
         if plans and self._check is not None:

@@ -67,8 +67,8 @@ def _check_grouping(
     owners: Mapping[TopicPartition, TaskId], found: Mapping[TopicPartition, Position]
 ) -> None:
     """Raise TopologyError for a partition whose records went to the state of another task."""
-    for partition, at in found.items():
-        task = owners.get(partition)
+    for partition in sorted(found):
+        task, at = owners.get(partition), found[partition]
         if task is None or at.task is None:
             continue
         before = partition.partition if at.task == OWN_NUMBER else at.task

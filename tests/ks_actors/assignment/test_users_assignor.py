@@ -109,7 +109,7 @@ WRONG = [
     (answers({"a": ("0_0 0_1 1_0", "0_9")}), "standby 0_9 is not a task"),
     (Says(lambda _: {"a": ["0_0"]}), "'a' has list, and no MemberTasks"),
     (Says(lambda _: None), "its answer is NoneType, and no mapping"),
-    (Says(lambda _: {}[1]), "raised KeyError: 1"),
+    (Says(lambda group: group.tasks[TaskId(9, 9)]), "raised KeyError: TaskId(subtopology=9, partition=9)"),
 ]
 
 
