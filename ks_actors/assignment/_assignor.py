@@ -292,6 +292,7 @@ def _members(
     return {
         member: MemberFacts(
             process_id=state.process_id,
+            host=state.failure_domain,
             tags=dict(state.tags),
             active=frozenset(owned[member]),
             standbys=frozenset(TaskId(*each) for each in state.standbys).intersection(tasks),

@@ -17,6 +17,8 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     process_id: str
     """The id of the instance, which a restart does not change: the state directory keeps it."""
+    host: str = ""
+    """Members with the same name fail together, as those of one machine; empty: alone."""
     tags: Mapping[str, str] = {}
     """The member's setting `client_tags`."""
     active: frozenset[TaskId] = frozenset()

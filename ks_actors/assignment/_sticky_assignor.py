@@ -57,7 +57,8 @@ class StickyTaskAssignor:
                 active[member] += more
             if group.standby_replicas:
                 stateful = [task for task, facts in tasks.items() if facts.stateful]
-                standing = assign_standbys(found, stateful, group.standby_replicas, state)
+                hosts = {member: group.members[member].host or member for member in members}
+                standing = assign_standbys(found, stateful, group.standby_replicas, state, hosts)
                 for member, more in standing.items():
                     standbys[member] += more
         return {

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from ks_actors.log import OffsetAndMetadata
-    from ks_actors.records import TaskId
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.task._offset_metadata import Position
+    from ks_actors.task._record_queue import RecordQueue
 
 _LONGEST: Final = 4096
 """The characters that a broker accepts by default (offset.metadata.max.bytes)."""
@@ -49,7 +50,18 @@ class Progress(dict[str, int]):
         """Return the current numbers; some are kept as objects that change."""
         return {name: index(number) for name, number in self.items()}
 
-    def committed(self, offset: int, time: int, task: TaskId, partition: int) -> OffsetAndMetadata:
+    def positions(
+        self, task: TaskId, queues: Iterable[RecordQueue]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the next offset and time of each partition of a task, with this progress."""
+        return {
+            queue.partition: self._committed(
+                queue.position, queue.partition_time, task, queue.partition.partition
+            )
+            for queue in queues
+        }
+
+    def _committed(self, offset: int, time: int, task: TaskId, partition: int) -> OffsetAndMetadata:
         """Return the offset and time of a partition, and this progress, to commit.
 
         If the metadata is too long for a broker, leave out stream times, then all progress; log

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ks_actors.config import Keywords, Options, StreamsConfig
     from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import TopicPartition
-    from ks_actors.log.embedded import EmbeddedMembership, Operation
+    from ks_actors.log.embedded import Operation
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
     from ks_actors.serdes import SerdeOrType
@@ -306,12 +306,8 @@ class AppHarness(metaclass=Hinted):
         loop = asyncio.get_running_loop()
         for membership in connection.memberships:
             self._world.expiries.append(
-                loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership)
+                loop.call_later(self.config.session_timeout_ms / 1000, self.log.expire, membership)
             )
-
-    def _expire(self, membership: Any) -> None:
-        member: EmbeddedMembership = membership
-        self.log.expire(member)
 
     async def restart(
         self, topology: Topology | StreamsBuilder | None = None, **config: Unpack[Options]

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from actors import Spec
-from ks_actors.assignment import GroupAssignor, MemberTraits
+from ks_actors.assignment import MemberTraits
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, component_log, name_client, shielded, try_step
 from ks_actors.log import (
@@ -28,6 +28,7 @@ from ks_actors.runtime.membership import (
     Member,
     RebalanceFigures,
     end_transactions_of,
+    group_assignor,
     nothing_to_end,
     pattern_watch,
     topic_watch,
@@ -38,7 +39,6 @@ from ks_actors.runtime.shared import (
     AwaitedSerdes,
     StateDirectory,
     check_cluster,
-    check_sizes,
     topics_prepared,
 )
 from ks_actors.runtime.stores import (
@@ -408,13 +408,7 @@ class Wiring:
         fitting = AssignmentCheck.of(topics, stateful)
         traits = MemberTraits(tags=config.client_tags, grouping=topics.grouping.name)
         group = GroupView(process_id, config.max_poll_interval_ms, fitting, traits)
-        assignor = GroupAssignor(
-            fitting.topology,
-            grouping=topics.grouping,
-            assignor=self._parts.assignor,
-            replicas=config.num_standby_replicas,
-            check=partial(check_sizes, topics),
-        )
+        assignor = group_assignor(self._parts, fitting.topology)
         membership = self._membership = await log.join(
             config.application_id,
             NewMember(
@@ -539,14 +533,8 @@ class Wiring:
 
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""
-        return DeadLetterWriter(
-            self._config,
-            self._topics.partitions,
-            self._rejected,
-            self._log,
-            self._metrics,
-            self.closing,
-        )
+        parts = self._config, self._topics.partitions, self._rejected, self._log
+        return DeadLetterWriter(*parts, self._metrics, self.closing)
 
     @property
     def restorable(self) -> bool:

@@ -5,11 +5,13 @@ The group's leader may run another version of the topology.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias, final
 
 from ks_actors._errors import TopologyError
-from ks_actors.assignment import TopologyInfo
+from ks_actors.assignment import GroupAssignor, TopologyInfo
 from ks_actors.lifecycle import component_log
+from ks_actors.runtime.shared import check_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from ks_actors.assignment import Tasks
     from ks_actors.log import Log
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.task import AppTopics, TopicSizes
+    from ks_actors.task import AppTopics, TaskParts, TopicSizes
 
 _Reading: TypeAlias = "tuple[int, str]"
 _log = component_log(__name__)
@@ -152,6 +154,17 @@ class AssignmentCheck:
             )
         }
         return usable, self._asked[0] > still_foreign or self._asked[1] > still_lacking
+
+
+def group_assignor(parts: TaskParts, topology: TopologyInfo) -> GroupAssignor:
+    """Return the assignor that an instance has as the leader of its group."""
+    return GroupAssignor(
+        topology,
+        grouping=parts.topics.grouping,
+        assignor=parts.assignor,
+        replicas=parts.config.num_standby_replicas,
+        check=partial(check_sizes, parts.topics),
+    )
 
 
 def _readings(found: Iterable[tuple[TaskId, str]]) -> frozenset[_Reading]:

@@ -76,8 +76,8 @@ def test_an_assignor_sees_members_with_tags_state_and_lags() -> None:
     (group,) = says.asked
     assert group.standby_replicas == 2
     assert group.members == {
-        "a": MemberFacts(process_id="a", tags={"zone": "x"}, active=tasks("0_0", "1_0"), lags={zero: 0, TaskId(1, 0): 0}),
-        "b": MemberFacts(process_id="b", active=tasks("0_1"), standbys=tasks("0_0"), lags={zero: 30, one: 0}),
+        "a": MemberFacts(process_id="a", host="a", tags={"zone": "x"}, active=tasks("0_0", "1_0"), lags={zero: 0, TaskId(1, 0): 0}),
+        "b": MemberFacts(process_id="b", host="b", active=tasks("0_1"), standbys=tasks("0_0"), lags={zero: 30, one: 0}),
     }
     facts = {str(task): (each.partitions, each.stateful, sorted(each.members)) for task, each in group.tasks.items()}
     assert facts == {
