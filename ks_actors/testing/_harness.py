@@ -348,7 +348,7 @@ class AppHarness(metaclass=Hinted):
         connection = self._connection
         if connection is not None:
             for membership in connection.memberships[-1:]:
-                self._expire(membership)
+                self.log.expire(membership)
 
     async def add_worker(self) -> str | None:
         """Do the same as `App.add_worker`."""

@@ -27,6 +27,7 @@ from ks_actors._errors import StreamsError
 from ks_actors.log import TopicPartition
 from ks_actors.testing import AppHarness
 from ks_actors.topology import Topology
+from ks_actors.web._graph import Layout
 from tests.ks_actors.runtime.helpers import GUARANTEES, STRINGS, counting, in_app, in_virtual_time
 from tests.waiting import until
 
@@ -93,6 +94,7 @@ async def test_a_grouper_splits_a_topic_and_its_state_through_rebalances_and_res
     assert here(harness) == [{"0_0": {0, 1}, "0_1": {2, 3}, "0_2": {4, 5}}]
     described = await harness.log.describe_topics(["app-counts-changelog"])
     assert described["app-counts-changelog"].partitions == 3
+    assert Layout(harness.app).task_of(TopicPartition("in", 3)) == TaskId(0, 1)
     async with harness.another() as other:
         await until(lambda: sorted(map(len, here(harness, other))) == [1, 2])
         await write(harness, "in")
