@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from actors import Spec, System
 from ks_actors._errors import NotRunning
 from ks_actors._hints import Hinted, refuse
-from ks_actors.app._checks import NOT_STARTED, check_callbacks, check_listeners, check_tracing
-from ks_actors.app._members import as_member, begin_as_member, tell_state
+from ks_actors.app._checks import (
+    NOT_STARTED,
+    check_callbacks,
+    check_listeners,
+    check_planning,
+    check_tracing,
+)
+from ks_actors.app._members import as_member, begin_as_member, tell_supervisor
 from ks_actors.app._orders import ENDS, AppOrders
 from ks_actors.app._program import run_program
 from ks_actors.app._signals import until_signal
 from ks_actors.app._start_log import StartReport, log_start
-from ks_actors.app._status import health, members_of, summary
+from ks_actors.app._status import health, members_of, summary, tell_state
 from ks_actors.app._topics import AppTopics
 from ks_actors.config import config_of, open_patiently
 from ks_actors.kernel import tell_if_missing
@@ -31,7 +37,6 @@ from ks_actors.lifecycle import (
     check_timeout,
     component_log,
     leave_user_code,
-    passes,
     shielded,
     steady_time,
     try_step,
@@ -75,6 +80,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from actors import Ref
+    from ks_actors.assignment import PartitionGrouper, TaskAssignor
     from ks_actors.config import SettingsOfApp, StreamsConfig
     from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import GroupMember, Log, PatientLog
@@ -114,8 +120,9 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
     decides about errors that nothing else handles (default: the app ends in ERROR).
 
     `task_priority` orders tasks, higher before lower; it is called when a task becomes ready. Tasks
-    ready for a second or longer are chosen every other time. `services`, such as a SparkBridge,
-    are entered before the start and exited after the end, as are those of the topology's functions.
+    ready for a second or longer are chosen every other time. `assignor` assigns the group's tasks
+    to members, and `grouper` groups partitions into tasks. `services`, such as a SparkBridge, are
+    entered before the start and exited after the end, as are those of the topology's functions.
     `tracing`, such as an OtelTracing, records spans (default: none are). An app runs once.
 
     Raises the error of a failed start. Leaving the block raises the error that ended the app,
@@ -136,6 +143,8 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
+        assignor: TaskAssignor | None = None,
+        grouper: PartitionGrouper | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
         **settings: Unpack[SettingsOfApp],
@@ -150,6 +159,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         )
         check_listeners(restore_listener=restore_listener, standby_listener=standby_listener)
         check_tracing(tracing)
+        self._planning = check_planning(assignor, grouper)
         self._given_system = system
         self._on_state = on_state
         self._progress = Progress(restore_listener, standby_listener)
@@ -350,6 +360,7 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
             self.config,
             clocks=Clocks(wall_time(system), steady_time(system), work_time(system)),
             telemetry=self._telemetry,
+            planning=self._planning,
         )
         self._metrics.registry.start(lambda: task_parts.clocks.steady_time() / 1000)
         parts = Wiring(
@@ -377,17 +388,11 @@ class App(AppOrders, TopicAccess, metaclass=Hinted):
         )
 
     def _note_state(self, new: InstanceState, old: InstanceState) -> None:
-        tell_state(new, self.tasks)
+        tell_supervisor(new, self.tasks)
         if new in ENDS:
             self._ended.set()
         if self._on_state is not None:
-            try:
-                self._on_state(new, old)
-            except BaseException as error:
-                if passes(error):
-                    raise
-                # The listener is user code, and cannot undo the change of state.
-                _log.exception("the state listener raised, about %s", new.name)
+            tell_state(self._on_state, new, old)
 
     async def close(
         self, *, leave_group: bool = False, timeout_ms: int | timedelta | None = None

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ks_actors._errors import TopologyError
 from ks_actors.processors.api import check_function, check_kind, check_whole
 from ks_actors.runtime.shared import RestoreListener, StandbyUpdateListener
+from ks_actors.task import Planning
 
 # The message of errors about an app that has yet to be started.
 NOT_STARTED: Final = "the app has not been started: enter `async with app`, or await `app.start()`"
@@ -50,6 +51,30 @@ def check_callbacks(*, on_state: Any, uncaught_handler: Any, task_priority: Any)
     for role, function, count in (("on_state", on_state, 2), ("task_priority", task_priority, 1)):
         if function is not None:
             check_function(function, count, role=f"argument {role!r}", of="App")
+
+
+def check_planning(assignor: Any, grouper: Any) -> Planning:
+    """Return the user's parts in the assignment; raise TopologyError if these are others."""
+    for role, part, kind, count in (
+        ("assignor", assignor, "assign", 1),
+        ("grouper", grouper, "group", 2),
+    ):
+        if part is None:
+            continue
+        method = None if isinstance(part, type) else getattr(part, kind, None)
+        if not callable(method):
+            raise TopologyError(
+                f"argument {role!r} of App is {part!r}, which has no method {kind}: give "
+                f"{'a TaskAssignor' if role == 'assignor' else 'a PartitionGrouper'}"
+            )
+        check_function(method, count, role=f"method {kind} of argument {role!r}", of="App")
+    name = getattr(grouper, "name", None)
+    if grouper is not None and not (isinstance(name, str) and name):
+        raise TopologyError(
+            f"argument 'grouper' of App has the name {name!r}: members compare the names of their "
+            "groupers, so give it a text"
+        )
+    return Planning(assignor, grouper)
 
 
 def check_tracing(tracing: Any) -> None:

@@ -11,7 +11,7 @@ from ks_actors.app._members import part_of
 from ks_actors.config import opened
 from ks_actors.log import NewTopic
 from ks_actors.system import Later
-from ks_actors.task import TaskParts
+from ks_actors.task import Planning, TaskParts
 from ks_actors.topology import (
     check_serdes,
     check_services,
@@ -82,6 +82,7 @@ class AppOverHistory:
         self._given_services = tuple(services)
         check_services(self._given_services, of="App")
         self._begun: bool = False
+        self._planning: Planning = Planning()
 
     def _running_log(self) -> Log | None:
         """Return the log of the app while it runs."""
@@ -239,7 +240,7 @@ class AppOverHistory:
             )
         async with opened(self.config, self._given_log) as log:
             await self._create_topics(log)
-            parts = TaskParts.of(self._topology, self.config)
+            parts = TaskParts.of(self._topology, self.config, planning=self._planning)
             return await snapshots.Bootstrap(parts.topics, parts.stores, log).seed(uri, if_seeded)
 
     async def reset(

@@ -136,7 +136,7 @@ async def begin_as_member(config: StreamsConfig, log: Log) -> None:
     )
 
 
-def tell_state(state: InstanceState, tasks: Callable[[], Iterable[TaskMetadata]]) -> None:
+def tell_supervisor(state: InstanceState, tasks: Callable[[], Iterable[TaskMetadata]]) -> None:
     """Tell the supervisor the app's state and its number of active tasks."""
     if (member := current_member()) is not None:
         member.say("state", state=state.name, active=sum(not task.standby for task in tasks()))

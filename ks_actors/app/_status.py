@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ks_actors._counted import counted
 from ks_actors._times import whole_ms
+from ks_actors.lifecycle import component_log, passes
 from ks_actors.log import TellsGroups
 from ks_actors.runtime.shared import InstanceState
 from ks_actors.runtime.watch import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ks_actors.runtime.instance import Instance
     from ks_actors.runtime.watch import HealthBounds, TaskMetadata
 
+_log = component_log(__name__)
 _ENDS = {InstanceState.NOT_RUNNING, InstanceState.ERROR}
 
 
@@ -50,6 +52,20 @@ def health(
     check = HealthCheck(instance.parts, instance.watch, log, bounds, now_ms=now_ms())
     stuck = config.max_poll_interval_ms if bounds.stuck_ms is None else bounds.stuck_ms
     return Health(state=state, problems=check.problems(state, stuck_ms=whole_ms(stuck)))
+
+
+def tell_state(
+    listener: Callable[[InstanceState, InstanceState], None],
+    new: InstanceState,
+    old: InstanceState,
+) -> None:
+    """Tell a user's listener of a change of state, which the listener cannot undo."""
+    try:
+        listener(new, old)
+    except BaseException as error:
+        if passes(error):
+            raise
+        _log.exception("the state listener raised, about %s", new.name)
 
 
 async def members_of(log: Log, group: str) -> tuple[GroupMember, ...]:

@@ -11,7 +11,7 @@ import msgspec
 from ks_actors._errors import MissingSourceTopics, TopologyError
 from ks_actors.log import NewTopic
 from ks_actors.runtime.shared import misfits, plan_topics
-from ks_actors.task import TaskParts
+from ks_actors.task import Planning, TaskParts
 from ks_actors.topology import SinkNode
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ks_actors.topology import Topology
 
 
+_DEFAULT_PLANNING = Planning()
 Use: TypeAlias = Literal[
     "source", "sink", "source and sink", "global", "repartition", "changelog", "dead letters"
 ]
@@ -57,6 +58,7 @@ async def plan_app_topics(
     config: StreamsConfig,
     log: Log,
     topics: Mapping[str, int] = MappingProxyType({}),
+    planning: Planning = _DEFAULT_PLANNING,
 ) -> tuple[TopicPlan, ...]:
     """Return all topics of an app, sorted by use and name; change nothing.
 
@@ -64,7 +66,7 @@ async def plan_app_topics(
     internal topics are unknown. Raises LogError, NotAuthorized, and TopologyError for topics that
     do not fit each other, such as joined topics with different numbers of partitions.
     """
-    app_topics = TaskParts.of(topology, config).topics
+    app_topics = TaskParts.of(topology, config, planning=planning).topics
     existing = await log.describe_topics()
     wanted: list[NewTopic] = []
     wrong = ""

@@ -1,14 +1,23 @@
 """Grouping of partitions into tasks, assignment of tasks to members, and the members' user data.
 
-The log calls `TaskAssignor` on the group's leader. Its parts, the partition grouper and the
-assignment, are replaceable functions. Only this package reads and writes the user data of members
-and assignments.
+The log calls `GroupAssignor` on the group's leader. Its parts, the partition grouper and the task
+assignor, may be a user's. Only this package reads and writes the user data of members and
+assignments.
 """
 
 from __future__ import annotations
 
-from ks_actors.assignment._assignor import TaskAssignor
+from ks_actors.assignment._assignor import GroupAssignor
+from ks_actors.assignment._facts import (
+    GroupState,
+    MemberFacts,
+    MemberTasks,
+    TaskAssignor,
+    TaskFacts,
+)
 from ks_actors.assignment._grouper import (
+    GrouperFailed,
+    Grouping,
     PartitionGrouper,
     Tasks,
     check_copartitioning,
@@ -25,20 +34,29 @@ from ks_actors.assignment._info import (
     decode_processes,
     decode_standbys,
     decode_tasks,
+    encode_kept,
     encode_member,
     encode_problem,
     encode_tasks,
 )
 from ks_actors.assignment._standbys import assign_standbys
-from ks_actors.assignment._sticky import AssignTasks, Warm, assign_sticky
+from ks_actors.assignment._sticky import Warm, assign_sticky
+from ks_actors.assignment._sticky_assignor import StickyTaskAssignor
 
 __all__ = [
-    "AssignTasks",
+    "GroupAssignor",
+    "GroupState",
+    "GrouperFailed",
+    "Grouping",
     "HostedTasks",
+    "MemberFacts",
     "MemberState",
+    "MemberTasks",
     "MemberTraits",
     "PartitionGrouper",
+    "StickyTaskAssignor",
     "TaskAssignor",
+    "TaskFacts",
     "TaskList",
     "Tasks",
     "TopologyInfo",
@@ -51,6 +69,7 @@ __all__ = [
     "decode_processes",
     "decode_standbys",
     "decode_tasks",
+    "encode_kept",
     "encode_member",
     "encode_problem",
     "encode_tasks",

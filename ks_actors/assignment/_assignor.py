@@ -2,131 +2,126 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Self, final
 
 from ks_actors._errors import KsActorsError, StreamsError
-from ks_actors.assignment._grouper import check_copartitioning, group_partitions
+from ks_actors.assignment._facts import GroupState, MemberFacts, MemberTasks, TaskFacts
+from ks_actors.assignment._grouper import GrouperFailed, Grouping, check_copartitioning
 from ks_actors.assignment._info import (
     HostedTasks,
     TopologyInfo,
     decode_member,
+    encode_kept,
     encode_problem,
     encode_tasks,
 )
-from ks_actors.assignment._standbys import assign_standbys
-from ks_actors.assignment._sticky import assign_sticky
+from ks_actors.assignment._sticky_assignor import StickyTaskAssignor
+from ks_actors.assignment._verify import verify
 from ks_actors.assignment._versions import admit
 from ks_actors.lifecycle import component_log
 from ks_actors.records import TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ks_actors.assignment._grouper import PartitionGrouper, Tasks
+    from ks_actors.assignment._facts import TaskAssignor
+    from ks_actors.assignment._grouper import Tasks
     from ks_actors.assignment._info import MemberState
-    from ks_actors.assignment._sticky import AssignTasks, Warm
     from ks_actors.log import MemberAssignment, MemberInfo
 
 _log = component_log(__name__)
-_ALL = (1 << 63) - 1
+_DEFAULT = Grouping()
+# The first version of the user data by which a member can be told to keep its tasks.
+_KEEPS = 4
 
 
 @final
-class TaskAssignor:
+class GroupAssignor:
     """The assignor of tasks to the members of a group; an `Assignor` of the log's port.
 
     The log calls it on the group's leader.
 
-    `subtopologies` are the source topics by subtopology, `copartition_groups` the joined topics,
-    all by their names in the log.
+    `topology` is the leader's own, which members of before version 3 run, too. `assignor` chooses
+    the members of tasks and standbys. Its answer is verified. If it fails, or its answer breaks a
+    rule, all tasks stay where they are, and the members get the reason.
 
-    The assignment is cooperative in effect. `assign` chooses each task's member, but a task that
-    another member still owns goes to no member at first. The owner closes the lost task and
+    The assignment is cooperative in effect. The assignor chooses each task's member, but a task
+    that another member still owns goes to no member at first. The owner closes the lost task and
     rejoins; the next rebalance gives the task to the chosen member. Tasks that stay are never
     interrupted. This requires that members report their tasks at each rebalance, not only when they
-    join.
-
-    Tasks of the `stateful` subtopologies also get `replicas` standbys, on other members than their
-    owner. A former owner may keep a task's state as a standby, and a future owner keeps the state
-    up to date until it gets the task.
+    join. A former owner may keep a task's state as a standby, and where there are standbys, a
+    future owner keeps the state up to date until it gets the task.
 
     Members may run different versions of the topology, regardless of the leader. Each member
     reports its version and gets only the tasks and partitions of that version. A newcomer with a
-    version that cannot run beside the others gets an error and no tasks. See `admit`.
+    version that cannot run beside the others, or with another grouper, gets an error and no tasks.
+    See `admit`.
 
     `check` gets the partition counts of all source topics, and raises when they do not fit the rest
     of the topology.
 
     When tasks cannot be assigned, every member gets the reason and no tasks. Reasons are topics
     that are missing or not copartitioned, or unreadable user data. If the reason concerns only some
-    versions, only the members with those versions get it.
+    versions, only the members with those versions get it. If the reason is the users' grouper,
+    members that have been here keep their tasks.
     """
 
     def __init__(
         self,
-        subtopologies: Mapping[int, Collection[str]],
-        copartition_groups: Collection[Collection[str]] = (),
+        topology: TopologyInfo,
         *,
-        grouper: PartitionGrouper = group_partitions,
-        assign: AssignTasks = assign_sticky,
+        grouping: Grouping = _DEFAULT,
+        assignor: TaskAssignor | None = None,
         replicas: int = 0,
-        stateful: Collection[int] = (),
         check: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
-        self._own: TopologyInfo = TopologyInfo.of(subtopologies, copartition_groups, stateful)
-        self._grouper: PartitionGrouper = grouper
-        self._assign: AssignTasks = assign
+        self._own: TopologyInfo = topology
+        self._grouping: Grouping = grouping
+        self._assignor: TaskAssignor = assignor or StickyTaskAssignor()
+        # The standbys of a user's assignor are its own affair.
+        self._follows: bool = replicas > 0 or assignor is not None
         self._replicas: int = replicas
         self._check: Callable[[Mapping[str, int]], None] | None = check
 
     @classmethod
-    def of(
-        cls,
-        topology: TopologyInfo,
-        *,
-        replicas: int = 0,
-        check: Callable[[Mapping[str, int]], None] | None = None,
-    ) -> Self:
-        """Return the assignor of a topology."""
-        return cls(
-            topology.topics,
-            topology.copartitioned,
-            replicas=replicas,
-            stateful=topology.stateful,
-            check=check,
-        )
+    def of(cls, subtopologies: Mapping[int, Collection[str]]) -> Self:
+        """Return the assignor of a topology without state, given its source topics."""
+        return cls(TopologyInfo.of(subtopologies))
 
     def __call__(
         self, members: Sequence[MemberInfo], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
         """Return each member's assignment, from all user data and the partition counts."""
+        states: dict[str, MemberState] = {}
         try:
-            return self._assigned(members, partitions)
+            states = {member.member_id: decode_member(member.user_data) for member in members}
+            return self._assigned(states, partitions)
         except KsActorsError as error:
             _log.error("no tasks are assigned: %s", error)
-            return {member.member_id: encode_problem(error) for member in members}
+            return {each.member_id: _told(error, each.member_id, states) for each in members}
 
     def _assigned(
-        self, members: Sequence[MemberInfo], partitions: Mapping[str, int]
+        self, states: Mapping[str, MemberState], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
-        states = {member.member_id: decode_member(member.user_data) for member in members}
         versions = {member: state.topology or self._own for member, state in states.items()}
         problems: dict[str, KsActorsError] = {**admit(versions, states)}
         plans: dict[TopologyInfo, Tasks] = {}
         for member, topology in versions.items():
             if member not in problems and topology not in plans:
                 try:
-                    plans[topology] = self._tasks(topology, partitions)
+                    plans[topology] = self._tasks(topology, states[member].grouping, partitions)
                 except KsActorsError as error:
                     problems.update(
                         dict.fromkeys(
-                            (each for each, other in versions.items() if other == topology), error
+                            (
+                                each
+                                for each, other in versions.items()
+                                if other == topology and each not in problems
+                            ),
+                            error,
                         )
                     )
-        if not plans:
-            raise next(iter(problems.values()))
-        if self._check is not None:
+        if plans and self._check is not None:
             self._check(partitions)
         for member, problem in problems.items():
             _log.error("no tasks are assigned to %s: %s", member, problem)
@@ -140,20 +135,27 @@ class TaskAssignor:
             versions,
         )
         return {
-            **{member: encode_problem(problem) for member, problem in problems.items()},
+            **{member: _told(problem, member, states) for member, problem in problems.items()},
             **given,
         }
 
-    def _tasks(self, topology: TopologyInfo, partitions: Mapping[str, int]) -> Tasks:
+    def _tasks(self, topology: TopologyInfo, grouping: str, partitions: Mapping[str, int]) -> Tasks:
+        known = {each.name: each for each in (_DEFAULT, self._grouping)}
+        if grouping not in known:
+            raise GrouperFailed(
+                f"the group's leader lacks the partition grouper {grouping!r} of the group; the "
+                "group assigns tasks once the leader has left"
+            )
         check_copartitioning(topology.copartitioned, partitions)
         # A topic that matched a pattern may have been deleted: its reader will notice.
         gone = {topic for topic in topology.matched if not partitions.get(topic)}
-        return self._grouper(
+        return known[grouping].tasks(
             {
                 number: [topic for topic in topics if topic not in gone]
                 for number, topics in topology.topics.items()
             },
             partitions,
+            topology.copartitioned,
         )
 
     def _given(
@@ -163,102 +165,148 @@ class TaskAssignor:
         versions: Mapping[str, TopologyInfo],
     ) -> dict[str, MemberAssignment]:
         """Return the assignments of members; `tasks` has the tasks that each may run."""
+        if not tasks:
+            return {}
         known = {task for each in tasks.values() for task in each}
         owners = _owners(states, known)
-        owned = {
-            member: [task for task, owner in owners.items() if owner == member] for member in tasks
-        }
-        warm = _warm({member: states[member] for member in tasks}, owners, known)
-        wanted: dict[str, list[TaskId]] = {member: [] for member in tasks}
-        standbys: dict[str, set[TaskId]] = {member: set() for member in tasks}
-        for able, some in _by_members(tasks):
-            owned_able = {
-                member: [task for task in owned[member] if task in some] for member in able
-            }
-            state = {
-                member: {task: offset for task, offset in warm[member].items() if task in some}
-                for member in able
-            }
-            found = self._assign(owned_able, some, state)
-            # `assign` is replaceable, so verify its result.
-            _check(found, owned_able, some)
-            for member, more in found.items():
-                wanted[member] += more
-            free = {
-                member: [
-                    task for task in found.get(member, ()) if owners.get(task, member) == member
-                ]
-                for member in able
-            }
-            stateful = {
-                task
-                for task in some
-                if any(task.subtopology in versions[member].stateful for member in able)
-            }
-            for member, standing in self._standbys(
-                {member: found.get(member, ()) for member in able},
-                free,
-                stateful,
-                state,
-                {member: states[member].failure_domain for member in able},
-            ).items():
-                standbys[member] |= {
-                    task for task in standing if task.subtopology in versions[member].stateful
-                }
-        processes = {state.process_id for state in states.values()} - {""}
+        stateful = {member: versions[member].stateful for member in tasks}
+        group = GroupState(
+            members=_members({member: states[member] for member in tasks}, owners, known),
+            tasks=_facts(tasks, stateful),
+            standby_replicas=self._replicas,
+        )
+        plan, failure = self._plan(group, fresh=all(states[member].newcomer for member in tasks))
         # A task stays unassigned while a member other than the chosen member owns it.
         free = {
-            member: [task for task in wanted[member] if owners.get(task, member) == member]
+            member: [task for task in plan[member].active if owners.get(task, member) == member]
             for member in tasks
         }
-        hosts = _hosts(states, {**_chosen(wanted), **owners}, standbys)
+        standbys: dict[str, set[TaskId]] = {}
+        for member in tasks:
+            # While a member waits for its chosen task, the member follows the task as a standby.
+            waits = {*plan[member].active}.difference(free[member]) if self._follows else ()
+            standbys[member] = {
+                task
+                for task in (*plan[member].standbys, *waits)
+                if task.subtopology in stateful[member]
+            }
+        chosen = {task: member for member in tasks for task in plan[member].active}
+        hosts = _hosts(states, {**chosen, **owners}, standbys)
+        processes = {state.process_id for state in states.values()} - {""}
         return {
             member: encode_tasks(
                 {task: tasks[member][task] for task in free[member]},
                 processes,
                 standbys[member],
                 hosts=hosts,
+                failure=failure,
             )
             for member in tasks
         }
 
-    def _standbys(
-        self,
-        wanted: Mapping[str, Collection[TaskId]],
-        free: Mapping[str, Collection[TaskId]],
-        stateful: Collection[TaskId],
-        warm: Warm,
-        hosts: Mapping[str, str],
-    ) -> Mapping[str, Collection[TaskId]]:
-        if not self._replicas:
-            return {}
-        found = assign_standbys(wanted, stateful, self._replicas, warm, hosts)
-        # While a member waits for its chosen task, the member follows the task as a standby.
-        return {
-            member: {
-                *found[member],
-                *set(stateful).intersection(wanted[member]).difference(free[member]),
-            }
-            for member in wanted
-        }
+    def _plan(self, group: GroupState, *, fresh: bool) -> tuple[Mapping[str, MemberTasks], str]:
+        """Ask the assignor; return the tasks of each member, and the reason if it has failed.
+
+        After a failure, tasks stay where they are, and tasks of no member stay unassigned. Raises
+        StreamsError after a failure in a `fresh` group.
+        """
+        who = f"the task assignor {type(self._assignor).__qualname__}"
+        try:
+            found = self._assignor.assign(group)
+            wrong = verify(found, group)
+            failure = f"{who} breaks rules: {wrong}" if wrong else ""
+        except Exception as error:  # noqa: BLE001 - whatever it is, tasks must stay
+            failure = f"{who} raised {type(error).__name__}: {error}"
+            _log.debug("%s", failure, exc_info=error)
+        if not failure:
+            return {member: found.get(member, MemberTasks()) for member in group.members}, ""
+        if fresh:
+            raise StreamsError(f"{failure}. There is no earlier assignment to keep")
+        _log.error(
+            "tasks stay where they are, and tasks of no member are not processed: %s", failure
+        )
+        return _last(group), failure
 
 
-def _by_members(tasks: Mapping[str, Tasks]) -> Iterator[tuple[list[str], list[TaskId]]]:
-    """Yield groups of tasks with the members that may run them.
+def _told(error: KsActorsError, member: str, states: Mapping[str, MemberState]) -> MemberAssignment:
+    """Return the assignment of a member that cannot get tasks: it keeps its own, or none."""
+    state = states.get(member)
+    keeps = state is not None and not state.newcomer and state.version >= _KEEPS
+    return (
+        encode_kept(str(error), {each.process_id for each in states.values()} - {""})
+        if keeps and isinstance(error, GrouperFailed)
+        else encode_problem(error)
+    )
 
-    There is one group when all members run the same version.
-    """
+
+def _last(group: GroupState) -> dict[str, MemberTasks]:
+    """Return the tasks and standbys that members have now."""
+    stateful = {task for task, facts in group.tasks.items() if facts.stateful}
+    return {
+        member: MemberTasks(
+            frozenset(task for task in facts.active if member in group.tasks[task].members),
+            (facts.standbys & stateful) - facts.active,
+        )
+        for member, facts in group.members.items()
+    }
+
+
+def _facts(
+    tasks: Mapping[str, Tasks], stateful: Mapping[str, Collection[int]]
+) -> dict[TaskId, TaskFacts]:
+    """Return the facts of all tasks, in order."""
     able: dict[TaskId, list[str]] = {}
     for member in sorted(tasks):
         for task in tasks[member]:
             able.setdefault(task, []).append(member)
-    groups: dict[tuple[str, ...], list[TaskId]] = {}
-    for task in sorted(able):
-        groups.setdefault(tuple(able[task]), []).append(task)
-    if not groups:
-        yield sorted(tasks), []
-    for members, some in sorted(groups.items(), key=lambda group: (len(group[0]), group)):
-        yield list(members), some
+    return {
+        task: TaskFacts(
+            # Versions of a topology may differ in the topics of a task.
+            partitions=max((tasks[member][task] for member in able[task]), key=len),
+            stateful=any(task.subtopology in stateful[member] for member in able[task]),
+            members=frozenset(able[task]),
+        )
+        for task in sorted(able)
+    }
+
+
+def _members(
+    states: Mapping[str, MemberState], owners: Mapping[TaskId, str], tasks: Collection[TaskId]
+) -> dict[str, MemberFacts]:
+    """Return the facts of members; a task's owner has all of its state."""
+    reached = {
+        member: {
+            TaskId(subtopology, number): offset
+            for subtopology, number, offset in (*state.offsets, *state.ends)
+        }
+        for member, state in states.items()
+    }
+    ends: dict[TaskId, int] = {}
+    for offsets in reached.values():
+        for task, offset in offsets.items():
+            ends[task] = max(offset, ends.get(task, 0))
+    owned: dict[str, set[TaskId]] = {member: set() for member in states}
+    for task, owner in owners.items():
+        if owner in owned:
+            owned[owner].add(task)
+    return {
+        member: MemberFacts(
+            process_id=state.process_id,
+            host=state.failure_domain,
+            tags=dict(state.tags),
+            active=frozenset(owned[member]),
+            standbys=frozenset(TaskId(*each) for each in state.standbys).intersection(tasks),
+            lags={
+                **{
+                    task: ends[task] - offset
+                    for task, offset in reached[member].items()
+                    if task in tasks
+                },
+                **dict.fromkeys(owned[member], 0),
+            },
+        )
+        for member, state in sorted(states.items())
+    }
 
 
 def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dict[TaskId, str]:
@@ -272,10 +320,6 @@ def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dic
             if task in tasks and (task not in claims or state.generation > claims[task][0]):
                 claims[task] = state.generation, member
     return {task: owner for task, (_, owner) in claims.items()}
-
-
-def _chosen(wanted: Mapping[str, Collection[TaskId]]) -> dict[TaskId, str]:
-    return {task: member for member, tasks in wanted.items() for task in tasks}
 
 
 def _hosts(
@@ -298,41 +342,3 @@ def _hosts(
         )
         for member, state in sorted(states.items())
     ]
-
-
-def _warm(
-    states: Mapping[str, MemberState], owners: Mapping[TaskId, str], tasks: Collection[TaskId]
-) -> dict[str, dict[TaskId, int]]:
-    """Return the state offsets of tasks by member; a task's owner has all of its state."""
-    found: dict[str, dict[TaskId, int]] = {}
-    for member, state in states.items():
-        offsets = {
-            TaskId(subtopology, number): offset for subtopology, number, offset in state.offsets
-        }
-        offsets.update(
-            (task, _ALL)
-            for task in (TaskId(*each) for each in state.tasks)
-            if owners.get(task) == member
-        )
-        found[member] = {task: offset for task, offset in offsets.items() if task in tasks}
-    return found
-
-
-def _check(
-    wanted: Mapping[str, Collection[TaskId]], members: Collection[str], tasks: Collection[TaskId]
-) -> None:
-    """Raise StreamsError unless each task goes to exactly one of the members."""
-    given = Counter(task for each in wanted.values() for task in each)
-    wrong = [
-        *(
-            f"{task} goes to {given[task]} members"
-            for task in sorted(given.keys() | set(tasks))
-            if given[task] != 1 and task in tasks
-        ),
-        *(f"{task} is not a task" for task in sorted(given.keys() - set(tasks))),
-        *(f"{member} is not a member" for member in sorted(wanted.keys() - set(members))),
-    ]
-    if wrong:
-        raise StreamsError(
-            f"the task assignor must assign each task to exactly one member: {', '.join(wrong)}"
-        )

@@ -77,7 +77,8 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     Members before version 4 omit the remaining fields. `endpoint` is the URL at which the member
     answers queries. Members with one `host` fail together; see `failure_domain`. `tags` are the
     member's client tags in order, and `rack` is its client rack. `ends` are, as `offsets`, the
-    changelog sums of tasks that the member owns. `grouping` is the name of its partition grouper.
+    changelog sums of tasks that the member owns. `grouping` is the name of its partition grouper,
+    empty without one. `standbys` are the tasks that it follows.
     """
 
     version: int
@@ -93,6 +94,12 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     rack: str = ""
     ends: tuple[tuple[int, int, int], ...] = ()
     grouping: str = ""
+    standbys: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def newcomer(self) -> bool:
+        """Whether the member has had no assignment in this group yet."""
+        return self.generation < 0 and not self.tasks
 
     @property
     def failure_domain(self) -> str:
@@ -122,7 +129,9 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
 
     Leaders before version 4 omit the remaining fields. `hosts` are all members with their tasks, if
     any member has an endpoint. `warmups` are those of the `standbys` that get a task's state ahead
-    of the task. `uncovered` are the subtopologies that no member runs.
+    of the task. `uncovered` are the subtopologies that no member runs. `failure` is the reason why
+    the group keeps its last assignment, empty if it does not. With `kept`, the members keep their
+    tasks and standbys, and the lists of both are empty.
     """
 
     version: int
@@ -133,6 +142,8 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     hosts: tuple[HostedTasks, ...] = ()
     warmups: tuple[tuple[int, int], ...] = ()
     uncovered: tuple[int, ...] = ()
+    failure: str = ""
+    kept: bool = False
 
 
 def host_of_process() -> str:
@@ -168,11 +179,13 @@ def encode_member(
     topology: TopologyInfo | None = None,
     traits: MemberTraits = _NO_TRAITS,
     ends: Mapping[TaskId, int] | None = None,
+    standbys: Iterable[TaskId] = (),
 ) -> bytes:
     """Return the user data of a member with these tasks, for its join and before each rebalance.
 
     `offsets` are the state offsets of tasks that the member does not own, and `ends` those of tasks
-    that it owns; `topology` is the topology that the member runs.
+    that it owns; `topology` is the topology that the member runs. `standbys` are the tasks that it
+    follows.
     """
     return _encode(
         MemberState(
@@ -189,6 +202,7 @@ def encode_member(
             traits.rack,
             _sums(ends),
             traits.grouping,
+            _pairs(standbys),
         )
     )
 
@@ -225,6 +239,7 @@ def encode_tasks(
     hosts: Iterable[HostedTasks] = (),
     warmups: Iterable[TaskId] = (),
     uncovered: Iterable[int] = (),
+    failure: str = "",
 ) -> MemberAssignment:
     """Return the assignment of a member with these tasks and standbys; see TaskList.
 
@@ -247,9 +262,19 @@ def encode_tasks(
                 tuple(hosts),
                 _pairs(warmups),
                 tuple(sorted(uncovered)),
+                failure,
             )
         ),
     )
+
+
+def encode_kept(failure: str, processes: Iterable[str]) -> MemberAssignment:
+    """Return an assignment by which a member keeps its tasks and standbys, with the reason.
+
+    Only members with version 4 of the user data understand it.
+    """
+    listed = TaskList(VERSION, (), None, tuple(sorted(processes)), failure=failure, kept=True)
+    return MemberAssignment((), _encode(listed))
 
 
 def encode_problem(error: Exception) -> MemberAssignment:

@@ -6,19 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from ks_actors.records import TaskId
 
 Warm: TypeAlias = "Mapping[str, Mapping[TaskId, int]]"
 """By member and task, the sum of the changelog offsets that the member's state has reached."""
-
-_ByMember: TypeAlias = "Mapping[str, Collection[TaskId]]"
-AssignTasks: TypeAlias = "Callable[[_ByMember, Collection[TaskId], Warm], _ByMember]"
-"""Assign tasks: given each member's tasks, all tasks, and the members' state.
-
-Every task goes to one of the members.
-"""
 
 _NOTHING: Mapping[TaskId, int] = {}
 

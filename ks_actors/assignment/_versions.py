@@ -15,18 +15,28 @@ if TYPE_CHECKING:
 def admit(
     topologies: Mapping[str, TopologyInfo], states: Mapping[str, MemberState]
 ) -> dict[str, TopologyError]:
-    """Return the members with a topology that cannot run beside the others, each with the error.
+    """Return the members that cannot run beside the others, each with the error.
 
     Two versions can run side by side when a task means the same in both: each topic that both read
     belongs to subtopologies of the same number, and subtopologies of one number have a topic in
-    common. Earlier members of the group have precedence: the newcomer is refused.
+    common. All members group partitions into tasks in the same way. Earlier members of the group
+    have precedence: the newcomer is refused.
     """
     refused: dict[str, TopologyError] = {}
     admitted: list[TopologyInfo] = []
-    for member in sorted(
-        topologies, key=lambda member: (not _has_been_here(states[member]), member)
-    ):
-        own = topologies[member]
+    grouping: str | None = None
+    for member in sorted(topologies, key=lambda member: (states[member].newcomer, member)):
+        own, groups = topologies[member], states[member].grouping
+        if grouping is None:
+            grouping = groups
+        if groups != grouping:
+            refused[member] = TopologyError(
+                f"this member has {_grouper(groups)}, and the other group members have "
+                f"{_grouper(grouping)}: all members need the same one. Nothing was started. Give "
+                "this member the grouper of the others; or stop all members before the first one "
+                "with another grouper starts"
+            )
+            continue
         if own in admitted:
             continue
         conflict = next(
@@ -44,8 +54,8 @@ def admit(
     return refused
 
 
-def _has_been_here(state: MemberState) -> bool:
-    return state.generation >= 0 or bool(state.tasks)
+def _grouper(name: str) -> str:
+    return f"the partition grouper {name!r}" if name else "no partition grouper"
 
 
 def _conflict(own: TopologyInfo, other: TopologyInfo) -> str | None:

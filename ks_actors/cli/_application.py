@@ -22,6 +22,7 @@ from ks_actors.cli._target import (
 from ks_actors.config import StreamsConfig, missing_directory, opened
 from ks_actors.log import ManagesGroups
 from ks_actors.log.embedded import EmbeddedLog
+from ks_actors.task import Planning
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -49,6 +50,11 @@ class Application(NamedTuple):
     def topics(self) -> Mapping[str, int]:
         """The topics that the start of the app creates, with their numbers of partitions."""
         return {} if self.app is None else self.app._topics
+
+    @property
+    def planning(self) -> Planning:
+        """The app's own assignor and grouper."""
+        return Planning() if self.app is None else self.app._planning
 
     @property
     def missing(self) -> Path | None:

@@ -42,7 +42,13 @@ def plan(application: Application, *, as_json: bool) -> None:
 
 async def _planned(log: Log, application: Application) -> Sequence[TopicPlan]:
     assert application.topology is not None
-    return await plan_app_topics(application.topology, application.config, log, application.topics)
+    return await plan_app_topics(
+        application.topology,
+        application.config,
+        log,
+        application.topics,
+        application.planning,
+    )
 
 
 def rows_of(found: Sequence[TopicPlan]) -> list[dict[str, Any]]:

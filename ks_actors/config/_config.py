@@ -233,6 +233,8 @@ class StreamsConfig(metaclass=Hinted):
     """Number of other instances that keep a copy of each task's state. Default: 0."""
     queries: tuple[str, ...]
     """Named queries that the instance runs; `rest` is all outside of them. Default: all of them."""
+    client_tags: Mapping[str, str] = field(hash=False)
+    """Tags of this instance, such as `{"zone": "a"}`, that a task assignor sees. Default: none."""
     processing_guarantee: ProcessingGuarantee
     """`at_least_once` (the default) or `exactly_once_v2`."""
     commit_interval_ms: int

@@ -199,6 +199,28 @@ def names(value: Any) -> tuple[str, ...]:
     return tuple(sorted({each.strip() for each in found} - {""}))
 
 
+# The limits of Kafka Streams on the tags of a client, in tags and characters.
+_TAGS, _TAG_NAME, _TAG_TEXT = 5, 20, 30
+
+
+def client_tags(value: Any) -> Mapping[str, str]:
+    """Accept tags by name, `{"zone": "a"}` or `zone=a,cluster=b`, with the limits of Kafka."""
+    if isinstance(value, str):
+        value = dict(each.split("=", 1) for each in value.split(",") if "=" in each) or value
+    if not isinstance(value, Mapping) or not all(
+        isinstance(each, str) and each.strip() for pair in value.items() for each in pair
+    ):
+        raise ValueError("is not a mapping of names to texts: expected {'zone': 'a'} or zone=a")
+    tags = {name.strip(): text.strip() for name, text in sorted(value.items())}
+    if len(tags) > _TAGS or any(
+        len(name) > _TAG_NAME or len(text) > _TAG_TEXT for name, text in tags.items()
+    ):
+        raise ValueError(
+            "has more than Kafka Streams allows: 5 tags, 20 characters of a name and 30 of its text"
+        )
+    return MappingProxyType(tags)
+
+
 def topic_configs(value: Any) -> Mapping[str, str]:
     """Accept configs of topics by their names: `{"retention.ms": 1000}`, or `retention_ms`."""
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):

@@ -60,7 +60,7 @@ REFUSED: Final[dict[str, str]] = {
         "error"
     ),
     "group_protocol": "groups use the classic protocol, not that of KIP-1071",
-    "group_remote_assignor": "tasks are assigned by one algorithm, sticky and balanced",
+    "group_remote_assignor": "the leader of the group assigns tasks, by App(assignor=…)",
     "heartbeat_interval_ms": "session_timeout_ms sets the interval",
     "interceptor_classes": "clients have no interceptors: processor_wrapper_class wraps processors",
     "internal_leave_group_on_close": "App.close(leave_group=…) says it",
@@ -86,7 +86,7 @@ REFUSED: Final[dict[str, str]] = {
     "metric_reporters": _METRICS,
     "metrics_num_samples": _METRICS,
     "metrics_sample_window_ms": _METRICS,
-    "partition_assignment_strategy": "tasks are assigned by one algorithm, sticky and balanced",
+    "partition_assignment_strategy": "the leader of the group assigns tasks, by App(assignor=…)",
     "partitioner_adaptive_partitioning_enable": _PARTITIONER,
     "partitioner_availability_timeout_ms": _PARTITIONER,
     "partitioner_class": _PARTITIONER,
@@ -111,7 +111,7 @@ REFUSED: Final[dict[str, str]] = {
         "each attempt to connect has the same timeout, socket_connection_setup_timeout_ms"
     ),
     "specific_avro_reader": _REGISTRY,
-    "task_assignor_class": "tasks are assigned by one algorithm, sticky and balanced",
+    "task_assignor_class": "an assignor is an object: App(assignor=…)",
     "topology_description_push_enabled": (
         "the topology is pushed to brokers by the group protocol of KIP-1071 only (KIP-1331)"
     ),
@@ -134,7 +134,7 @@ REFUSED_PREFIXES: Final[dict[str, str]] = {
     "consumer_": _CLIENTS,
     "producer_": _CLIENTS,
     "admin_": _CLIENTS,
-    "client_tag_": _RACKS,
+    "client_tag_": "all tags of an instance are one setting: client_tags={'zone': 'a'}",
     "sasl_": "a login has the settings that are listed with sasl_mechanism",
     "basic_auth_": _REGISTRY,
     "schema_registry_": _REGISTRY,

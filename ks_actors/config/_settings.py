@@ -25,6 +25,7 @@ from ks_actors.config._parsers import (
     INT32,
     ProcessingGuarantee,
     always,
+    client_tags,
     directory,
     extractor,
     handler,
@@ -121,6 +122,7 @@ class OptionsOfApp(TypedDict, total=False):
     num_workers: int
     num_standby_replicas: int
     queries: Sequence[str] | str
+    client_tags: Mapping[str, str] | str
     processing_guarantee: ProcessingGuarantee | str
     commit_interval_ms: int | timedelta
     max_task_idle_ms: int | timedelta
@@ -291,6 +293,7 @@ SETTINGS: dict[str, Setting] = {
     "num_stream_threads": Setting(whole_number(1), _is(1)),
     "num_standby_replicas": Setting(whole_number(0), _is(0)),
     "queries": Setting(names, _is(())),
+    "client_tags": Setting(client_tags, _is(MappingProxyType({}))),
     "processing_guarantee": Setting(
         one_of(**{each.value: each for each in ProcessingGuarantee}),
         _is(ProcessingGuarantee.AT_LEAST_ONCE),

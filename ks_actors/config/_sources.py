@@ -22,7 +22,7 @@ else:
 
 TABLES = ("ks-actors", "ks_actors")
 # Settings whose values are mappings.
-_MAPPINGS = ("topic_configs", "sasl_oauthbearer_extensions")
+_MAPPINGS = ("topic_configs", "sasl_oauthbearer_extensions", "client_tags")
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 BLANKS = " \t\f"
 LINE_END = re.compile(r"\r\n|\r|\n")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ks_actors._errors import FailureReason, NotRunning, QueryFailed, StoreClosed, UnknownStore
 from ks_actors.log import IsolationLevel
 from ks_actors.query._position import Position
 from ks_actors.records import TaskId
+from ks_actors.records import partition as partition_of
 from ks_actors.runtime.globals import GLOBAL_TASK
 from ks_actors.runtime.shared import InstanceState
 from ks_actors.serdes import may_be_same, with_default
@@ -230,6 +232,10 @@ class LocalStores:
     def partitions(self, store: str) -> int:
         """Return a store's number of partitions over all instances; 0 when no processor has it."""
         topics = self.topics()
+        if topics.grouping.custom:
+            number = self._subtopology(store)
+            tasks = [task.partition for task in topics.tasks() if task.subtopology == number]
+            return max(tasks, default=-1) + 1
         # Built on first use: an app without queries needs neither of the two tables.
         if self._topics is None:
             self._topics = topics.subtopology_topics()
@@ -240,6 +246,16 @@ class LocalStores:
             ),
             default=0,
         )
+
+    def homes(self, store: str, key: bytes) -> frozenset[int]:
+        """Return the partitions of a store that records with this key may have gone to.
+
+        There is one, unless a user's grouper puts equal partitions of topics into different tasks.
+        """
+        topics = self.topics()
+        if topics.grouping.custom:
+            return topics.readers(self._subtopology(store), partial(partition_of, key))
+        return frozenset((partition_of(key, self.partitions(store)),))
 
     def _subtopology(self, store: str) -> int:
         """Return the subtopology of a store; if none, a negative number that no task has."""

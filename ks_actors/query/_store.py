@@ -8,7 +8,6 @@ from ks_actors._errors import FailureReason, QueryFailed
 from ks_actors._hints import Elsewhere, refuse
 from ks_actors.query._scan import Scan, StoreScan, slices
 from ks_actors.query._sessions import session_key_scan, session_scan
-from ks_actors.records import partition as partition_of
 from ks_actors.state import (
     AGGREGATION_FORM,
     HEADERS_FORM,
@@ -194,20 +193,21 @@ class StoreQueries(_OtherNames, Generic[K, V]):
             parts[0].reader.key_bytes(key)
             return parts, None
         parts = local.readable(name, None, stale=True)
-        home = partition_of(parts[0].reader.key_bytes(key), local.partitions(name))
-        here = [part for part in parts if part.partition == home]
+        homes = local.homes(name, parts[0].reader.key_bytes(key))
+        here = [part for part in parts if part.partition in homes]
         if not self._stale:
             local.require_active(name, here)
             parts = [part for part in parts if part.active]
-        parts.sort(key=lambda part: part.partition != home)
-        if here:
+        parts.sort(key=lambda part: part.partition not in homes)
+        if len(here) == len(homes):
             return parts, None
         return parts, QueryFailed(
-            f"store {name}: key {key!r} belongs to partition {home}, which is not on this "
-            "instance: ask the instance that has it, or pass `partition`",
+            f"store {name}: key {key!r} belongs to partition "
+            f"{' or '.join(map(str, sorted(homes)))}, which is not on this instance: ask the "
+            "instance that has it, or pass `partition`",
             reason=FailureReason.NOT_PRESENT,
             store=name,
-            partition=home,
+            partition=min(homes, default=None),
         )
 
     # Rows of key-value stores.

@@ -2,7 +2,13 @@
 
 from ks_actors.task._app_topics import AppTopics, TopicSizes, is_internal, is_own_internal
 from ks_actors.task._frozen import Frozen
-from ks_actors.task._offset_metadata import Position, contained, decode_position, encode_position
+from ks_actors.task._offset_metadata import (
+    OWN_NUMBER,
+    Position,
+    contained,
+    decode_position,
+    encode_position,
+)
 from ks_actors.task._output_buffer import UNKNOWN_PARTITION, Unplaced
 from ks_actors.task._record_context import RecordContextHolder
 from ks_actors.task._record_queue import RecordQueue
@@ -10,7 +16,7 @@ from ks_actors.task._states import TaskLife, TaskState, begin_anew, end_life, ne
 from ks_actors.task._store_registry import RegisteredStores, Role, StoreRegistry, behind_caches
 from ks_actors.task._store_specs import DefaultSerdes, StoreSpecs
 from ks_actors.task._task import Task
-from ks_actors.task._task_parts import Clocks, TaskParts, Telemetry
+from ks_actors.task._task_parts import Clocks, Planning, TaskParts, Telemetry
 from ks_actors.task._task_runner import GLOBAL, TaskRunner, make_stores
 from ks_actors.task._uncaught import uncaught
 from ks_actors.task._unreadable_batch import left_out, passed_over
@@ -20,12 +26,14 @@ from ks_actors.task.times import BACK_MS
 __all__ = [
     "BACK_MS",
     "GLOBAL",
+    "OWN_NUMBER",
     "UNKNOWN_PARTITION",
     "AppTopics",
     "Clocks",
     "DefaultSerdes",
     "Emission",
     "Frozen",
+    "Planning",
     "Position",
     "RecordContextHolder",
     "RecordQueue",

@@ -7,16 +7,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, final
 from weakref import WeakSet
 
+from ks_actors.assignment import Grouping
 from ks_actors.log import TransactionScope
 from ks_actors.topology import FailOnInvalidTimestamp, SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ks_actors.assignment import Tasks
     from ks_actors.config import StreamsConfig
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.topology import TimestampExtractor, Topology
 
+_BY_NUMBER = Grouping()
 _OWN_TIME = FailOnInvalidTimestamp()
 _INTERNAL: Final = re.compile(
     r".*(-changelog|-repartition|-subscription-registration-topic|-subscription-response-topic"
@@ -89,13 +92,18 @@ class AppTopics:
     """The topology with the log's topic names, and the topics that the app reads and writes.
 
     `config` has the settings of topics. `partitions` returns a topic's number of partitions, None
-    while it is unknown.
+    while it is unknown. `grouping` makes tasks from partitions.
     """
 
     def __init__(
-        self, topology: Topology, config: StreamsConfig, partitions: Callable[[str], int | None]
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        partitions: Callable[[str], int | None],
+        grouping: Grouping = _BY_NUMBER,
     ) -> None:
         self.topology: Topology = topology
+        self.grouping: Grouping = grouping
         self.config: StreamsConfig = config
         self.partitions: TopicSizes = TopicSizes(partitions)
         # The ids at the start. A log may have none, and topics may be created while the app runs.
@@ -251,6 +259,32 @@ class AppTopics:
                 and (self.partitions(topic) is not None or self._internal.isdisjoint(node.topics))
             )
         return topics
+
+    def tasks(self) -> Tasks:
+        """Return all tasks with their partitions, by the known topics and sizes."""
+        counts = {
+            topic: count
+            for topic in self.source_topics
+            if (count := self.partitions(topic)) is not None
+        }
+        topics = {
+            number: [topic for topic in names if topic in counts]
+            for number, names in self.subtopology_topics().items()
+        }
+        return self.grouping.tasks(topics, counts, self.copartition_groups())
+
+    def readers(self, subtopology: int, number_of: Callable[[int], int]) -> frozenset[int]:
+        """Return the numbers of a subtopology's tasks that read some of its partitions.
+
+        `number_of` returns the partition that is meant of a topic with so many partitions.
+        """
+        return frozenset(
+            task.partition
+            for task, partitions in self.tasks().items()
+            if task.subtopology == subtopology
+            for topic, number in partitions
+            if number == number_of(self.partitions(topic) or 1)
+        )
 
     def topic_ids_of(self, task: TaskId, others: Iterable[str]) -> dict[str, str]:
         """Return the ids of a task's source topics and of the `others`, as far as known."""

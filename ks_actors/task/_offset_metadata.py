@@ -3,7 +3,8 @@
 It holds the partition's time and the progress of processors: base64 of a magic byte 2, the
 partition time (int64), and processor metadata. This metadata has the number of entries (int32), and
 for each entry the length of its key (int32), the key (UTF-8) and a value (int64). All numbers are
-big-endian. Magic 1 is the same without processor metadata.
+big-endian. Magic 1 is the same without processor metadata. The entry `#task`, which no store can be
+named, has the number of the task where a user's grouper has chosen another than the partition's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ks_actors.log import OffsetAndMetadata
 
@@ -32,18 +33,31 @@ class Position(NamedTuple):
 
     It has the next offset, the partition's time (ms, -1 unknown), and the committed progress of
     processors. A `fresh` position comes from `auto_offset_reset`, because the group has committed
-    no position.
+    no position. `task` is the number of the task that committed, None if unknown.
     """
 
     offset: int
     time: int = -1
     progress: Mapping[str, int] = {}
     fresh: bool = False
+    task: int | None = None
 
 
-def encode_position(offset: int, time: int, progress: Mapping[str, int]) -> OffsetAndMetadata:
-    """Return the offset and metadata to commit."""
+OWN_NUMBER: Final = -1
+"""The task number of a position that a task of the partition's own number has committed."""
+_TASK: Final = "#task"
+
+
+def encode_position(
+    offset: int, time: int, progress: Mapping[str, int], task: int = OWN_NUMBER
+) -> OffsetAndMetadata:
+    """Return the offset and metadata to commit.
+
+    `task` is the number of the partition's task where it differs from that of the partition.
+    """
     parts = [_HEAD.pack(_WITH_PROGRESS, time)]
+    if task != OWN_NUMBER:
+        progress = {**progress, _TASK: task}
     if progress:
         parts.append(_LENGTH.pack(len(progress)))
         for key, value in progress.items():
@@ -71,7 +85,7 @@ def decode_position(committed: OffsetAndMetadata) -> Position:
     except (binascii.Error, ValueError, struct.error):
         return Position(committed.offset)
     return (
-        Position(committed.offset, time, progress)
+        Position(committed.offset, time, progress, task=progress.pop(_TASK, OWN_NUMBER))
         if magic in {_WITHOUT_PROGRESS, _WITH_PROGRESS}
         else Position(committed.offset)
     )

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final, final
 
 from ks_actors.lifecycle import component_log
 from ks_actors.processors.api import ALL_CLOSED, LATEST_MS, is_clock_name, is_mark_name
-from ks_actors.task._offset_metadata import encode_position, merged_progress
+from ks_actors.task._offset_metadata import OWN_NUMBER, encode_position, merged_progress
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from ks_actors.log import OffsetAndMetadata
+    from ks_actors.records import TaskId, TopicPartition
     from ks_actors.task._offset_metadata import Position
+    from ks_actors.task._record_queue import RecordQueue
 
 _LONGEST: Final = 4096
 """The characters that a broker accepts by default (offset.metadata.max.bytes)."""
@@ -48,14 +50,26 @@ class Progress(dict[str, int]):
         """Return the current numbers; some are kept as objects that change."""
         return {name: index(number) for name, number in self.items()}
 
-    def committed(self, offset: int, time: int, task: object) -> OffsetAndMetadata:
-        """Return an offset, a partition's time and this progress, to commit.
+    def positions(
+        self, task: TaskId, queues: Iterable[RecordQueue]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the next offset and time of each partition of a task, with this progress."""
+        return {
+            queue.partition: self._committed(
+                queue.position, queue.partition_time, task, queue.partition.partition
+            )
+            for queue in queues
+        }
+
+    def _committed(self, offset: int, time: int, task: TaskId, partition: int) -> OffsetAndMetadata:
+        """Return the offset and time of a partition, and this progress, to commit.
 
         If the metadata is too long for a broker, leave out stream times, then all progress; log
         this once.
         """
         numbers = {name: _packable(name, number) for name, number in self.items()}
-        made = encode_position(offset, time, numbers)
+        number = OWN_NUMBER if task.partition == partition else task.partition
+        made = encode_position(offset, time, numbers, number)
         if len(made.metadata) <= _LONGEST:
             return made
         self._tell(
@@ -65,11 +79,11 @@ class Progress(dict[str, int]):
             "stream times, and its windows may take records that were too late before",
         )
         short = {name: number for name, number in numbers.items() if not is_clock_name(name)}
-        made = encode_position(offset, time, short)
+        made = encode_position(offset, time, short, number)
         if len(made.metadata) <= _LONGEST:
             return made
         self._tell(ERROR, task, made, "marks, and final results may be sent again")
-        return encode_position(offset, time, {})
+        return encode_position(offset, time, {}, number)
 
     def _tell(self, level: int, task: object, made: OffsetAndMetadata, lost: str) -> None:
         if lost in self._told:

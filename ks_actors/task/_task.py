@@ -374,10 +374,7 @@ class Task:
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the next offset of each partition, with its time, to commit."""
-        return {
-            partition: self._progress.committed(queue.position, queue.partition_time, self.id)
-            for partition, queue in self.group.queues.items()
-        }
+        return self._progress.positions(self.id, self.group.queues.values())
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from ks_actors._errors import ConfigError
+from ks_actors.assignment import Grouping
 from ks_actors.config import ProcessingGuarantee
 from ks_actors.metrics import STILL
 from ks_actors.task._app_topics import AppTopics, nodes_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
+    from ks_actors.assignment import PartitionGrouper, TaskAssignor
     from ks_actors.config import StreamsConfig
     from ks_actors.metrics import Histogram, Window
     from ks_actors.records import TaskId
@@ -47,6 +49,16 @@ class Clocks(msgspec.Struct, frozen=True):
 
 
 _SYSTEM_CLOCKS: Final = Clocks()
+
+
+class Planning(NamedTuple):
+    """The user's parts in the assignment of a group, None for the default."""
+
+    assignor: TaskAssignor | None = None
+    grouper: PartitionGrouper | None = None
+
+
+_DEFAULT_PLANNING: Final = Planning()
 
 
 class Telemetry(msgspec.Struct, frozen=True):
@@ -83,6 +95,7 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
     global_stores: dict[str, Any] = {}
     replayable: bool = False
     unlogged: frozenset[str] = frozenset()
+    assignor: TaskAssignor | None = None
 
     @classmethod
     def of(
@@ -94,6 +107,7 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
         partitions: Callable[[str], int | None] = lambda _: None,
         nodes: Callable[[TaskId], Iterable[str]] | None = None,
         telemetry: Telemetry | None = None,
+        planning: Planning = _DEFAULT_PLANNING,
     ) -> Self:
         """Return the parts of an app.
 
@@ -106,7 +120,8 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
         if config.ensure_explicit_internal_resource_naming:
             refuse_unnamed(topology)
         check_threads(topology, config.default_timestamp_extractor)
-        topics, serdes = AppTopics(topology, config, partitions), DefaultSerdes(config)
+        topics = AppTopics(topology, config, partitions, Grouping(planning.grouper))
+        serdes = DefaultSerdes(config)
         return cls(
             config=config,
             topics=topics,
@@ -116,6 +131,7 @@ class TaskParts(msgspec.Struct, frozen=True, kw_only=True):
             telemetry=Telemetry() if telemetry is None else telemetry,
             cache=CacheBudget(config.statestore_cache_max_bytes),
             nodes=partial(nodes_of, topology) if nodes is None else nodes,
+            assignor=planning.assignor,
         )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ks_actors.log import (
     DelegatedFetcher,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         GroupMember,
         Log,
         LogRequest,
-        Membership,
         NewMember,
         OffsetAndMetadata,
         TopicPartition,
@@ -42,7 +41,8 @@ class Connection(DelegatingLog):
     def __init__(self, log: Log) -> None:
         super().__init__(log)
         self._fetchers: list[Fetcher] = []
-        self.memberships: list[Membership] = []
+        # Memberships of an embedded log, which can expire.
+        self.memberships: list[Any] = []
         self.is_cut: bool = False
 
     def cut(self) -> None:

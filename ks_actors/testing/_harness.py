@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
+    from ks_actors.assignment import PartitionGrouper, TaskAssignor
     from ks_actors.config import Keywords, Options, StreamsConfig
     from ks_actors.dsl import StreamsBuilder
     from ks_actors.log import TopicPartition
-    from ks_actors.log.embedded import EmbeddedMembership, Operation
+    from ks_actors.log.embedded import Operation
     from ks_actors.records import Batch, Headers, TaskId
     from ks_actors.runtime import RestoreListener, StandbyUpdateListener, UncaughtHandler
     from ks_actors.serdes import SerdeOrType
@@ -92,6 +93,8 @@ class AppHarness(metaclass=Hinted):
         standby_listener: StandbyUpdateListener | None = None,
         uncaught_handler: UncaughtHandler = shut_down,
         task_priority: Callable[[TaskId], int] | None = None,
+        assignor: TaskAssignor | None = None,
+        grouper: PartitionGrouper | None = None,
         services: Iterable[AbstractAsyncContextManager[Any]] = (),
         tracing: Tracing | None = None,
         **settings: Unpack[Keywords],
@@ -107,6 +110,8 @@ class AppHarness(metaclass=Hinted):
             "standby_listener": standby_listener,
             "uncaught_handler": uncaught_handler,
             "task_priority": task_priority,
+            "assignor": assignor,
+            "grouper": grouper,
             "services": tuple(services),
             "tracing": tracing,
         }
@@ -301,12 +306,8 @@ class AppHarness(metaclass=Hinted):
         loop = asyncio.get_running_loop()
         for membership in connection.memberships:
             self._world.expiries.append(
-                loop.call_later(self.config.session_timeout_ms / 1000, self._expire, membership)
+                loop.call_later(self.config.session_timeout_ms / 1000, self.log.expire, membership)
             )
-
-    def _expire(self, membership: Any) -> None:
-        member: EmbeddedMembership = membership
-        self.log.expire(member)
 
     async def restart(
         self, topology: Topology | StreamsBuilder | None = None, **config: Unpack[Options]
@@ -347,7 +348,7 @@ class AppHarness(metaclass=Hinted):
         connection = self._connection
         if connection is not None:
             for membership in connection.memberships[-1:]:
-                self._expire(membership)
+                self.log.expire(membership)
 
     async def add_worker(self) -> str | None:
         """Do the same as `App.add_worker`."""

@@ -40,6 +40,7 @@ class Layout:
     """Names of the topology as the log has them."""
 
     def __init__(self, app: App) -> None:
+        self._app: App = app
         self._topology: Topology = app.topology
         self._application_id: str = app.config.application_id
         self._internal = frozenset(self._topology.internal_topics)
@@ -92,6 +93,10 @@ class Layout:
 
     def task_of(self, partition: TopicPartition) -> TaskId | None:
         """Return the task that reads a partition, None when no node reads its topic."""
+        parts = self._app._task_parts
+        if parts is not None and parts.topics.grouping.custom:
+            tasks = parts.topics.tasks()
+            return next((task for task, group in tasks.items() if partition in group), None)
         name = self.source_node(partition.topic)
         part = next((part.id for part in self._parts if name in part.nodes), None)
         return None if part is None else TaskId(part, partition.partition)

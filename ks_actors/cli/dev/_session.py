@@ -101,7 +101,9 @@ class Session:
     async def _make_topics(self) -> Mapping[str, str]:
         """Make the missing topics that the app reads and writes; return the uses by topic."""
         app = self._app
-        plans = await plan_app_topics(app.topology, app.config, self._log, app._topics)
+        plans = await plan_app_topics(
+            app.topology, app.config, self._log, app._topics, app._planning
+        )
         outside = [each for each in plans if not each.internal]
         await self._log.create_topics(
             [

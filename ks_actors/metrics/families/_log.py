@@ -33,6 +33,10 @@ OWN_GROUP = Group("ks-actors-group-metrics", "client-id")
 
 GENERATION = OWN_GROUP.gauge("generation", "The generation of the group; -1 without one")
 LOST = OWN_GROUP.counter("membership-lost-total", "Times that the group has removed this member")
+ASSIGNOR_FAILURES = OWN_GROUP.counter(
+    "assignor-failures-total",
+    "Rebalances in which the assignor or the grouper failed, and tasks stayed where they were",
+)
 
 FETCH = Group("consumer-fetch-manager-metrics", "client-id")
 

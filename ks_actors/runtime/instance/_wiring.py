@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors import Spec
 from ks_actors._errors import StateError
-from ks_actors.assignment import TaskAssignor
+from ks_actors.assignment import MemberTraits
 from ks_actors.config import ClientIds, ProcessingGuarantee
 from ks_actors.lifecycle import Closing, admitted, component_log, name_client, shielded, try_step
 from ks_actors.log import (
@@ -29,6 +29,7 @@ from ks_actors.runtime.membership import (
     Member,
     RebalanceFigures,
     end_transactions_of,
+    group_assignor,
     nothing_to_end,
     pattern_watch,
     topic_watch,
@@ -39,7 +40,6 @@ from ks_actors.runtime.shared import (
     AwaitedSerdes,
     StateDirectory,
     check_cluster,
-    check_sizes,
     topics_prepared,
 )
 from ks_actors.runtime.stores import (
@@ -405,12 +405,9 @@ class Wiring:
         specs = self._parts.stores.by_subtopology
         stateful = [number for number, each in specs.items() if any(spec.logging for spec in each)]
         fitting = AssignmentCheck.of(topics, stateful)
-        group = GroupView(process_id, config.max_poll_interval_ms, fitting)
-        assignor = TaskAssignor.of(
-            fitting.topology,
-            replicas=config.num_standby_replicas,
-            check=partial(check_sizes, topics),
-        )
+        traits = MemberTraits(tags=config.client_tags, grouping=topics.grouping.name)
+        group = GroupView(process_id, config.max_poll_interval_ms, fitting, traits)
+        assignor = group_assignor(self._parts, fitting.topology)
         await admitted("join")
         membership = self._membership = await log.join(
             config.application_id,
@@ -513,7 +510,8 @@ class Wiring:
             expired=expired,
             topics=changelogs,
             exact=self._transactional,
-            vectors=self._config.num_standby_replicas > 0,
+            # A user's assignor may want standbys, whatever the setting is.
+            vectors=self._config.num_standby_replicas > 0 or self._parts.assignor is not None,
             topic_ids=self._topics.topic_ids_of(task, changelogs.values()),
         )
         return stores, current
@@ -535,14 +533,8 @@ class Wiring:
 
     def letters(self) -> DeadLetterWriter:
         """Return a writer of dead letters that belong to no commit."""
-        return DeadLetterWriter(
-            self._config,
-            self._topics.partitions,
-            self._rejected,
-            self._log,
-            self._metrics,
-            self.closing,
-        )
+        parts = self._config, self._topics.partitions, self._rejected, self._log
+        return DeadLetterWriter(*parts, self._metrics, self.closing)
 
     @property
     def restorable(self) -> bool:

@@ -1,6 +1,6 @@
 """The member: the tasks that the group assigns to the instance."""
 
-from ks_actors.runtime.membership._assignment_check import AssignmentCheck
+from ks_actors.runtime.membership._assignment_check import AssignmentCheck, group_assignor
 from ks_actors.runtime.membership._dead_transactions import end_transactions_of, nothing_to_end
 from ks_actors.runtime.membership._group_view import GroupView
 from ks_actors.runtime.membership._member import (
@@ -20,6 +20,7 @@ __all__ = [
     "MemberStatus",
     "RebalanceFigures",
     "end_transactions_of",
+    "group_assignor",
     "nothing_to_end",
     "pattern_watch",
     "topic_watch",

@@ -5,18 +5,21 @@ The group's leader may run another version of the topology.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias, final
 
 from ks_actors._errors import TopologyError
-from ks_actors.assignment import TopologyInfo
+from ks_actors.assignment import GroupAssignor, TopologyInfo
 from ks_actors.lifecycle import component_log
+from ks_actors.runtime.shared import check_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
+    from ks_actors.assignment import Tasks
     from ks_actors.log import Log
     from ks_actors.records import TaskId, TopicPartition
-    from ks_actors.task import AppTopics, TopicSizes
+    from ks_actors.task import AppTopics, TaskParts, TopicSizes
 
 _Reading: TypeAlias = "tuple[int, str]"
 _log = component_log(__name__)
@@ -37,8 +40,11 @@ class AssignmentCheck:
         topology: Callable[[], TopologyInfo],
         sizes: TopicSizes,
         matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]],
+        tasks: Callable[[], Tasks] | None = None,
     ) -> None:
         self._topology: Callable[[], TopologyInfo] = topology
+        # The tasks that a user's grouper makes of the known partitions.
+        self._tasks: Callable[[], Tasks] | None = tasks
         # Return the topics of these partitions that a pattern matches, or has matched since the
         # start.
         self.matched_of: Callable[[Iterable[TopicPartition]], frozenset[str]] = matched_of
@@ -59,6 +65,7 @@ class AssignmentCheck:
             lambda: TopologyInfo.of(topics.subtopology_topics(), groups, stateful, topics.matched),
             topics.partitions,
             topics.matched_of,
+            topics.tasks if topics.grouping.custom else None,
         )
 
     @property
@@ -80,14 +87,20 @@ class AssignmentCheck:
         grown = {
             topic
             for task in tasks
+            if not self._reads(task, topics.get(task.subtopology, ()))
             for topic in topics.get(task.subtopology, ())
-            if all(
-                task.partition >= (self._sizes(other) or 0) for other in topics[task.subtopology]
-            )
         }
         if grown:
             described = await log.describe_topics(sorted(grown), configs=False)
             self._sizes.know({name: topic.partitions for name, topic in described.items()})
+
+    def _reads(self, task: TaskId, topics: Iterable[str]) -> frozenset[str]:
+        """Return those of a subtopology's topics that a task reads, by the known sizes."""
+        if self._tasks is None:
+            return frozenset(
+                topic for topic in topics if task.partition < (self._sizes(topic) or 0)
+            )
+        return frozenset(topic for topic, _ in self._tasks().get(task, ())).intersection(topics)
 
     def fit(
         self, assigned: Mapping[TaskId, tuple[TopicPartition, ...]]
@@ -114,8 +127,8 @@ class AssignmentCheck:
         lacking = [
             (task, topic)
             for task, partitions in sorted(assigned.items())
-            for topic in topics.get(task.subtopology, ())
-            if topic not in topology.matched and task.partition < (self._sizes(topic) or 0)
+            for topic in sorted(self._reads(task, topics.get(task.subtopology, ())))
+            if topic not in topology.matched
             if all(partition.topic != topic for partition in partitions)
         ]
         asked, self._asked = self._asked, (_readings(foreign), _readings(lacking))
@@ -141,6 +154,17 @@ class AssignmentCheck:
             )
         }
         return usable, self._asked[0] > still_foreign or self._asked[1] > still_lacking
+
+
+def group_assignor(parts: TaskParts, topology: TopologyInfo) -> GroupAssignor:
+    """Return the assignor that an instance has as the leader of its group."""
+    return GroupAssignor(
+        topology,
+        grouping=parts.topics.grouping,
+        assignor=parts.assignor,
+        replicas=parts.config.num_standby_replicas,
+        check=partial(check_sizes, parts.topics),
+    )
 
 
 def _readings(found: Iterable[tuple[TaskId, str]]) -> frozenset[_Reading]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ks_actors._errors import FencedInstanceId, IllegalGeneration
+from ks_actors._errors import FencedInstanceId, IllegalGeneration, TopologyError
 from ks_actors.assignment import (
     MemberTraits,
+    decode_list,
     decode_processes,
     decode_standbys,
     decode_tasks,
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from ks_actors.records import TaskId, TopicPartition
     from ks_actors.runtime.membership._assignment_check import AssignmentCheck
     from ks_actors.runtime.messages import CommitOffsets
+
+
+# The first version of the user data with the name of the grouper.
+_KNOWS_GROUPERS = 4
 
 
 class GroupView:
@@ -44,16 +49,44 @@ class GroupView:
         self.asks_again: bool = False
         # The tasks last reported to the group as being here: it assigns none of them elsewhere.
         self.claimed: frozenset[TaskId] = frozenset()
+        # The tasks and standbys of the last assignment.
+        self._last: Mapping[TaskId, tuple[TopicPartition, ...]] = {}
+        self._standing: frozenset[TaskId] = frozenset()
+
+    @property
+    def stateful(self) -> frozenset[int]:
+        """The subtopologies that have state with changelogs."""
+        check = self._assignment_check
+        return frozenset() if check is None else check.topology.stateful
 
     def tasks(self, assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:
         """Return the tasks of an assignment with their partitions.
 
         Raises the error that kept the leader from assigning, or TopologyError.
         """
-        tasks = decode_tasks(assignment)
+        told = decode_list(assignment)
+        tasks = dict(self._last) if told.kept else decode_tasks(assignment)
+        if tasks and self._traits.grouping and told.version < _KNOWS_GROUPERS:
+            raise TopologyError(
+                "the group's leader runs a release that knows no partition groupers, and this "
+                f"member has {self._traits.grouping!r}. Stop all members before the first one with "
+                "a grouper starts"
+            )
         if self._assignment_check is not None:
             tasks, self.asks_again = self._assignment_check.fit(tasks)
+        self._last = tasks
+        if not told.kept:
+            self._standing = decode_standbys(assignment)
         return tasks
+
+    def failure(self, assignment: MemberAssignment) -> tuple[str, bool]:
+        """Return why the group keeps its last assignment, and whether to ask for another one.
+
+        The reason is empty if a new assignment was made. One member asks for all: the one whose
+        process has the smallest id.
+        """
+        told = decode_list(assignment)
+        return told.failure, bool(told.failure) and self._process_id == min(told.processes)
 
     async def refresh_sizes(self, standbys: Iterable[TaskId], log: Log) -> None:
         """Look up the sizes of these tasks' topics where they have grown."""
@@ -64,9 +97,10 @@ class GroupView:
         """Return whether a partition was added to its topic while this instance runs."""
         return self._assignment_check is not None and self._assignment_check.was_added(partition)
 
-    def standbys(self, assignment: MemberAssignment) -> frozenset[TaskId]:
-        """Return the tasks of an assignment that this instance keeps as standbys."""
-        return decode_standbys(assignment)
+    @property
+    def standbys(self) -> frozenset[TaskId]:
+        """The tasks of the last assignment that this instance keeps as standbys."""
+        return self._standing
 
     def take_departed(self, assignment: MemberAssignment) -> frozenset[str]:
         """Return the ids of processes that have left the group since the last assignment.
@@ -86,7 +120,7 @@ class GroupView:
         Other members may be out of the group too and return later: such members do not count as
         departed.
         """
-        self._processes = frozenset()
+        self._processes, self._last = frozenset(), {}
 
     @property
     def topics(self) -> frozenset[str] | None:
@@ -130,6 +164,8 @@ class GroupView:
             offsets=offsets,
             topology=None if self._assignment_check is None else self._assignment_check.topology,
             traits=self._traits,
+            ends={task: at for task, at in (offsets or {}).items() if task in self.claimed},
+            standbys=self._standing,
         )
 
 

@@ -61,6 +61,9 @@ class RebalanceFigures:
         self.lost: int = 0
         self.assigned_at: float | None = None
         """The time (s) of the last assignment."""
+        self.assignor_failures: int = 0
+        self.assignor_failure: str = ""
+        """Why the group keeps its last assignment; empty if the last one was made."""
         self._rebalancing_since: float | None = began
 
     def event(self, event: MembershipEvent, now: float) -> None:
@@ -137,6 +140,7 @@ class Member(Actor[m.MemberMessage]):
         # Set when another process has taken the place in the group: stop serving it.
         self._fenced: FencedInstanceId | None = None
         self._backoff = RetryBackoff()
+        self._assignor_backoff = RetryBackoff()
         # `leaving`: about to close. Nothing new begins, but the member follows the group until the
         # last commit.
         self._leaving = self._closing = self._waiting = self._following = self._ask_again = False
@@ -310,6 +314,7 @@ class Member(Actor[m.MemberMessage]):
             case Assigned():
                 # Another member has triggered an assignment, so no rejoin is needed.
                 self.ctx.timers.cancel("rest")
+                self.ctx.timers.cancel("assign")
                 self._departing.between = False
                 self._handover.assignments += 1
                 for late in self._commits.next_generation():
@@ -344,13 +349,14 @@ class Member(Actor[m.MemberMessage]):
             return
         gone, new = moved(self._tasks, assigned, self._departing.tasks, self._partial)
         self._partial = set()
-        standbys = self._group.standbys(event.assignment)
+        standbys = self._group.standbys
         migrated = self._standbys - standbys - frozenset(assigned) - self._departing.tasks
         # These tasks were lost after they were reported: ask for another assignment, or no member
         # gets them.
         self._ask_again = self._group.asks_again or bool(
             self._group.claimed - {*self._tasks, *self._departing.tasks, *assigned}
         )
+        self._note_failure(event)
         self._standbys = standbys
         self._tasks = self._tasks_without(gone) | new
         self._pending = (self._pending - gone) | set(new)
@@ -365,6 +371,19 @@ class Member(Actor[m.MemberMessage]):
             extra={"generation": event.group.generation},
         )
         self._do(self._change(gone, migrated, new, event, self._handover.assignments))
+
+    def _note_failure(self, event: Assigned) -> None:
+        """Note whether the assignor of the group's leader has failed; if so, ask again later."""
+        failure, asks = self._group.failure(event.assignment)
+        self.figures.assignor_failure = failure
+        self.figures.assignor_failures += bool(failure)
+        if not failure:
+            self._assignor_backoff.succeeded()
+            return
+        _log.error("the group keeps its last assignment: %s", failure)
+        if asks:
+            rest = max(_AGAIN_S, self._assignor_backoff.next(self.ctx.time()))
+            self.ctx.timers.once("assign", rest, m.ReenterGroup())
 
     async def _change(
         self,

@@ -43,9 +43,9 @@ class Recycle(Message, frozen=True):
 
 
 class AskOffsets(Message, frozen=True):
-    """Ask for the state offsets of all tasks not processed here.
+    """Ask for the state offsets of all tasks with state here.
 
-    These tasks are standbys and tasks on disk. The offset of a task is the sum of its changelog
+    These tasks are active, standbys, or on disk. The offset of a task is the sum of its changelog
     offsets.
     """
 

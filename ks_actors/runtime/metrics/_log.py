@@ -59,6 +59,7 @@ def _group(member: Member, lease: Lease, session_ms: int) -> list[tuple[Instrume
         (f.LAST_HEARTBEAT, lease.time() - heard if abs(heard) < inf else nan),
         (f.GENERATION, status.generation),
         (f.LOST, figures.lost),
+        (f.ASSIGNOR_FAILURES, figures.assignor_failures),
     ]
 
 

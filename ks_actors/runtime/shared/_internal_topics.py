@@ -17,6 +17,7 @@ from ks_actors._errors import (
 )
 from ks_actors.lifecycle import component_log, in_background
 from ks_actors.log import BaseLog, NewTopic, TopicDescription
+from ks_actors.runtime.shared._task_counts import matched_sources, sources_of, task_counts
 from ks_actors.runtime.shared._topic_configs import (
     AFTER_MAX,
     changelog_configs,
@@ -325,17 +326,11 @@ def _repartition_count(
             if size is None:
                 return None
             sizes.append(size)
-        found_by_patterns = _matched(topics, subtopology, counts)
+        found_by_patterns = matched_sources(topics, subtopology, counts)
         if subtopology.source_patterns and not subtopology.source_topics and not found_by_patterns:
             return None
         sizes += [counts[topic] for topic in found_by_patterns]
     return max(sizes, default=1)
-
-
-def _matched(topics: AppTopics, subtopology: Subtopology, names: Iterable[str]) -> list[str]:
-    return [
-        topic for topic, node in topics.matching(names).items() if node.name in subtopology.nodes
-    ]
 
 
 def _waiting_for_topics(
@@ -343,7 +338,9 @@ def _waiting_for_topics(
 ) -> bool:
     """Return whether sizes may depend on a pattern that has matched no topic yet."""
     return any(
-        each.source_patterns and not each.source_topics and not _matched(topics, each, counts)
+        each.source_patterns
+        and not each.source_topics
+        and not matched_sources(topics, each, counts)
         for each in subtopologies
     )
 
@@ -419,14 +416,12 @@ def _align_with_patterns(
 
 
 def _changelogs(
-    topics: AppTopics, subtopologies: Iterable[Subtopology], counts: Mapping[str, int]
+    topics: AppTopics, subtopologies: Sequence[Subtopology], counts: Mapping[str, int]
 ) -> list[NewTopic]:
     found: list[NewTopic] = []
+    sizes = task_counts(topics, subtopologies, counts)
     for subtopology in subtopologies:
-        tasks = max(
-            (counts[topic] for topic in _sources(topics, subtopology, counts) if topic in counts),
-            default=0,
-        )
+        tasks = sizes[subtopology.id]
         if not tasks:
             continue  # a pattern that has matched no topic yet
         found += [
@@ -435,11 +430,6 @@ def _changelogs(
             if spec.logging and spec.source_topic is None
         ]
     return found
-
-
-def _sources(topics: AppTopics, subtopology: Subtopology, counts: Iterable[str]) -> list[str]:
-    """Return the topics that a subtopology reads, by their names in the log."""
-    return [*map(topics.topic, subtopology.source_topics), *_matched(topics, subtopology, counts)]
 
 
 def _check_internal(
@@ -480,7 +470,7 @@ def _as_many_as(topics: AppTopics, internal: NewTopic, counts: Mapping[str, int]
         groups = [
             group for each in subtopologies for group in each.copartition_groups if name in group
         ]
-    read = {topic for each in concerned for topic in _sources(topics, each, counts)} | {
+    read = {topic for each in concerned for topic in sources_of(topics, each, counts)} | {
         topics.topic(topic) for group in groups for topic in group
     }
     causes = sorted(
@@ -488,6 +478,8 @@ def _as_many_as(topics: AppTopics, internal: NewTopic, counts: Mapping[str, int]
         for topic in read
         if topic != internal.name and counts.get(topic) == internal.partitions
     )
+    if name is None and topics.grouping.custom:
+        return f", for the tasks of the partition grouper {topics.grouping.name!r}"
     return (
         f", as many as {', '.join(causes)} has"
         if len(causes) == 1

@@ -52,6 +52,12 @@ class BootstrapPlan:
     """
 
     def __init__(self, topics: AppTopics, stores: StoreSpecs, snapshot: SnapshotReader) -> None:
+        if topics.grouping.custom:
+            raise SnapshotRefused(
+                f"{snapshot.place} cannot be loaded: an app with a partition grouper "
+                f"({topics.grouping.name!r}) takes no state of other apps, which may have grouped "
+                "partitions into other tasks"
+            )
         self._topics = topics
         self._stores = stores
         self.snapshot = snapshot

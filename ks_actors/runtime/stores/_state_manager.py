@@ -447,7 +447,7 @@ class StateManager(Actor[StateManagerMessage]):
             self._read_on(entry)
 
     def _report_offsets(self, message: m.AskOffsets) -> None:
-        here = {task: entry.offset_sum for task, entry in self._entries.items() if not entry.lent}
+        here = {task: entry.offset_sum for task, entry in self._entries.items()}
         message.reply.tell(
             {
                 **self._task_directories.offsets,

@@ -50,6 +50,8 @@ class HealthReason(Enum):
     """Not ready: a partition has more than `max_lag` records that are not processed."""
     DROPPING = "dropping"
     """Not ready: handlers drop more than `max_drop_ratio` of the records of the last minute."""
+    ASSIGNMENT = "assignment"
+    """Not ready: the group's assignor or grouper failed, so the group keeps its last assignment."""
     STALLED = "stalled"
     """Not ready: records have waited for `stall_warning_ms`, and their task does not go on."""
 
@@ -186,6 +188,9 @@ class HealthCheck:
         elif state is InstanceState.RUNNING and not len(self._parts.workers):
             text = "there is no worker; App.add_worker starts one"
             yield HealthProblem(reason=HealthReason.NO_WORKER, text=text)
+        if failure := self._parts.member.figures.assignor_failure:
+            text = f"the group keeps its last assignment: {failure}"
+            yield HealthProblem(reason=HealthReason.ASSIGNMENT, text=text)
         yield from self._restoring()
         yield from self._stalled()
         yield from self._behind()

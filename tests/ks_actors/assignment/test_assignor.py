@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +12,8 @@ from hypothesis import strategies as st
 from ks_actors import TaskId
 from ks_actors._errors import KsActorsError, MissingSourceTopics, SerializationError, StreamsError, TopologyError
 from ks_actors.assignment import (
+    GroupAssignor,
     MemberState,
-    TaskAssignor,
     TopologyInfo,
     decode_member,
     decode_processes,
@@ -80,10 +79,12 @@ def test_a_member_without_data_owns_nothing() -> None:
 
 def test_fields_of_a_later_version_are_ignored() -> None:
     """Members of several versions can be in one group."""
-    told = ["e", "h", [["k", "v"]], "r", [[0, 1, 9]], "g", "more"]
+    told = ["e", "h", [["k", "v"]], "r", [[0, 1, 9]], "g", [[0, 3]], "more"]
     later = msgspec.msgpack.encode([5, "process", 0, 5, [[0, 1]], [[0, 2, 7]], [[[0, ["t"], True]], [], [], "more"], *told])
     topology = TopologyInfo(((0, ("t",), True),))
-    assert decode_member(later) == MemberState(5, "process", 0, 5, ((0, 1),), ((0, 2, 7),), topology, "e", "h", (("k", "v"),), "r", ((0, 1, 9),), "g")
+    assert decode_member(later) == MemberState(
+        5, "process", 0, 5, ((0, 1),), ((0, 2, 7),), topology, "e", "h", (("k", "v"),), "r", ((0, 1, 9),), "g", ((0, 3),)
+    )
 
 
 def test_fields_missing_in_an_earlier_version_are_absent() -> None:
@@ -114,7 +115,7 @@ def test_a_problem_has_its_own_error(error: KsActorsError) -> None:
 
 def test_members_learn_the_other_members() -> None:
     """By their process ids; a leader that does not tell is understood, too."""
-    assignments = TaskAssignor({0: ["t"]})([member("a"), member("b"), MemberInfo("c", frozenset(), b"")], {"t": 1})
+    assignments = GroupAssignor.of({0: ["t"]})([member("a"), member("b"), MemberInfo("c", frozenset(), b"")], {"t": 1})
     assert {decode_processes(each) for each in assignments.values()} == {frozenset({"a", "b"})}
     assert decode_processes(MemberAssignment(())) == decode_processes(MemberAssignment((), b"no")) == frozenset()
 
@@ -145,7 +146,7 @@ def test_a_member_that_was_out_of_the_group_counts_none_as_gone() -> None:
 
 def test_a_first_member_gets_everything() -> None:
     """With the partitions of each task."""
-    assignor = TaskAssignor({0: ["a", "b"], 1: ["c"]})
+    assignor = GroupAssignor.of({0: ["a", "b"], 1: ["c"]})
     assignments = assignor([MemberInfo("m", frozenset(), b"")], {"a": 1, "b": 1, "c": 1})
     assert decode_tasks(assignments["m"]) == {
         TaskId(0, 0): (TopicPartition("a", 0), TopicPartition("b", 0)),
@@ -155,7 +156,7 @@ def test_a_first_member_gets_everything() -> None:
 
 def test_tasks_still_owned_are_not_assigned() -> None:
     """Its owner has to release it first; the next rebalance gives it to its new owner."""
-    assignor, counts = TaskAssignor({0: ["t"]}), {"t": 4}
+    assignor, counts = GroupAssignor.of({0: ["t"]}), {"t": 4}
     first = given_to(assignor([member("a", *tasks("0_0", "0_1", "0_2", "0_3")), member("b")], counts))
     assert first == {"a": tasks("0_0", "0_1"), "b": set()}
     second = given_to(assignor([member("a", *first["a"]), member("b")], counts))
@@ -164,18 +165,18 @@ def test_tasks_still_owned_are_not_assigned() -> None:
 
 def test_tasks_of_the_dead_are_given_at_once() -> None:
     """Nobody has to let go of them."""
-    assert given_to(TaskAssignor({0: ["t"]})([member("b", *tasks("0_0"))], {"t": 3})) == {"b": tasks("0_0", "0_1", "0_2")}
+    assert given_to(GroupAssignor.of({0: ["t"]})([member("b", *tasks("0_0"))], {"t": 3})) == {"b": tasks("0_0", "0_1", "0_2")}
 
 
 def test_of_two_claims_to_a_task_the_newer_one_counts() -> None:
     """The other one has missed a rebalance."""
     members = [member("a", *tasks("0_0"), generation=3), member("b", *tasks("0_0", "0_1"), generation=4)]
-    assert given_to(TaskAssignor({0: ["t"]})(members, {"t": 2})) == {"a": set(), "b": tasks("0_0")}
+    assert given_to(GroupAssignor.of({0: ["t"]})(members, {"t": 2})) == {"a": set(), "b": tasks("0_0")}
 
 
 def test_tasks_that_there_are_no_more_are_forgotten() -> None:
     """A member may have read another topology before."""
-    assert given_to(TaskAssignor({0: ["t"]})([member("a", *tasks("5_5"))], {"t": 1})) == {"a": tasks("0_0")}
+    assert given_to(GroupAssignor.of({0: ["t"]})([member("a", *tasks("5_5"))], {"t": 1})) == {"a": tasks("0_0")}
 
 
 @pytest.mark.parametrize(
@@ -190,42 +191,12 @@ def test_every_member_gets_the_error_that_prevents_an_assignment(
     members: list[MemberInfo], counts: dict[str, int], error: type[Exception], message: str
 ) -> None:
     """The error reaches all members, not the leader alone."""
-    assignments = TaskAssignor({0: ["t", "u"]}, [{"t", "u"}])(members, counts)
+    assignments = GroupAssignor(TopologyInfo.of({0: ["t", "u"]}, [{"t", "u"}]))(members, counts)
     assert assignments.keys() == {each.member_id for each in members}
     for assignment in assignments.values():
         assert assignment.partitions == ()
         with pytest.raises(error, match=message):
             decode_tasks(assignment)
-
-
-def test_grouper_and_assignment_can_be_replaced() -> None:
-    """By functions of the same form."""
-
-    def pairs(subtopologies: Any, partitions: Any) -> Any:
-        return {TaskId(0, 0): (TopicPartition("t", 0), TopicPartition("t", 1))}
-
-    def to_the_last(owned: Any, all_tasks: Any, warm: Any) -> Any:
-        return {max(owned): all_tasks}
-
-    assignments = TaskAssignor({0: ["t"]}, grouper=pairs, assign=to_the_last)([member("a"), member("b")], {"t": 2})
-    assert decode_tasks(assignments["b"]) == {TaskId(0, 0): (TopicPartition("t", 0), TopicPartition("t", 1))}
-    assert decode_tasks(assignments["a"]) == {}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        ({"a": tasks("0_0")}, "0_1 goes to 0 members"),
-        ({"a": tasks("0_0", "0_1"), "b": tasks("0_1")}, "0_1 goes to 2 members"),
-        ({"a": tasks("0_0", "0_1", "0_7")}, "0_7 is not a task"),
-        ({"c": tasks("0_0", "0_1")}, "c is not a member"),
-    ],
-)
-def test_an_assignment_that_is_wrong_is_refused(wanted: Any, message: str) -> None:
-    """Each task has to go to exactly one of the members."""
-    assignments = TaskAssignor({0: ["t"]}, assign=lambda owned, all_tasks, warm: wanted)([member("a"), member("b")], {"t": 2})
-    with pytest.raises(StreamsError, match=message):
-        decode_tasks(assignments["a"])
 
 
 OLD, NEW = TopologyInfo.of({0: ["a"]}), TopologyInfo.of({0: ["a", "b"], 1: ["r"]}, (), [1])
@@ -242,7 +213,7 @@ def topics_of(assignment: MemberAssignment) -> dict[str, set[str]]:
 @pytest.mark.parametrize("leader", [OLD, NEW])
 def test_each_member_gets_tasks_as_its_own_version_has_them(leader: TopologyInfo) -> None:
     """With any leader: partitions that an old version does not read go to members of the new one, as do tasks that it does not have."""
-    assignor = TaskAssignor(leader.topics, replicas=1, stateful=leader.stateful)
+    assignor = GroupAssignor(leader, replicas=1)
     counts = {"a": 2, "b": 2, "r": 2}
     found = assignor([told("o", OLD, *tasks("0_0", "0_1"), generation=1), told("n", NEW)], counts)
     assert topics_of(found["o"]) == {"0_0": {"a"}, "0_1": {"a"}} or topics_of(found["o"]) == {"0_0": {"a"}}
@@ -255,7 +226,7 @@ def test_each_member_gets_tasks_as_its_own_version_has_them(leader: TopologyInfo
 
 def test_members_of_before_run_the_leaders_version() -> None:
     """They do not tell theirs."""
-    found = TaskAssignor(NEW.topics)([told("o", None), told("n", NEW)], {"a": 1, "b": 1, "r": 1})
+    found = GroupAssignor(NEW)([told("o", None), told("n", NEW)], {"a": 1, "b": 1, "r": 1})
     assert {task: topics for each in found.values() for task, topics in topics_of(each).items()} == {"0_0": {"a", "b"}, "1_0": {"r"}}
 
 
@@ -263,19 +234,19 @@ def test_members_of_before_run_the_leaders_version() -> None:
 def test_a_newcomer_whose_tasks_mean_something_else_is_refused(old: str, new: str) -> None:
     """It gets an error, from any leader and for any name; the others keep their tasks."""
     shifted = TopologyInfo.of({0: ["x"], 1: ["a"]})
-    found = TaskAssignor(shifted.topics)([told(old, OLD, *tasks("0_0"), generation=4), told(new, shifted)], {"a": 1, "x": 1})
+    found = GroupAssignor(shifted)([told(old, OLD, *tasks("0_0"), generation=4), told(new, shifted)], {"a": 1, "x": 1})
     assert topics_of(found[old]) == {"0_0": {"a"}}
     with pytest.raises(TopologyError, match=r"topic a belongs to subtopology 1 here, and to subtopology 0 there.*stop all members"):
         decode_tasks(found[new])
     renamed = TopologyInfo.of({0: ["y"]})
-    found = TaskAssignor(OLD.topics)([told(old, OLD, *tasks("0_0"), generation=4), told(new, renamed)], {"a": 1, "y": 1})
+    found = GroupAssignor(OLD)([told(old, OLD, *tasks("0_0"), generation=4), told(new, renamed)], {"a": 1, "y": 1})
     with pytest.raises(TopologyError, match="subtopology 0 reads y here, and a there"):
         decode_tasks(found[new])
 
 
 def test_a_version_that_cannot_have_tasks_does_not_stop_the_others() -> None:
     """Topics that are missing are told to the members that read them."""
-    found = TaskAssignor(NEW.topics)([told("o", OLD, *tasks("0_0"), generation=1), told("n", NEW)], {"a": 1, "r": 1})
+    found = GroupAssignor(NEW)([told("o", OLD, *tasks("0_0"), generation=1), told("n", NEW)], {"a": 1, "r": 1})
     assert topics_of(found["o"]) == {"0_0": {"a"}}
     with pytest.raises(MissingSourceTopics, match="b"):
         decode_tasks(found["n"])
@@ -285,7 +256,7 @@ class Group:
     """Members that behave as real ones: they keep their tasks until an assignment lacks them."""
 
     def __init__(self, counts: dict[str, int]) -> None:
-        self.assignor = TaskAssignor({0: ["t"], 1: ["u"]})
+        self.assignor = GroupAssignor.of({0: ["t"], 1: ["u"]})
         self.counts = counts
         self.held: dict[str, set[TaskId]] = {}
         self.generation = 0

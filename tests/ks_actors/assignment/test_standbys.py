@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ks_actors import TaskId
-from ks_actors.assignment import MemberTraits, TaskAssignor, assign_standbys, assign_sticky, decode_standbys, decode_tasks, encode_member
+from ks_actors.assignment import (
+    GroupAssignor,
+    MemberTraits,
+    TopologyInfo,
+    assign_standbys,
+    assign_sticky,
+    decode_standbys,
+    decode_tasks,
+    encode_member,
+)  # fmt: skip
 from ks_actors.log import MemberInfo
 
 Warm = dict[str, dict[TaskId, int]]
@@ -122,7 +131,7 @@ def test_the_former_owner_of_a_task_keeps_its_state() -> None:
 
 def test_standbys_leave_the_host_that_members_name() -> None:
     """By the host in their user data: the members of one supervisor fail together."""
-    assignor = TaskAssignor({0: ["t"]}, replicas=1, stateful={0})
+    assignor = GroupAssignor(TopologyInfo.of({0: ["t"]}, (), {0}), replicas=1)
     hosts = {"a": "north", "b": "north", "c": "south"}
     infos = [MemberInfo(name, frozenset(), encode_member((), process_id=name, traits=MemberTraits(host=host))) for name, host in hosts.items()]
     found = assignor(infos, {"t": 6})
@@ -194,7 +203,7 @@ class Group:
     """Members that behave as real ones: they keep tasks until an assignment lacks them, and keep their standbys up to date."""
 
     def __init__(self, replicas: int, counts: dict[str, int]) -> None:
-        self.assignor = TaskAssignor({0: ["t"], 1: ["u"]}, replicas=replicas, stateful={0})
+        self.assignor = GroupAssignor(TopologyInfo.of({0: ["t"], 1: ["u"]}, (), {0}), replicas=replicas)
         self.counts = counts
         self.replicas = replicas
         self.held: dict[str, set[TaskId]] = {}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ks_actors import TaskId
 from ks_actors.assignment import (
+    GroupAssignor,
     HostedTasks,
     MemberTraits,
-    TaskAssignor,
     TopologyInfo,
     decode_list,
     decode_member,
@@ -84,11 +84,11 @@ def lead_3(members: Sequence[MemberInfo]) -> Mapping[str, MemberAssignment]:
 
 def lead_4(members: Sequence[MemberInfo]) -> Mapping[str, MemberAssignment]:
     """Return the assignments of a leader of version 4."""
-    return TaskAssignor.of(TOPOLOGY, replicas=1)(members, {"t": 4})
+    return GroupAssignor(TOPOLOGY, replicas=1)(members, {"t": 4})
 
 
 def new(name: str, *owned: TaskId, endpoint: str = "") -> MemberInfo:
-    traits = MemberTraits(endpoint=endpoint, host="host", tags={"zone": "a"}, rack="r", grouping="g")
+    traits = MemberTraits(endpoint=endpoint, host="host", tags={"zone": "a"}, rack="r")
     return MemberInfo(name, frozenset({"t"}), encode_member(owned, process_id=name, generation=1, topology=TOPOLOGY, traits=traits))
 
 
@@ -116,7 +116,7 @@ def test_all_fields_of_a_member_arrive_and_version_3_reads_its_own(
     assert msgspec.structs.astuple(known)[1:6] == msgspec.structs.astuple(state)[1:6]
     earlier = decode_member(as_3(data))
     assert msgspec.structs.astuple(earlier)[1:7] == msgspec.structs.astuple(state)[1:7]
-    assert msgspec.structs.astuple(earlier)[7:] == ("", "", (), "", (), "")
+    assert msgspec.structs.astuple(earlier)[7:] == ("", "", (), "", (), "", ())
     assert earlier.failure_domain == "p"
 
 

@@ -110,6 +110,7 @@ def test_omitted_options_have_defaults() -> None:
         "num_stream_threads": 1,
         "num_standby_replicas": 0,
         "queries": (),
+        "client_tags": {},
         "processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE,
         "commit_interval_ms": 30_000,
         "max_task_idle_ms": 0,
@@ -434,3 +435,27 @@ def test_a_config_takes_the_logs_that_can_be_opened(url: str, good: bool) -> Non
         else:
             with pytest.raises(ConfigError):
                 make()
+
+
+@pytest.mark.parametrize("given", [{"zone": "a", "disk": "fast"}, "zone=a, disk=fast", {"disk": " fast", "zone ": "a"}])
+def test_tags_are_a_mapping_or_a_list_in_one_text(given: Any) -> None:
+    """Spaces around names and texts do not count."""
+    assert config(client_tags=given).client_tags == {"disk": "fast", "zone": "a"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("zone", "is not a mapping of names to texts"),
+        ({"zone": 1}, "is not a mapping of names to texts"),
+        ({"zone": " "}, "is not a mapping of names to texts"),
+        ([], "is not a mapping of names to texts"),
+        (dict.fromkeys("abcdef", "x"), "has more than Kafka Streams allows: 5 tags"),
+        ({"x" * 21: "a"}, "20 characters of a name"),
+        ({"a": "x" * 31}, "30 of its text"),
+    ],
+)
+def test_tags_are_limited_as_in_kafka_streams(given: Any, message: str) -> None:
+    """The error says the limits, and how tags are given."""
+    with pytest.raises(ConfigError, match=message):
+        config(client_tags=given)

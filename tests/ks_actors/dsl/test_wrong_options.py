@@ -11,7 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ks_actors import App, ConfigError, Consumed, Processor, Retry, StreamsBuilder, StreamsConfig, Topology, TopologyError, blocking, serdes, stores
+from ks_actors import (
+    App,
+    ConfigError,
+    Consumed,
+    Processor,
+    Retry,
+    StickyTaskAssignor,
+    StreamsBuilder,
+    StreamsConfig,
+    Topology,
+    TopologyError,
+    blocking,
+    serdes,
+    stores,
+)
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.serdes import STRING, Serde
 
@@ -152,6 +166,8 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str, list[Any]]] = {
     ),
     "on_state": (lambda v: app(on_state=v), "argument 'on_state' of App", [*NO_FUNCTIONS, none, one, three, later, some, some_later]),
     "task_priority": (lambda v: app(task_priority=v), "argument 'task_priority' of App", [*NO_FUNCTIONS, none, two, later, some, some_later]),
+    "assignor": (lambda v: app(assignor=v), "argument 'assignor' of App", [5, "x", one, StickyTaskAssignor, Plain(), {}, [], True, b"", object()]),
+    "grouper": (lambda v: app(grouper=v), "argument 'grouper' of App", [5, "x", one, two, Plain(), {}, [], True, b"", object()]),
     "uncaught_handler": (lambda v: app(uncaught_handler=v), "argument 'uncaught_handler' of App", [*NO_FUNCTIONS, None, none, two, some, some_later]),
     "restore_listener": (lambda v: app(restore_listener=v), "argument 'restore_listener' of App", [*NO_FUNCTIONS, one, Plain, {}, True, b""]),
     "standby_listener": (lambda v: app(standby_listener=v), "argument 'standby_listener' of App", [*NO_FUNCTIONS, one, Plain, {}, True, b""]),

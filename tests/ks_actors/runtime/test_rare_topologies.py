@@ -26,7 +26,7 @@ from ks_actors.records._batch import Batch
 from ks_actors.records._packed_batch import PackedBatch
 from ks_actors.runtime.output import _collector
 from ks_actors.runtime.output._coalesce import merged
-from ks_actors.task._offset_metadata import Position, decode_position, encode_position
+from ks_actors.task._offset_metadata import OWN_NUMBER, Position, decode_position, encode_position
 from ks_actors.task.times._punctuation import BACK_MS, PunctuationQueue
 from ks_actors.testing import AppHarness, TestRecord, run_app
 from ks_actors.testing import _disk as disk
@@ -42,7 +42,8 @@ P = TopicPartition("t", 0)
 def test_positions_are_read_as_they_were_written() -> None:
     """Offset, partition time and the progress of processors survive; the bytes are Kafka Streams'."""
     for progress in ({}, {"store": 17, "größer": -1}):
-        assert decode_position(encode_position(5, 1234, progress)) == Position(5, 1234, progress)
+        assert decode_position(encode_position(5, 1234, progress)) == Position(5, 1234, progress, task=OWN_NUMBER)
+        assert decode_position(encode_position(5, 1234, progress, 3)) == Position(5, 1234, progress, task=3)
     raw = base64.b64decode(encode_position(5, 1234, {"ab": 7}).metadata)
     assert raw == struct.pack(">bq", 2, 1234) + struct.pack(">ii", 1, 2) + b"ab" + struct.pack(">q", 7)
 
@@ -50,7 +51,7 @@ def test_positions_are_read_as_they_were_written() -> None:
 def test_positions_of_others_are_read_as_far_as_they_go() -> None:
     """Version 1 has no progress; metadata that is no position of Kafka Streams at all is an offset without a time."""
     old = base64.b64encode(struct.pack(">bq", 1, 99)).decode()
-    assert decode_position(OffsetAndMetadata(3, old)) == Position(3, 99)
+    assert decode_position(OffsetAndMetadata(3, old)) == Position(3, 99, task=OWN_NUMBER)
     for strange in ("", "no base64 !", base64.b64encode(b"\x02\x00").decode(), base64.b64encode(struct.pack(">bq", 9, 1)).decode()):
         assert decode_position(OffsetAndMetadata(3, strange)) == Position(3)
 

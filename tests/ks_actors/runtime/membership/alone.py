@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from actors import Spec
-from ks_actors.assignment import TaskAssignor
+from ks_actors.assignment import GroupAssignor
 from ks_actors.log import BaseMembership, IsolationLevel, Membership, NewMember, OffsetAndMetadata, TopicPartition
 from ks_actors.runtime import messages as m
 from ks_actors.runtime.fetching import Poller, StartPolicy
@@ -45,7 +45,7 @@ class Alone:
         self.probe = self.kit.probe(object)
         group = GroupView("process", 60_000)
         new = NewMember(
-            client_id="member", topics=("in",), user_data=group.user_data(()), assignor=TaskAssignor({0: ["in"]}),
+            client_id="member", topics=("in",), user_data=group.user_data(()), assignor=GroupAssignor.of({0: ["in"]}),
             session_timeout_ms=60_000, rebalance_timeout_ms=60_000,
         )  # fmt: skip
         self.membership = Gated(await log.join("group", new))

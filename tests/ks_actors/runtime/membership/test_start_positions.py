@@ -24,6 +24,8 @@ LOOK_S = 1.0
 class Group:
     """A group that has assigned a partition which its topic lacks."""
 
+    stateful = frozenset[int]()
+
     async def refresh_sizes(self, _: object, log: Log) -> None: ...
 
     def was_added(self, _: TopicPartition) -> bool:

@@ -5,19 +5,33 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ks_actors import App, Batch, LogError, NotRunning, Processor, Record, SnapshotFailed, SnapshotRefused, StreamsConfig, serdes, stores
+from ks_actors import (
+    App,
+    Batch,
+    LogError,
+    NotRunning,
+    Processor,
+    Record,
+    SnapshotFailed,
+    SnapshotRefused,
+    StreamsConfig,
+    TaskId,
+    group_partitions,
+    serdes,
+    stores,
+)
 from ks_actors.dsl import StreamsBuilder
 from ks_actors.log import IsolationLevel, TopicPartition, TransactionalProducer
 from ks_actors.log.embedded import EmbeddedLog
 from ks_actors.log.embedded._member import EmbeddedMembership
 from ks_actors.snapshots import Place, Shape, SnapshotWriter, SourcePosition
-from tests.ks_actors.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT
+from tests.ks_actors.runtime.helpers import GUARANTEES, STRINGS, STRINGS_OUT, counting
 from tests.ks_actors.runtime.snapshots.bootstraps import CHANGELOG, COUNTS, app_of, contents, counted, put, table, totals_of
 from tests.ks_actors.runtime.snapshots.test_taking import Heard
 from tests.ks_actors.snapshots.helpers import in_memory
@@ -294,3 +308,21 @@ async def test_a_seed_takes_the_place_of_state_of_a_former_changelog(log: Embedd
     async with app:
         assert await totals_of(app) == Counter(HISTORY)
         assert heard.told[-1] == ("end", "counts", 0)
+
+
+class Alone:
+    """A grouper that makes the groups of apps without a grouper."""
+
+    name = "alone"
+
+    def group(self, topics: Mapping[int, Collection[str]], partitions: Mapping[str, int]) -> Mapping[TaskId, Collection[TopicPartition]]:
+        return group_partitions(topics, partitions)
+
+
+async def test_an_app_with_a_grouper_takes_no_state_of_other_apps(log: EmbeddedLog, tmp_path: Path) -> None:
+    """The partitions that the state is from may have been grouped into other tasks."""
+    uri = in_memory()
+    counted(uri, HISTORY, until=0)
+    app = App(counting("rocksdb"), app_of(log, tmp_path).config, log=log, topics={"in": 1, "out": 1}, grouper=Alone())
+    with pytest.raises(SnapshotRefused, match="an app with a partition grouper"):
+        await app.seed(uri)
