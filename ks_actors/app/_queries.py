@@ -137,15 +137,14 @@ class AppQueries(AppOverHistory):
         self._local.check_serdes(
             name, serde_of(key, role="key", of=of), serde_of(value, role="value", of=of)
         )
+        local = self._local
+        how = queries.How(name, partition, local.committed(isolation), stale, timeout_ms)
         return queries.StoreQueries(
-            self._local,
-            name,
-            partition=partition,
-            isolation=isolation,
-            stale=stale,
+            queries.LocalReach(local),
+            local.spec(name),
+            how,
             timestamped=timestamped,
             headers=headers,
-            timeout_ms=timeout_ms,
         )
 
     async def query(

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ks_actors.query._execute import lags as lags
     from ks_actors.query._local import LocalStores as LocalStores
     from ks_actors.query._position import Position, PositionBound
+    from ks_actors.query._reach import How as How
+    from ks_actors.query._reach import LocalReach as LocalReach
     from ks_actors.query._requests import (
         KeyQuery,
         MultiVersionedKeyQuery,
@@ -57,6 +59,7 @@ else:
             "_requests",
             "_results",
             "_scan",
+            "_reach",
             "_store",
             "_execute",
             "_wire",
@@ -69,6 +72,8 @@ else:
             "Described",
             "End",
             "Hello",
+            "How",
+            "LocalReach",
             "LocalStores",
             "ReadRows",
             "Refused",
