@@ -15,8 +15,12 @@ from ks_actors.assignment._grouper import (
     group_partitions,
 )
 from ks_actors.assignment._info import (
+    HostedTasks,
     MemberState,
+    MemberTraits,
+    TaskList,
     TopologyInfo,
+    decode_list,
     decode_member,
     decode_processes,
     decode_standbys,
@@ -30,15 +34,19 @@ from ks_actors.assignment._sticky import AssignTasks, Warm, assign_sticky
 
 __all__ = [
     "AssignTasks",
+    "HostedTasks",
     "MemberState",
+    "MemberTraits",
     "PartitionGrouper",
     "TaskAssignor",
+    "TaskList",
     "Tasks",
     "TopologyInfo",
     "Warm",
     "assign_standbys",
     "assign_sticky",
     "check_copartitioning",
+    "decode_list",
     "decode_member",
     "decode_processes",
     "decode_standbys",

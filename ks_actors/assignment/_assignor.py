@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Self, final
 
 from ks_actors._errors import KsActorsError, StreamsError
 from ks_actors.assignment._grouper import check_copartitioning, group_partitions
-from ks_actors.assignment._info import TopologyInfo, decode_member, encode_problem, encode_tasks
+from ks_actors.assignment._info import (
+    HostedTasks,
+    TopologyInfo,
+    decode_member,
+    encode_problem,
+    encode_tasks,
+)
 from ks_actors.assignment._standbys import assign_standbys
 from ks_actors.assignment._sticky import assign_sticky
 from ks_actors.assignment._versions import admit
@@ -201,9 +207,13 @@ class TaskAssignor:
             member: [task for task in wanted[member] if owners.get(task, member) == member]
             for member in tasks
         }
+        hosts = _hosts(states, {**_chosen(wanted), **owners}, standbys)
         return {
             member: encode_tasks(
-                {task: tasks[member][task] for task in free[member]}, processes, standbys[member]
+                {task: tasks[member][task] for task in free[member]},
+                processes,
+                standbys[member],
+                hosts=hosts,
             )
             for member in tasks
         }
@@ -257,6 +267,32 @@ def _owners(states: Mapping[str, MemberState], tasks: Collection[TaskId]) -> dic
             if task in tasks and (task not in claims or state.generation > claims[task][0]):
                 claims[task] = state.generation, member
     return {task: owner for task, (_, owner) in claims.items()}
+
+
+def _chosen(wanted: Mapping[str, Collection[TaskId]]) -> dict[TaskId, str]:
+    return {task: member for member, tasks in wanted.items() for task in tasks}
+
+
+def _hosts(
+    states: Mapping[str, MemberState],
+    owners: Mapping[TaskId, str],
+    standbys: Mapping[str, Collection[TaskId]],
+) -> list[HostedTasks]:
+    """Return each member with its tasks; nothing if no member answers queries."""
+    if not any(state.endpoint for state in states.values()):
+        return []
+    active: dict[str, list[tuple[int, int]]] = {member: [] for member in states}
+    for task, owner in sorted(owners.items()):
+        active[owner].append((task.subtopology, task.partition))
+    return [
+        HostedTasks(
+            member,
+            state.endpoint,
+            tuple(active[member]),
+            tuple(sorted((task.subtopology, task.partition) for task in standbys.get(member, ()))),
+        )
+        for member, state in sorted(states.items())
+    ]
 
 
 def _warm(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,7 @@ from ks_actors.records import TaskId, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-VERSION = 3
+VERSION = 4
 PROBLEMS: dict[str, type[StreamsError | TopologyError]] = {
     "missing": MissingSourceTopics,
     "topology": TopologyError,
@@ -71,6 +72,11 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     of the changelog offsets that the state has reached. `topology` is the member's own topology;
     members before version 3 omit it and run the leader's topology. Later versions only add fields
     at the end, so that all versions can be read.
+
+    Members before version 4 omit the remaining fields. `endpoint` is the URL at which the member
+    answers queries. Members with one `host` fail together; see `failure_domain`. `tags` are the
+    member's client tags in order, and `rack` is its client rack. `ends` are, as `offsets`, the
+    changelog sums of tasks that the member owns. `grouping` is the name of its partition grouper.
     """
 
     version: int
@@ -80,6 +86,31 @@ class MemberState(msgspec.Struct, frozen=True, array_like=True):
     tasks: tuple[tuple[int, int], ...]
     offsets: tuple[tuple[int, int, int], ...] = ()
     topology: TopologyInfo | None = None
+    endpoint: str = ""
+    host: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    rack: str = ""
+    ends: tuple[tuple[int, int, int], ...] = ()
+    grouping: str = ""
+
+    @property
+    def failure_domain(self) -> str:
+        """The name that this member shares with the members that fail together with it."""
+        return self.host or self.process_id
+
+
+class HostedTasks(msgspec.Struct, frozen=True, array_like=True):
+    """The tasks that one member of the group processes and keeps as standbys.
+
+    `active` has the tasks that the member owns or gets with this assignment. A task that is to move
+    counts for its owner until the owner has given it up. `endpoint` is empty for a member that
+    answers no queries.
+    """
+
+    member_id: str
+    endpoint: str
+    active: tuple[tuple[int, int], ...] = ()
+    standbys: tuple[tuple[int, int], ...] = ()
 
 
 class TaskList(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +118,10 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
 
     `processes` are the process ids of all current members. `standbys` are the tasks to follow as
     standbys.
+
+    Leaders before version 4 omit the remaining fields. `hosts` are all members with their tasks, if
+    any member has an endpoint. `warmups` are those of the `standbys` that get a task's state ahead
+    of the task. `uncovered` are the subtopologies that no member runs.
     """
 
     version: int
@@ -94,8 +129,23 @@ class TaskList(msgspec.Struct, frozen=True, array_like=True):
     problem: tuple[str, str] | None = None
     processes: tuple[str, ...] = ()
     standbys: tuple[tuple[int, int], ...] = ()
+    hosts: tuple[HostedTasks, ...] = ()
+    warmups: tuple[tuple[int, int], ...] = ()
+    uncovered: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MemberTraits:
+    """The fields of a member's user data that are the same in every rebalance; see MemberState."""
+
+    endpoint: str = ""
+    host: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rack: str = ""
+    grouping: str = ""
+
+
+_NO_TRAITS = MemberTraits()
 _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(MemberState).decode
 _decode_list = msgspec.msgpack.Decoder(TaskList).decode
@@ -109,19 +159,41 @@ def encode_member(
     generation: int = -1,
     offsets: Mapping[TaskId, int] | None = None,
     topology: TopologyInfo | None = None,
+    traits: MemberTraits = _NO_TRAITS,
+    ends: Mapping[TaskId, int] | None = None,
 ) -> bytes:
     """Return the user data of a member with these tasks, for its join and before each rebalance.
 
-    `offsets` are the state offsets of tasks that the member does not own; `topology` is the
-    topology that the member runs.
+    `offsets` are the state offsets of tasks that the member does not own, and `ends` those of tasks
+    that it owns; `topology` is the topology that the member runs.
     """
-    tasks = tuple(sorted((task.subtopology, task.partition) for task in owned))
-    others = tuple(
+    return _encode(
+        MemberState(
+            VERSION,
+            process_id,
+            counter % 256,
+            generation,
+            _pairs(owned),
+            _sums(offsets),
+            topology,
+            traits.endpoint,
+            traits.host,
+            tuple(sorted(traits.tags.items())),
+            traits.rack,
+            _sums(ends),
+            traits.grouping,
+        )
+    )
+
+
+def _pairs(tasks: Iterable[TaskId]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted((task.subtopology, task.partition) for task in tasks))
+
+
+def _sums(offsets: Mapping[TaskId, int] | None) -> tuple[tuple[int, int, int], ...]:
+    return tuple(
         (task.subtopology, task.partition, offset)
         for task, offset in sorted((offsets or {}).items())
-    )
-    return _encode(
-        MemberState(VERSION, process_id, counter % 256, generation, tasks, others, topology)
     )
 
 
@@ -142,8 +214,12 @@ def encode_tasks(
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]],
     processes: Iterable[str] = (),
     standbys: Iterable[TaskId] = (),
+    *,
+    hosts: Iterable[HostedTasks] = (),
+    warmups: Iterable[TaskId] = (),
+    uncovered: Iterable[int] = (),
 ) -> MemberAssignment:
-    """Return the assignment of a member with these tasks and standbys.
+    """Return the assignment of a member with these tasks and standbys; see TaskList.
 
     `processes` are the process ids of all members.
     """
@@ -152,9 +228,20 @@ def encode_tasks(
         for task in sorted(tasks)
     )
     partitions = tuple(partition for task in sorted(tasks) for partition in tasks[task])
-    standing = tuple((task.subtopology, task.partition) for task in sorted(standbys))
     return MemberAssignment(
-        partitions, _encode(TaskList(VERSION, listed, None, tuple(sorted(processes)), standing))
+        partitions,
+        _encode(
+            TaskList(
+                VERSION,
+                listed,
+                None,
+                tuple(sorted(processes)),
+                _pairs(standbys),
+                tuple(hosts),
+                _pairs(warmups),
+                tuple(sorted(uncovered)),
+            )
+        ),
     )
 
 
@@ -164,25 +251,22 @@ def encode_problem(error: Exception) -> MemberAssignment:
     return MemberAssignment((), _encode(TaskList(VERSION, (), (kind, str(error)))))
 
 
+def decode_list(assignment: MemberAssignment) -> TaskList:
+    """Return the user data of an assignment; an empty list for none, or for another leader's."""
+    try:
+        return _decode_list(assignment.user_data) if assignment.user_data else TaskList(0, ())
+    except msgspec.MsgspecError:
+        return TaskList(0, ())
+
+
 def decode_standbys(assignment: MemberAssignment) -> frozenset[TaskId]:
     """Return the standby tasks of an assignment; empty when the leader does not send any."""
-    try:
-        decoded = _decode_list(assignment.user_data).standbys if assignment.user_data else ()
-    except msgspec.MsgspecError:
-        return frozenset()
-    return frozenset(TaskId(*task) for task in decoded)
+    return frozenset(TaskId(*task) for task in decode_list(assignment).standbys)
 
 
 def decode_processes(assignment: MemberAssignment) -> frozenset[str]:
     """Return the process ids of all members; empty when the leader does not send them."""
-    try:
-        return (
-            frozenset(_decode_list(assignment.user_data).processes)
-            if assignment.user_data
-            else frozenset()
-        )
-    except msgspec.MsgspecError:
-        return frozenset()
+    return frozenset(decode_list(assignment).processes)
 
 
 def decode_tasks(assignment: MemberAssignment) -> dict[TaskId, tuple[TopicPartition, ...]]:

@@ -6,7 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ks_actors._errors import FencedInstanceId, IllegalGeneration
-from ks_actors.assignment import decode_processes, decode_standbys, decode_tasks, encode_member
+from ks_actors.assignment import (
+    MemberTraits,
+    decode_processes,
+    decode_standbys,
+    decode_tasks,
+    encode_member,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
@@ -26,9 +32,11 @@ class GroupView:
         process_id: str,
         rebalance_timeout_ms: int,
         assignment_check: AssignmentCheck | None = None,
+        traits: MemberTraits | None = None,
     ) -> None:
         self.rebalance_seconds: float = rebalance_timeout_ms / 1000
         self._process_id: str = process_id
+        self._traits: MemberTraits = traits or MemberTraits()
         self._counter: int = 0
         self._processes: frozenset[str] = frozenset()
         self._assignment_check: AssignmentCheck | None = assignment_check
@@ -121,6 +129,7 @@ class GroupView:
             generation=generation,
             offsets=offsets,
             topology=None if self._assignment_check is None else self._assignment_check.topology,
+            traits=self._traits,
         )
 
 

@@ -51,7 +51,7 @@ def test_the_data_of_a_member_is_understood(owned: set[TaskId], process_id: str,
     """Tasks in order, the counter as a byte."""
     data = encode_member(owned, process_id=process_id, counter=counter, generation=generation)
     told = tuple((task.subtopology, task.partition) for task in sorted(owned))
-    assert decode_member(data) == MemberState(3, process_id, counter % 256, generation, told)
+    assert decode_member(data) == MemberState(4, process_id, counter % 256, generation, told)
     assert encode_member(owned, process_id=process_id, counter=counter + 1, generation=generation) != data
 
 
@@ -80,9 +80,10 @@ def test_a_member_without_data_owns_nothing() -> None:
 
 def test_fields_of_a_later_version_are_ignored() -> None:
     """Members of several versions can be in one group."""
-    later = msgspec.msgpack.encode([4, "process", 0, 5, [[0, 1]], [[0, 2, 7]], [[[0, ["t"], True]], [], [], "more"], "more"])
+    told = ["e", "h", [["k", "v"]], "r", [[0, 1, 9]], "g", "more"]
+    later = msgspec.msgpack.encode([5, "process", 0, 5, [[0, 1]], [[0, 2, 7]], [[[0, ["t"], True]], [], [], "more"], *told])
     topology = TopologyInfo(((0, ("t",), True),))
-    assert decode_member(later) == MemberState(4, "process", 0, 5, ((0, 1),), ((0, 2, 7),), topology)
+    assert decode_member(later) == MemberState(5, "process", 0, 5, ((0, 1),), ((0, 2, 7),), topology, "e", "h", (("k", "v"),), "r", ((0, 1, 9),), "g")
 
 
 def test_fields_missing_in_an_earlier_version_are_absent() -> None:
